@@ -4,6 +4,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // TestDLQRedriveReset gives full fresh attempts, to the messages that are named and to no others.
@@ -34,6 +39,34 @@ func TestDLQRedriveReset(t *testing.T) {
 	}
 	eventually(t, "a parked again", func() bool { return len(sc.app.seen("a")) == 5 && sc.ready(sc.dlq()) == 2 })
 	sc.settledAll(s, 2)
+}
+
+// TestDLQRedriveToAnotherQueue: another consumer gets the messages that are chosen by a text in their bodies.
+func TestDLQRedriveToAnotherQueue(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).declared()
+	sc.park(
+		amqp.Publishing{MessageId: "a", CorrelationId: "order-1", Body: []byte(`{"sku":"WH-058"}`), Headers: amqp.Table{"x-final-reason": "max_retries", "x-retry-count": int32(3)}},
+		amqp.Publishing{MessageId: "b", CorrelationId: "order-2", Body: []byte(`{"sku":"WH-059"}`)},
+	)
+	other := sc.prefix + ".inspect"
+	if r := sc.cli(1, "redrive", "--text", "wh-058", "--to", other); !strings.Contains(r.stderr, "does not exist") || sc.ready(sc.dlq()) != 2 {
+		t.Errorf("%s", r.all())
+	}
+	brokertest.Queue(t, brokertest.URL(t), other, nil)
+	if r := sc.cli(0, "redrive", "--text", "wh-058", "--to", other); !strings.Contains(r.stdout, `1 of 2 messages redriven to "`+other+`"`) {
+		t.Errorf("%s", r.all())
+	}
+	d := brokertest.Get(t, brokertest.URL(t), other, time.Minute)
+	if d.MessageId != "a" || d.Headers["x-final-reason"] != nil || d.Headers["x-retry-count"] != nil || d.Headers["x-redriven-from"] != sc.dlq() {
+		t.Errorf("%s %v", d.MessageId, d.Headers)
+	}
+	if r := sc.cli(0, "show", "b"); !strings.Contains(r.stdout, "  correlation id    order-2\n") {
+		t.Errorf("%s", r.stdout)
+	}
+	if got := sc.listedIDs("--correlation-id", "order-*"); !slices.Equal(got, []string{"b"}) {
+		t.Errorf("left %q", got)
+	}
 }
 
 // TestDLQDryRunAndLimit: a dry run counts and moves nothing, a limit bounds what is moved.

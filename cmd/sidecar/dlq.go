@@ -28,9 +28,11 @@ var dlqCommands = []subcommand{
 	}},
 	{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow,
 		[]string{"order-4711", "3f2a90c41b7d6e58 --json"}},
-	{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset", dlqRedrive, []string{
-		"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
-	}},
+	{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset; to another queue with --to",
+		dlqRedrive, []string{
+			"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
+			"--to billing.inspect --text 4711",
+		}},
 	{"discard", "ID...|conditions|--all", "delete messages permanently", dlqDiscard, []string{
 		"--dry-run --status 422", "--status 422 --older 7d --yes",
 	}},
@@ -142,6 +144,12 @@ func dlqRedrive(ctx context.Context, c *call) error {
 	c.flags.BoolVar(&r.DryRun, "dry-run", false, "count what would be moved, move nothing")
 	c.flags.BoolVar(&r.Reset, "reset", false, "full fresh attempts. Without it the count goes on: one try, then parked "+
 		"again")
+	c.flags.Func("to", "move them to another existing `QUEUE` instead, each as if never tried", func(v string) error {
+		if r.To = v; v == "" {
+			return errors.New("must not be empty")
+		}
+		return nil
+	})
 	c.flags.Func("rate", "at most `RATE` messages per second, minute or hour: 20/s, 100/m", func(v string) (err error) {
 		r.Rate, err = deadletter.ParseRate(v)
 		return plainly(err)
@@ -157,6 +165,9 @@ func dlqRedrive(ctx context.Context, c *call) error {
 		return err
 	}
 	a := action{name: "redrive", done: "redriven", rest: stays, dry: r.DryRun}
+	if r.To != "" {
+		a.done = fmt.Sprintf("redriven to %q", r.To)
+	}
 	return c.act(ctx, q, a, r.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
 		return q.Redrive(ctx, r, report)
 	})

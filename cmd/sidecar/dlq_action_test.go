@@ -30,6 +30,7 @@ func TestOutcome(t *testing.T) {
 		"4 of 7 messages redriven, 1 failed and still parked":      {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 4, Failed: 1}},
 		"5 of 7 messages redriven, 2 of other services left alone": {redrive, false, deadletter.Progress{Total: 7, Matched: 5, Done: 5, Skipped: 2}},
 		"3 of 7 messages redriven; canary: 3 sent, 2 good, 1 bad":  {redrive, false, deadletter.Progress{Total: 7, Matched: 3, Done: 3, Canary: deadletter.CanaryProgress{Sent: 3, Good: 2, Bad: 1}}},
+		`2 of 7 messages redriven to "audit"`:                      {action{name: "redrive", done: `redriven to "audit"`}, false, deadletter.Progress{Total: 7, Matched: 2, Done: 2}},
 		"1 message imported":                                       {imports, false, deadletter.Progress{Matched: 1, Done: 1}},
 		"0 messages imported":                                      {imports, false, deadletter.Progress{}},
 	} {

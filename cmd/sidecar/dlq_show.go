@@ -88,6 +88,7 @@ func (c *call) row(name, value string) {
 func (c *call) showFacts(m *deadletter.Full, now time.Time) {
 	c.say("message")
 	c.row("message id", cmp.Or(m.MessageID, "-"))
+	c.row("correlation id", m.CorrelationID)
 	c.row("reference", m.Ref)
 	c.row("position", strconv.Itoa(m.Position)+" from the head of the queue")
 	if t := m.ParkedAt; !t.IsZero() {

@@ -23,7 +23,7 @@ var helps = map[string]struct{ usage, summary, flags string }{
 	"dlq list":       {"[conditions] [flags]", "parked", "--json --limit --quiet --scan" + conditionFlags},
 	"dlq groups":     {"[conditions] [flags]", "largest", "--json --quiet --scan" + conditionFlags},
 	"dlq show":       {"ID [flags]", "reference", "--json --max-body --no-body --quiet"},
-	"dlq redrive":    {"ID...|conditions|--all [flags]", "flow", "--all --canary --canary-timeout --dry-run --json --limit --quiet --rate --reset" + conditionFlags},
+	"dlq redrive":    {"ID...|conditions|--all [flags]", "flow", "--all --canary --canary-timeout --dry-run --json --limit --quiet --rate --reset --to" + conditionFlags},
 	"dlq discard":    {"ID...|conditions|--all [flags]", "permanently", "--all --dry-run --json --limit --quiet --yes" + conditionFlags},
 	"dlq export":     {"[FILE|-] [conditions] [flags]", "JSON Lines", "--force --json --limit --quiet" + conditionFlags},
 	"dlq import":     {"[FILE|-] [flags]", "exported", "--json --quiet --skip"},
@@ -34,7 +34,7 @@ var helps = map[string]struct{ usage, summary, flags string }{
 	"outbox retry":   {"ID...|--all [flags]", "quarantine", "--all --json"},
 }
 
-const conditionFlags = " --status --reason --older --newer --routing-key --header --error --group --id"
+const conditionFlags = " --status --reason --older --newer --routing-key --correlation-id --header --error --group --text --id"
 
 // TestHelp: every command has the same form of help, asked for in each way, without a configuration.
 func TestHelp(t *testing.T) {

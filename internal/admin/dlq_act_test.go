@@ -50,6 +50,24 @@ func TestRedrive(t *testing.T) {
 	p.wantLogged(1, `"msg":"control operation ended","action":"redrive"`, op.ID, `"state":"succeeded"`, `"done":1`)
 }
 
+func TestRedriveToAnotherQueue(t *testing.T) {
+	t.Parallel()
+	p := startParking(t, nil, nil)
+	p.parkThree()
+	op := p.ended(p.begin("/dlq/redrive", `{"all":true,"to":"audit"}`).ID)
+	if op.State != "failed" || !strings.HasPrefix(op.Error, `queue "audit" does not exist`) || brokertest.Ready(t, p.url, p.dlq()) != 3 {
+		t.Errorf("%+v", op)
+	}
+	brokertest.Queue(t, p.url, "audit", nil)
+	op = p.ended(p.begin("/dlq/redrive", `{"filter":{"text":"AMOUNT"},"to":"audit"}`).ID)
+	if op.State != "succeeded" || op.Progress.Done != 1 || brokertest.Get(t, p.url, "audit", time.Minute).MessageId != "a" {
+		t.Errorf("%+v", op)
+	}
+	if request, _ := op.Request.(map[string]any); request["to"] != "audit" {
+		t.Errorf("request %v", op.Request)
+	}
+}
+
 func TestDiscardAndPurge(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
@@ -90,7 +108,8 @@ func TestBadActions(t *testing.T) {
 		`{"all":true,"limit":99999999999999999999}`, `{"all":true,"limit":[1]}`, `{"all":true,"limit":01}`, `{"all":true,"limit":1,"limit":2}`, `{"all":true,"limit":1,"LIMIT":2}`,
 		`{"ALL":true}`, `{"all":true,"\u0061ll":true}`, `{"all":true,"ſcan":1}`, `{"filter":{"status":"503"},"filter":{"status":"404"}}`, `{"filter":{"status":"503","status":"404"}}`,
 		`{"all":true,"canary":-1}`, `{"all":true,"canary":1001}`, `{"all":true,"canary":"3"}`, `{"all":true,"rate":20}`, `{"all":true,"rate":"20/x"}`, `{"all":true,"rate":"-1/s"}`,
-		`{"all":true,"rate":"NaN"}`, `{"all":true,"rate":"Inf/s"}`, `{"all":true,"rate":"0"}`, `{"all":true,"reset":"yes"}`, `{"all":true,"dry_run":1}`, `{"all":true,"confirm":"x"}`,
+		`{"all":true,"rate":"NaN"}`, `{"all":true,"rate":"Inf/s"}`, `{"all":true,"rate":"0"}`, `{"all":true,"reset":"yes"}`, `{"all":true,"dry_run":1}`, `{"all":true,"confirm":"x"}`, `{"all":true,"to":""}`,
+		`{"all":true,"to":"q","canary":1}`, `{"all":true,"to":"q","reset":true}`, `{"all":true,"to":"wms.queue.wms-a"}`, `{"all":true,"to":["q"]}`,
 		`{"filter":{"statuz":"503"}}`, `{"filter":{"status":503}}`, `{"filter":{"status":[503]}}`, `{"filter":{"status":"abc"}}`, `{"filter":{"older":"1"}}`, `{"filter":{"older":["1h","2h"]}}`,
 		`{"filter":{"error":["a","b"]}}`, `{"filter":{"routing_key":"x"}}`, `{"filter":"status=503"}`, `{"filter":[]}`, `{"filter":{"header":"=x"}}`, `{"filter":{"id":""}}`,
 		`{"filter":{"id":[` + strings.Repeat(`"x",`, 1000) + `"x"]}}`, `{"all":true}x`, `{"all":true}{"all":true}`, `{"all":true}}`, `{"all":true,}`, `{"all":true`, `{all:true}`, "{'all':true}",

@@ -121,7 +121,7 @@ func (p *parking) parkMany(n int) {
 
 func (p *parking) message(id string, status int, body string) amqp.Publishing {
 	return amqp.Publishing{
-		MessageId: id, ContentType: "application/json", Body: []byte(body),
+		MessageId: id, CorrelationId: "trace-" + id, ContentType: "application/json", Body: []byte(body),
 		Headers: amqp.Table{
 			"x-original-queue": p.plan.Queue, "x-original-exchange": "orders", "x-original-routing-key": "order.created",
 			"x-final-reason": "max_retries", "x-final-status-code": int32(status), "x-final-retry-count": int32(10), // #nosec G115 -- three digits

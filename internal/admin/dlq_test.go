@@ -49,7 +49,7 @@ func TestDeadLettersAreListed(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "a b c", "?limit=2": "a b", "?status=503": "a c", "?status=404&status=503": "a b c", "?status=4xx": "b", "?scan=1": "a",
 		"?id=c&id=b": "b c", "?reason=max_retries&routing-key=order.*&header=x-original-queue": "a b c", "?newer=1s": "", "?older=1h": "a b c",
-		"?error=boom": "", "?limit=1000&scan=1000000": "a b c",
+		"?text=no+json": "b", "?text=AMOUNT&status=5xx": "a", "?correlation-id=*-b": "b", "?correlation-id=none": "", "?error=boom": "", "?limit=1000&scan=1000000": "a b c",
 	} {
 		var got page
 		p.get("/dlq/messages"+query, &got)
@@ -150,7 +150,7 @@ func TestBadQueries(t *testing.T) {
 		for _, query := range []string{
 			"limit=0", "limit=-1", "limit=1e9", "limit=1001", "limit=NaN", "limit=x", "limit=", "limit", "limit=%22x%22", "limit=1.0", "limit=+1", "limit=%2B1",
 			"limit=0x10", "limit=99999999999999999999", "limit=1&limit=2", "scan=0", "scan=1000001", "scan=1e3", "status=200=", "status=", "status=6000",
-			"reason=x", "older=1", "older=-1h", "older=1h&older=2h", "newer=1h&newer=1h", "error=a&error=b", "group=a&group=b", "header==x", "header=",
+			"reason=x", "older=1", "older=-1h", "older=1h&older=2h", "newer=1h&newer=1h", "error=a&error=b", "text=a&text=b", "text=", "group=a&group=b", "header==x", "header=",
 			"id=", "Limit=1", "statuz=503", "routing_key=x", "a;b", "limit=1;scan=1", "%zz", "status=%zz", "=1", strings.Repeat("id=x&", 1001) + "id=x",
 		} {
 			r.wantProblem(path+"?"+query[:min(len(query), 50)], r.do(http.MethodGet, r.control, path+"?"+query, nil), http.StatusBadRequest)

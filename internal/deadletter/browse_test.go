@@ -113,6 +113,7 @@ func TestFilters(t *testing.T) {
 	now := time.Now()
 	at := func(ago time.Duration) string { return now.Add(-ago).UTC().Format("2006-01-02T15:04:05.000Z") }
 	var list []Message
+	correlated := []string{"trace-1", "trace-2", "", ""}
 	for _, m := range []amqp.Publishing{
 		r.parked("a", amqp.Table{"x-final-at": at(time.Hour), "tenant": "acme", "n": int32(7)}),
 		r.parked("b", amqp.Table{"x-final-at": at(time.Minute), "x-final-status-code": int32(422), "x-final-reason": "park_status", "x-final-problem-type": "https://errors/stock"}),
@@ -121,7 +122,8 @@ func TestFilters(t *testing.T) {
 			amqp.Table{"queue": r.plan.Queue, "reason": "expired", "count": int64(1), "exchange": "orders", "routing-keys": []any{"order/x.deleted"}, "time": now.Add(-30 * time.Minute)},
 		}}),
 	} {
-		list = append(list, q.parse(&broker.Delivery{Delivery: amqp.Delivery{MessageId: m.MessageId, Headers: m.Headers, Body: m.Body}}, len(list)+1))
+		m.Body = append(m.Body, "Viele GRÜßE aus \xff "+m.MessageId...)
+		list = append(list, q.parse(&broker.Delivery{Delivery: amqp.Delivery{MessageId: m.MessageId, CorrelationId: correlated[len(list)], Headers: m.Headers, Body: m.Body}}, len(list)+1))
 	}
 	for _, c := range [][2]string{
 		{"a b c d", ""},
@@ -138,6 +140,16 @@ func TestFilters(t *testing.T) {
 		{"c", "error TIMEOUT"},
 		{"b", "error errors/stock"},
 		{"a", "header tenant=ac*"},
+		{"a b", "correlation-id trace-*"},
+		{"a", "correlation-id trace-1 correlation-id TRACE-2"},
+		{"", "correlation-id trace"},
+		{"c", "text TimeOut"},
+		{"b", "text errors/stock status 422"},
+		{"a", "text TRACE-1"},
+		{"d", `text "iD":"D"`},
+		{"a b c d", "text grüße"},
+		{"a d", "text ß status 503"},
+		{"", "text x-final"},
 		{"a", "header n=7 header tenant"},
 		{"", "header tenant=other"},
 		{"a b", "id a id " + list[1].Ref()},
@@ -154,6 +166,29 @@ func TestFilters(t *testing.T) {
 		}
 		if strings.Join(got, " ") != c[0] {
 			t.Errorf("%s: %v, want %s", c[1], got, c[0])
+		}
+	}
+}
+
+// TestTextInLargeBodies: a body is searched piece by piece, and a text is found also where two pieces meet.
+func TestTextInLargeBodies(t *testing.T) {
+	t.Parallel()
+	for _, fill := range []string{"x", "Ü", "\xbf", "İ", "K"} { // the last two are shorter in lower case
+		for _, text := range []string{"N", "needle", "ÜBEL", "İK", strings.Repeat("long ", searchPiece/4)} {
+			f := filter(t, "text", strings.ToUpper(text))
+			for at := searchPiece - len(text) - 9; at < searchPiece+9; at++ {
+				body := strings.Repeat(fill, max(0, at)/len(fill)) + text
+				if m := (Message{Properties: amqp.Delivery{Body: []byte(body + fill)}}); !f.Match(&m) {
+					t.Fatalf("%.20q is not found behind %d bytes of %q", text, at, fill)
+				}
+				if len(text) > 9 {
+					at += searchPiece / 8
+				}
+			}
+			m := Message{Properties: amqp.Delivery{Body: []byte(strings.Repeat(fill, 2*searchPiece) + text[:len(text)-1])}}
+			if text != "N" && f.Match(&m) {
+				t.Errorf("%.20q is found in a body that ends before it does", text)
+			}
 		}
 	}
 }

@@ -139,6 +139,7 @@ type Redrive struct {
 	Reset  bool    // as if never tried: full fresh attempts. Otherwise the count goes on: one try, then parked again
 	Rate   float64 // messages per second at the most; 0 = as fast as they are confirmed
 	Canary int     // send so many first and wait for their verdicts; 0 = none
+	To     string  // another queue to move them to, each as if never tried; "" = the service's own
 
 	CanaryTimeout time.Duration // for all verdicts together, beside the time a redriven message waits; 0 = one minute
 }

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"path"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/message"
@@ -40,16 +42,19 @@ const (
 	once // a second one is refused instead of replacing the first: people discard messages by this condition
 )
 
-// Conditions are all conditions, those that cost most last: a Ref is a digest of everything.
+// Conditions are all conditions, those that cost most last: text reads the whole body, and a Ref is a digest of
+// everything.
 var Conditions = []Condition{
 	{"status", "status of the last answer: 503, 5xx, or none for those without one", anyOf, testStatus},
 	{"reason", "why it was parked: max_retries, park_status, disposition, too_large, crash, ...", anyOf, testReason},
 	{"older", "parked longer ago than this: 90s, 15m, 2h, 7d", once, testOlder},
 	{"newer", "parked less long ago than this", once, testNewer},
 	{"routing-key", "routing key it was first published with; * stands for anything", anyOf, testRoutingKey},
+	{"correlation-id", "correlation id; * stands for anything", anyOf, testCorrelationID},
 	{"header", "a header and its value, NAME=VALUE; * stands for anything, NAME alone for any value", allOf, testHeader},
 	{"error", "part of the error or problem text", once, testError},
 	{"group", "id of a group, as groups prints it", once, testGroup},
+	{"text", "part of its ids, error, problem text or body, in upper or lower case", once, testText},
 	{"id", "message id, or the reference that list prints", anyOf, testID},
 }
 
@@ -154,6 +159,10 @@ func testRoutingKey(value string) (test, string) {
 	return func(m *Message) bool { return glob(value, m.RoutingKey) }, ""
 }
 
+func testCorrelationID(value string) (test, string) {
+	return func(m *Message) bool { return glob(value, m.CorrelationID) }, ""
+}
+
 func testHeader(value string) (test, string) {
 	name, pattern, valued := strings.Cut(value, "=")
 	if name == "" {
@@ -171,10 +180,46 @@ func testHeader(value string) (test, string) {
 // testError ignores case.
 func testError(value string) (test, string) {
 	part := strings.ToLower(value)
+	return func(m *Message) bool { return contains(part, m.failure()...) }, ""
+}
+
+// testText ignores case. A body that was not read has no text.
+func testText(value string) (test, string) {
+	part := strings.ToLower(value)
 	return func(m *Message) bool {
-		texts := []string{m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail}
-		return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), part) })
+		return contains(part, append(m.failure(), m.MessageID, m.CorrelationID)...) ||
+			bodyContains([]byte(part), m.Properties.Body)
 	}, ""
+}
+
+// failure returns the texts that say why m was parked.
+func (m *Message) failure() []string {
+	return []string{m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail}
+}
+
+// contains reports whether one of the texts has part, which is in lower case, in it.
+func contains(part string, texts ...string) bool {
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), part) })
+}
+
+// searchPiece is how much of a body is changed to lower case at a time, in bytes.
+const searchPiece = 64 << 10
+
+// bodyContains is contains for a body, which may be too large to be copied.
+func bodyContains(part, body []byte) bool {
+	var lower []byte // of the current piece, after the end of the one before
+	for len(body) > 0 {
+		n := min(len(body), searchPiece)
+		for n < len(body) && n > searchPiece-utf8.UTFMax && !utf8.RuneStart(body[n]) {
+			n--
+		}
+		lower = append(lower[max(0, len(lower)-len(part)+1):], bytes.ToLower(body[:n])...)
+		if bytes.Contains(lower, part) {
+			return true
+		}
+		body = body[n:]
+	}
+	return false
 }
 
 func testGroup(value string) (test, string) {

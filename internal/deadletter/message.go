@@ -19,6 +19,9 @@ import (
 type Facts struct {
 	Position  int    `json:"position"` // from 1, from the head of the queue
 	MessageID string `json:"message_id"`
+
+	CorrelationID string `json:"correlation_id,omitempty"`
+
 	// x-final-reason; for what the broker has dead-lettered itself: "broker:" and its own reason; else ""
 	Reason string `json:"reason"`
 	Status int    `json:"status,omitempty"` // x-final-status-code; 0 when absent
@@ -61,7 +64,7 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 	var m message.Message
 	m.FromDelivery(&d.Delivery, q.o.Plan.Queue, q.o.Plan.MaxRetries)
 	p := Message{Properties: d.Delivery, Facts: Facts{
-		Position: position, MessageID: valid(d.MessageId),
+		Position: position, MessageID: valid(d.MessageId), CorrelationID: valid(d.CorrelationId),
 		Reason: text(h, topology.HeaderFinalReason), Status: number(h, topology.HeaderFinalStatusCode),
 		Error: text(h, topology.HeaderFinalError), Detail: text(h, topology.HeaderFinalDetail),
 		Problem: Problem{

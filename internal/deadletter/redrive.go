@@ -5,25 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
 
-// Redrive publishes the selected messages to their queue and acks each when it is confirmed. The Progress returned with
-// an error has been done. It stops at the first failure that would affect the next message too (ErrStopped); a message
-// that cannot be published for a reason of its own is counted as failed and stays. When ctx ends, it finishes what is
-// under way. It can always be run again: moved messages are gone from the dead-letter queue.
+// Redrive publishes the selected messages to their queue, or to r.To, and acks each when it is confirmed. The Progress
+// returned with an error has been done. It stops at the first failure that would affect the next message too
+// (ErrStopped); a message that cannot be published for a reason of its own is counted as failed and stays. When ctx
+// ends, it finishes what is under way. It can always be run again: moved messages are gone from the dead-letter queue.
 func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress, error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
-	if err := r.Check(); err != nil {
+	if err := q.Check(&r); err != nil {
 		return Progress{}, err
 	}
 	reader, err := q.openRecycled(ctx)
@@ -48,21 +50,24 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 		}
 	}
 	o.act = func(m *Message) (func() error, error) {
-		pub, err := o.redriven(m, r.Reset)
+		pub, err := o.redriven(m, &r)
 		if err != nil {
 			return nil, err
 		}
 		return send(stream, pub)
 	}
 	progress, err := o.run(ctx, report)
+	if r.To != "" && errors.Is(err, broker.ErrUnroutable) {
+		err = fmt.Errorf("queue %q does not exist: %w", r.To, err)
+	}
 	q.metrics.ok.Add(float64(progress.Done))
 	q.metrics.failed.Add(float64(progress.Failed))
 	return progress, err
 }
 
 // redriven makes the publication of one message, with the address for its verdict when it is one of the canary.
-func (o *operation) redriven(m *Message, reset bool) (*message.Publication, error) {
-	how := topology.Redriving{By: o.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: reset}
+func (o *operation) redriven(m *Message, r *Redrive) (*message.Publication, error) {
+	how := topology.Redriving{By: o.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: r.Reset, To: r.To}
 	if o.canary != nil {
 		how.Reply = message.ReplyTo(o.canary.address, strconv.Itoa(o.p.Canary.Sent+1))
 	}
@@ -118,8 +123,8 @@ func onlyThisMessage(err error) bool {
 		errors.Is(err, errNoRoom)
 }
 
-// Check returns ErrInvalid, with the reason, for options that make no sense.
-func (r *Redrive) Check() error {
+// Check returns ErrInvalid, with the reason, for options that make no sense for the queue.
+func (q *Queue) Check(r *Redrive) error {
 	switch {
 	case r.Limit < 0:
 		return fmt.Errorf("%w: limit %d is negative", ErrInvalid, r.Limit)
@@ -130,8 +135,31 @@ func (r *Redrive) Check() error {
 	case r.Rate < 0 || math.IsNaN(r.Rate) || math.IsInf(r.Rate, 0) || r.Rate > 0 && r.Rate < minRate:
 		return fmt.Errorf("%w: rate %v per second: want 0 for no limit, or a finite number, at least one message per hour",
 			ErrInvalid, r.Rate)
+	case r.To != "":
+		if problem := q.targetProblem(r); problem != "" {
+			return fmt.Errorf("%w: to %.100q %s", ErrInvalid, r.To, problem)
+		}
 	}
 	return nil
+}
+
+// targetProblem returns why messages cannot be moved to the queue r.To, or "".
+func (q *Queue) targetProblem(r *Redrive) string {
+	own := slices.ContainsFunc(q.o.Plan.Queues, func(known topology.Queue) bool { return known.Name == r.To })
+	switch {
+	case r.Canary > 0:
+		return "cannot be combined with canary: only this service sends verdicts"
+	case r.Reset:
+		return "cannot be combined with reset: in another queue a message is always one that was never tried"
+	case len(r.To) > amqpvalue.ShortMax:
+		return fmt.Sprintf("is too long: the name of a queue has at most %d bytes", amqpvalue.ShortMax)
+	case r.To == q.o.Plan.Queue:
+		return "is the service's own queue: messages go there without it"
+	case own || r.To == q.name || r.To == q.lockName() || strings.HasPrefix(r.To, message.DirectReply):
+		return "is a queue that this service or the broker uses itself: want a queue of another service, or one to inspect " +
+			"messages in"
+	}
+	return ""
 }
 
 // minRate is one message an hour.

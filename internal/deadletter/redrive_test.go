@@ -195,6 +195,66 @@ func TestRedriveRefuses(t *testing.T) {
 	}
 }
 
+func TestRedriveToRefuses(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	for to, want := range map[string]string{
+		r.plan.Queue: "is the service's own queue", r.name: "uses itself", r.name + ".sidecar-lock": "uses itself", r.plan.Waits[0].Queue: "uses itself",
+		message.DirectReply: "uses itself", message.DirectReply + ".x": "uses itself", strings.Repeat("x", 256): "at most 255 bytes",
+	} {
+		if _, err := r.Redrive(t.Context(), Redrive{To: to}, nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	for want, o := range map[string]Redrive{"with canary": {To: "audit", Canary: 1}, "with reset": {To: "audit", Reset: true}} {
+		if _, err := r.Redrive(t.Context(), o, nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// TestRedriveToAnotherQueue: the chosen messages of this service go there as fresh ones. While there is no such queue,
+// or the user may not write to it, all of them stay.
+func TestRedriveToAnotherQueue(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"fanout", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, presets[kind])
+			foreign := r.parked("foreign", amqp.Table{"x-original-queue": "another.queue"})
+			r.park(append(r.numbered(20), foreign)...)
+			p, err := r.Redrive(t.Context(), Redrive{To: "audit"}, nil)
+			if !errors.Is(err, ErrStopped) || !strings.HasPrefix(err.Error(), `queue "audit" does not exist: `) || p.Done != 0 || p.Failed == 0 {
+				t.Errorf("%+v %v", p, err)
+			}
+			theirs := r.as(".*", "^$", ".*")
+			if p, err := theirs.Redrive(t.Context(), Redrive{To: "audit"}, nil); !errors.Is(err, broker.ErrRefused) || !strings.Contains(err.Error(), "403 ACCESS_REFUSED") || p.Done != 0 {
+				t.Errorf("without the right: %+v %v", p, err)
+			}
+			r.kept(append(r.numbered(20), foreign))
+			r.park(append(r.numbered(20), foreign)...) // kept has taken them
+			brokertest.Queue(t, r.url, "audit", nil)
+			if p := r.redrive(Redrive{To: "audit", DryRun: true}); p.Matched != 20 || p.Done != 0 {
+				t.Errorf("%+v", p)
+			}
+			if p := r.redrive(Redrive{To: "audit", Selection: Selection{Limit: 15}}); p.Done != 15 {
+				t.Errorf("%+v", p)
+			}
+			moved := r.drain("audit")
+			if got := ids(moved); len(got) != 15 || !slices.IsSorted(got) || string(moved[0].Body) != `{"id":"m0001"}` {
+				t.Errorf("moved %v", got)
+			}
+			h := moved[0].Headers
+			if h["x-redriven-from"] != r.name || h["x-original-routing-key"] != "order.created" || h["x-final-reason"] != nil || h["x-original-queue"] != nil {
+				t.Errorf("%v", h)
+			}
+			if got := ids(r.drain(r.name)); len(got) != 6 || brokertest.Ready(t, r.url, r.plan.Queue) != 0 {
+				t.Errorf("left %v", got)
+			}
+		})
+	}
+}
+
 // TestNoWayBack: when the service's queue is gone nothing is moved, and nothing is lost.
 func TestNoWayBack(t *testing.T) {
 	t.Parallel()

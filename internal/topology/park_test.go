@@ -152,6 +152,31 @@ func TestRedriveOfAnotherConsumersMessage(t *testing.T) {
 	}
 }
 
+// TestRedriveToAnotherQueue: the consumer of another queue gets a message that was never tried, without what only this
+// service reads, and where the message came from.
+func TestRedriveToAnotherQueue(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-cincout"}).clone()
+	p.CountHeader = "x-try"
+	d := &amqp.Delivery{MessageId: "m", Body: []byte("body"), Exchange: p.Park.Exchange, RoutingKey: p.Park.Key, Headers: amqp.Table{
+		"tenant": "acme", "x-try": "4", "CC": []any{"x"}, "x-delivery-count": int64(2), "x-acquired-count": int64(2), "x-first-death-queue": "q",
+		"x-death":       []any{amqp.Table{"queue": p.Queue, "reason": "rejected", "count": int64(3), "exchange": "orders", "routing-keys": []any{"order.created"}}},
+		"x-retry-count": int32(3), "x-retry-crashes": int32(1), "x-retry-queue": p.Queue, "x-original-queue": p.Queue, "x-original-exchange": "orders",
+		"x-original-routing-key": "order.created", "x-final-reason": "max_retries", "x-final-retry-count": int32(3), "x-redriven-reply-to": "old", "x-redriven-count": int32(1),
+	}}
+	pub, fits := p.RedrivePublication(d, Redriving{By: "operator", At: time.Unix(1700000000, 0), Count: 1, To: "audit"})
+	if !fits || pub.Exchange != DefaultExchange && pub.Exchange != "" || pub.Key != "audit" || string(pub.Msg.Body) != "body" || pub.Msg.MessageId != "m" {
+		t.Errorf("%+v", pub)
+	}
+	want := amqp.Table{
+		"tenant": "acme", "x-original-exchange": "orders", "x-original-routing-key": "order.created", "x-original-cc": []any{"x"}, "x-redriven-count": int32(2),
+		"x-redriven-by": "operator", "x-redriven-from": p.Park.Queue, "x-redriven-at": "2023-11-14T22:13:20.000Z",
+	}
+	if !reflect.DeepEqual(pub.Msg.Headers, want) {
+		t.Errorf("got %v\nwant %v", pub.Msg.Headers, want)
+	}
+}
+
 func TestHowTheAttemptEnded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

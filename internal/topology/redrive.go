@@ -25,6 +25,9 @@ type Redriving struct {
 	At    time.Time
 	Count int    // how often it has been moved before
 	Reply string // see message.HeaderReply; "" asks for no verdict
+	// To is another queue that the message goes to, by the default exchange, as one that was never tried; "" is the
+	// service's own. Its consumer does not get what only this service reads.
+	To string
 	// Reset makes the message one that was never tried. Where it was first published stays known.
 	Reset bool
 }
@@ -35,22 +38,27 @@ type Redriving struct {
 // Without Reset it goes on counting: x-final-retry-count says what it has used up, also to brokers that ignore the
 // x-death of a publisher.
 func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.Publication, fits bool) {
+	route := p.Redrive
+	if r.To != "" {
+		r.Reset, route = true, Route{Key: r.To}
+	}
 	var m message.Message
 	m.FromDelivery(d, p.Queue, p.MaxRetries)
 	h := copyHeaders(&m, func(key string) bool {
 		return bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
-			r.Reset && (strings.HasPrefix(key, headerFinalPrefix) || key == message.HeaderCrashes || key == HeaderRetryQueue)
+			r.Reset && (strings.HasPrefix(key, headerFinalPrefix) || strings.HasPrefix(key, "x-retry-")) ||
+			r.To != "" && (key == message.HeaderOriginalQueue || key == p.CountHeader)
 	})
 	keepDropped(h, &m)
 	keepDead(h, &m)
 	if attempts, ok := m.Headers[message.HeaderDeliveryCount].(string); ok && !r.Reset {
 		h[message.HeaderDeliveryCount] = attempts // the count of another consumer, not the broker's
 	}
-	if r.Reset {
-		h[message.HeaderRetryCount] = int32(0)                        // the origin is only read from messages with a count
-		if m.Exchange != d.Exchange || m.RoutingKey != d.RoutingKey { // else it is not known
-			setOrigin(h, &m)
-		}
+	if r.Reset && r.To == "" {
+		h[message.HeaderRetryCount] = int32(0) // the origin is only read from messages with a count
+	}
+	if r.Reset && (m.Exchange != d.Exchange || m.RoutingKey != d.RoutingKey) { // else it is not known
+		setOrigin(h, &m)
 	}
 	h[headerRedrivenAt] = r.At.UTC().Format(finalAtFmt)
 	h[headerRedrivenBy] = plainText(r.By, maxActor)
@@ -59,7 +67,7 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 	if r.Reply != "" {
 		h[message.HeaderReply] = r.Reply
 	}
-	pub = p.Redrive.publication(message.KindRedrive, &m, h)
+	pub = route.publication(message.KindRedrive, &m, h)
 	return pub, !overweight(&pub.Msg, 0)
 }
 

@@ -55,9 +55,11 @@ type redriveRequest struct {
 	Reset  bool   `json:"reset,omitempty"`
 	Rate   string `json:"rate,omitempty"` // "20/s"
 	Canary int    `json:"canary,omitempty"`
+
+	To *string `json:"to,omitempty"`
 }
 
-func (q *redriveRequest) options() (d deadletter.Redrive, err error) {
+func (q *redriveRequest) options(queue *deadletter.Queue) (d deadletter.Redrive, err error) {
 	d = deadletter.Redrive{DryRun: q.DryRun, Reset: q.Reset, Canary: q.Canary}
 	if d.Selection, err = q.selection(); err != nil {
 		return d, err
@@ -67,7 +69,12 @@ func (q *redriveRequest) options() (d deadletter.Redrive, err error) {
 			return d, err
 		}
 	}
-	return d, d.Check()
+	if q.To != nil {
+		if d.To = *q.To; d.To == "" {
+			return d, fmt.Errorf("%w: to must not be empty", deadletter.ErrInvalid)
+		}
+	}
+	return d, queue.Check(&d)
 }
 
 type discardRequest struct {
@@ -79,7 +86,7 @@ func (a *API) redrive(w http.ResponseWriter, r *http.Request) {
 	var q redriveRequest
 	var d deadletter.Redrive
 	ok := a.readRequest(w, r, "redrive", &q, func() (err error) {
-		d, err = q.options()
+		d, err = q.options(a.o.Queue)
 		return err
 	})
 	if ok {

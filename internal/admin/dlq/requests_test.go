@@ -16,6 +16,7 @@ import (
 	"sidecar/internal/httpguard"
 	"sidecar/internal/openapitest"
 	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
 )
 
 // FuzzAction reads any body as each of the actions. One that is taken is JSON as the OpenAPI document describes it,
@@ -23,6 +24,7 @@ import (
 // its size.
 func FuzzAction(f *testing.F) {
 	document := openapitest.Load(f, must.Get(os.ReadFile("../openapi.json"))(f))
+	queue := anyQueue(f)
 	f.Add([]byte(`{"all":true}`))
 	var members strings.Builder
 	for i := range 5000 {
@@ -36,7 +38,7 @@ func FuzzAction(f *testing.F) {
 		}
 		var redrive redriveRequest
 		if decode(body, &redrive) == nil {
-			if d, err := redrive.options(); err == nil {
+			if d, err := redrive.options(queue); err == nil {
 				document.Body(t, "/dlq/redrive", body)
 				meansIt(t, body, d.Selection, redrive.All)
 				if d.Rate < 0 || math.IsNaN(d.Rate) || math.IsInf(d.Rate, 0) || d.Canary < 0 {
@@ -52,6 +54,13 @@ func FuzzAction(f *testing.F) {
 			}
 		}
 	})
+}
+
+// anyQueue is a queue that no client connects to.
+func anyQueue(t testing.TB) *deadletter.Queue {
+	t.Helper()
+	plan := must.Get(topology.Build(topology.Options{Service: "wms-a"}))(t)
+	return must.Get(deadletter.New(deadletter.Options{Plan: plan}))(t)
 }
 
 func meansIt(t *testing.T, body []byte, s deadletter.Selection, all bool) {
@@ -145,7 +154,7 @@ func TestLargeRequestsAreNotRepeated(t *testing.T) {
 	if got, ok := echo(q).(map[string]int); !ok || got["omitted_bytes"] < maxEcho {
 		t.Errorf("%v", echo(q))
 	}
-	if d, err := q.options(); err != nil || len(d.Filter.IDs) != 100 {
+	if d, err := q.options(anyQueue(t)); err != nil || len(d.Filter.IDs) != 100 {
 		t.Errorf("%v %d", err, len(d.Filter.IDs))
 	}
 }
