@@ -43,7 +43,7 @@ func dlqExport(ctx context.Context, c *call) error {
 	a := action{name: "export", done: "exported", rest: "no file was written: run the same command again"}
 	return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (p deadletter.Progress, err error) {
 		err = writeFile(name, *force, func(w io.Writer) error {
-			p, err = q.Export(ctx, &escaping{w: w}, s, report)
+			p, err = q.Export(ctx, w, s, report)
 			return err
 		})
 		return p, err
@@ -54,7 +54,7 @@ func (c *call) exportToStdout(ctx context.Context, q *deadletter.Queue, s deadle
 	_, shown := terminalWidth(c.stdout) // the messages themselves are on the screen
 	a := action{name: "export", done: "exported"}
 	m := c.meter(a.done, s.Limit, c.quiet || shown)
-	p, err := q.Export(ctx, &escaping{w: c.stdout}, s, m.report)
+	p, err := q.Export(ctx, c.stdout, s, m.report)
 	m.stop()
 	rest := fmt.Sprintf("%d exported, which is not all: run the same command again", p.Done)
 	if failed := c.explainError(ctx, q, err, rest); failed != nil {

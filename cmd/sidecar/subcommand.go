@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -203,9 +204,14 @@ func (c *call) choice(value *string, name, usage string, known []string) {
 
 // document writes v as one line of JSON that does no harm to a terminal.
 func (c *call) document(v any) error {
-	e := json.NewEncoder(&escaping{w: c.out})
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := c.out.Write(deadletter.EscapeJSON(b.Bytes()))
+	return err
 }
 
 // say writes one line for people to standard output.

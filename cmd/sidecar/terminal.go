@@ -2,15 +2,10 @@ package main
 
 import (
 	"cmp"
-	"fmt"
-	"io"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,34 +46,4 @@ func printableBut(s, stay string) string {
 		b.WriteString(quoted[1 : len(quoted)-1])
 	}
 	return b.String()
-}
-
-// escaping writes JSON with \u… for what printable would escape: the same JSON, harmless for a terminal. Line ends
-// stay. Such a character can only be inside a string. It may come in two pieces.
-type escaping struct {
-	w    io.Writer
-	half []byte
-}
-
-func (e *escaping) Write(p []byte) (int, error) {
-	b := append(e.half, p...)
-	out := make([]byte, 0, len(b)+64)
-	for utf8.FullRune(b) {
-		r, n := utf8.DecodeRune(b)
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
-			out = append(out, b[:n]...)
-		case r > 0xFFFF:
-			high, low := utf16.EncodeRune(r)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		}
-		b = b[n:]
-	}
-	e.half = slices.Clone(b)
-	if _, err := e.w.Write(out); err != nil {
-		return 0, err
-	}
-	return len(p), nil
 }

@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"sidecar/internal/testkit/must"
+	"sidecar/internal/deadletter"
 )
 
 // TestNothingHarmsATerminal goes through all characters there are.
@@ -35,9 +35,7 @@ func TestNothingHarmsATerminal(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var escapedTo bytes.Buffer
-		must.Get((&escaping{w: &escapedTo}).Write(plain))(t)
-		escaped := escapedTo.Bytes()
+		escaped := deadletter.EscapeJSON(plain)
 		var back string
 		if err := json.Unmarshal(escaped, &back); err != nil || back != s || bytes.ContainsFunc(escaped, harmful) {
 			t.Fatalf("%q became %q, which is %q, %v", s, escaped, back, err)
@@ -62,24 +60,12 @@ func TestPrintableLines(t *testing.T) {
 	}
 }
 
-// TestEscapingInPieces: however a stream is cut, its characters stay whole.
-func TestEscapingInPieces(t *testing.T) {
+func TestEscapedJSON(t *testing.T) {
 	t.Parallel()
-	in := []byte("{\"a\":\"é\u009b€\u202e😀\U000e0001\"}\n{\"b\":\"\u007f\"}\n")
+	in := "{\"a\":\"é\u009b€\u202e😀\U000e0001\"}\n{\"b\":\"\u007f\"}\n"
 	want := `{"a":"é\u009b€\u202e😀\udb40\udc01"}` + "\n" + `{"b":"\u007f"}` + "\n"
-	for size := 1; size <= len(in); size++ {
-		var out bytes.Buffer
-		w := &escaping{w: &out}
-		for rest := in; len(rest) > 0; {
-			n := min(size, len(rest))
-			if got, err := w.Write(rest[:n]); got != n || err != nil {
-				t.Fatal(got, err)
-			}
-			rest = rest[n:]
-		}
-		if out.String() != want {
-			t.Errorf("in pieces of %d: %q", size, out.String())
-		}
+	if got := deadletter.EscapeJSON([]byte(in)); string(got) != want {
+		t.Errorf("%q", got)
 	}
 }
 

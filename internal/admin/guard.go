@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -15,7 +16,11 @@ import (
 func (s *Server) common(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { // a bug in one answer is no more than a failed answer, and its trace is in our log
-			if v := recover(); v != nil {
+			v := recover()
+			if err, _ := v.(error); errors.Is(err, http.ErrAbortHandler) { // so that the client has a broken answer
+				panic(v)
+			}
+			if v != nil {
 				s.o.Logger.Error("admin panic", "panic", v, "stack", string(debug.Stack()))
 				refuse(w, http.StatusInternalServerError, "")
 			}

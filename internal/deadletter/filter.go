@@ -49,8 +49,10 @@ var Conditions = []Condition{
 	{"reason", "why it was parked: max_retries, park_status, disposition, too_large, crash, ...", anyOf, testReason},
 	{"older", "parked longer ago than this: 90s, 15m, 2h, 7d", once, testOlder},
 	{"newer", "parked less long ago than this", once, testNewer},
-	{"routing-key", "routing key it was first published with; * stands for anything", anyOf, testRoutingKey},
-	{"correlation-id", "correlation id; * stands for anything", anyOf, testCorrelationID},
+	{"routing-key", "routing key it was first published with; * stands for anything", anyOf,
+		globs(func(m *Message) string { return m.RoutingKey })},
+	{"correlation-id", "correlation id; * stands for anything", anyOf,
+		globs(func(m *Message) string { return m.CorrelationID })},
 	{"header", "a header and its value, NAME=VALUE; * stands for anything, NAME alone for any value", allOf, testHeader},
 	{"error", "part of the error or problem text", once, testError},
 	{"group", "id of a group, as groups prints it", once, testGroup},
@@ -155,12 +157,9 @@ func testNewer(value string) (test, string) {
 	return func(m *Message) bool { return m.ParkedAt.After(at) }, problem
 }
 
-func testRoutingKey(value string) (test, string) {
-	return func(m *Message) bool { return glob(value, m.RoutingKey) }, ""
-}
-
-func testCorrelationID(value string) (test, string) {
-	return func(m *Message) bool { return glob(value, m.CorrelationID) }, ""
+// globs parses a pattern for a text of a message.
+func globs(text func(*Message) string) func(string) (test, string) {
+	return func(value string) (test, string) { return func(m *Message) bool { return glob(value, text(m)) }, "" }
 }
 
 func testHeader(value string) (test, string) {
@@ -180,21 +179,18 @@ func testHeader(value string) (test, string) {
 // testError ignores case.
 func testError(value string) (test, string) {
 	part := strings.ToLower(value)
-	return func(m *Message) bool { return contains(part, m.failure()...) }, ""
+	return func(m *Message) bool {
+		return contains(part, m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail)
+	}, ""
 }
 
 // testText ignores case. A body that was not read has no text.
 func testText(value string) (test, string) {
 	part := strings.ToLower(value)
+	inError, _ := testError(value)
 	return func(m *Message) bool {
-		return contains(part, append(m.failure(), m.MessageID, m.CorrelationID)...) ||
-			bodyContains([]byte(part), m.Properties.Body)
+		return contains(part, m.MessageID, m.CorrelationID) || inError(m) || bodyContains([]byte(part), m.Properties.Body)
 	}, ""
-}
-
-// failure returns the texts that say why m was parked.
-func (m *Message) failure() []string {
-	return []string{m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail}
 }
 
 // contains reports whether one of the texts has part, which is in lower case, in it.

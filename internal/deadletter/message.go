@@ -17,11 +17,9 @@ import (
 // Facts are what people ask first about a parked message. All texts are valid UTF-8 and hold none of the message's
 // memory.
 type Facts struct {
-	Position  int    `json:"position"` // from 1, from the head of the queue
-	MessageID string `json:"message_id"`
-
+	Position      int    `json:"position"` // from 1, from the head of the queue
+	MessageID     string `json:"message_id"`
 	CorrelationID string `json:"correlation_id,omitempty"`
-
 	// x-final-reason; for what the broker has dead-lettered itself: "broker:" and its own reason; else ""
 	Reason string `json:"reason"`
 	Status int    `json:"status,omitempty"` // x-final-status-code; 0 when absent

@@ -10,6 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -46,8 +49,8 @@ func (m *Message) Record() *Record {
 	return r
 }
 
-// write writes r as one line. The body is the last field and is encoded while it is written: it may be larger than
-// memory.
+// write writes r as one line, harmless for a terminal. The body is the last field and is encoded while it is written:
+// it may be larger than memory.
 func (r *Record) write(w *bufio.Writer) error {
 	head := *r
 	head.Body = []byte{}
@@ -58,12 +61,32 @@ func (r *Record) write(w *bufio.Writer) error {
 		return err
 	}
 	const end = "\"}\n"
-	_, _ = w.Write(b.Bytes()[:b.Len()-len(end)]) // w keeps its first error
+	_, _ = w.Write(EscapeJSON(b.Bytes()[:b.Len()-len(end)])) // w keeps its first error
 	body := base64.NewEncoder(base64.StdEncoding, w)
 	_, _ = body.Write(r.Body)
 	_ = body.Close()
 	_, err := w.WriteString(end)
 	return err
+}
+
+// EscapeJSON returns JSON with \u… for characters that a terminal might act on: the same JSON, harmless. Line ends
+// stay. Such a character can only be inside a string.
+func EscapeJSON(b []byte) []byte {
+	out := make([]byte, 0, len(b)+64)
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		switch {
+		case r == '\n' || unicode.IsPrint(r):
+			out = append(out, b[:n]...)
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		b = b[n:]
+	}
+	return out
 }
 
 // delivery is the reverse of Message.Record.

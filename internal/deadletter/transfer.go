@@ -12,7 +12,7 @@ import (
 	"sidecar/internal/broker"
 )
 
-// Export writes what s selects to w, one Record per line, and leaves it where it is.
+// Export writes what s selects to w, one Record per line, harmless for a terminal, and leaves it where it is.
 func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Report) (Progress, error) {
 	buffered := bufio.NewWriterSize(w, 64<<10)
 	var t tally

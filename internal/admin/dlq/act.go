@@ -52,11 +52,10 @@ func (c *choice) selection() (s deadletter.Selection, err error) {
 
 type redriveRequest struct {
 	choice
-	Reset  bool   `json:"reset,omitempty"`
-	Rate   string `json:"rate,omitempty"` // "20/s"
-	Canary int    `json:"canary,omitempty"`
-
-	To *string `json:"to,omitempty"`
+	Reset  bool    `json:"reset,omitempty"`
+	Rate   string  `json:"rate,omitempty"` // "20/s"
+	Canary int     `json:"canary,omitempty"`
+	To     *string `json:"to,omitempty"`
 }
 
 func (q *redriveRequest) options(queue *deadletter.Queue) (d deadletter.Redrive, err error) {

@@ -46,14 +46,16 @@ func (a *API) audit(r *http.Request, action string, status int, more ...any) {
 // Routes returns the routes of the dead-letter queue. Some contain the name of the queue as url.PathEscape writes it,
 // so that another name is an unknown path, and the broker is not asked about it.
 func (a *API) Routes() httpguard.Routes {
-	conditions := parameters{limit: true, scan: true, conditions: true}
+	conditions := parameters{limit: maxList, scan: true, conditions: true}
 	bodies := conditions
 	bodies.body = true
+	export := parameters{limit: maxActionLimit, conditions: true, name: "export"}
 	t := httpguard.Routes{
 		"/dlq":                        a.depth(a.queueState),
 		"/dlq/messages":               httpguard.Get(a.readHandler(conditions, a.list)),
 		"/dlq/messages/{id}":          httpguard.Get(a.readHandler(parameters{body: true}, a.message)),
 		"/dlq/groups":                 httpguard.Get(a.readHandler(parameters{scan: true, conditions: true}, a.groups)),
+		"/dlq/export":                 httpguard.Get(a.readHandler(export, a.export)),
 		"/dlq/redrive":                httpguard.Post(a.redrive),
 		"/dlq/discard":                httpguard.Post(a.discard),
 		"/dlq/operations":             httpguard.Get(a.listOperations),

@@ -27,13 +27,17 @@ type readParams struct {
 }
 
 // parameters are those of a path, beside the conditions of a filter.
-type parameters struct{ limit, scan, body, conditions bool }
+type parameters struct {
+	limit                  int // the largest; 0: there is no such parameter
+	scan, body, conditions bool
+	name                   string // of a path that always shows bodies
+}
 
 // readQuery reads the parameters of a read. An unknown one is refused: it may have been meant to leave messages out. An
 // error is deadletter.ErrInvalid.
 func readQuery(r *http.Request, known parameters) (readParams, error) {
-	l := readParams{scan: deadletter.Scan{Limit: defaultList, Depth: defaultScan}}
-	if !known.limit {
+	l := readParams{scan: deadletter.Scan{Limit: defaultList, Depth: defaultScan}, bodies: known.name != ""}
+	if known.limit != maxList { // all, unless one is given
 		l.scan.Limit = 0
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
@@ -44,8 +48,8 @@ func readQuery(r *http.Request, known parameters) (readParams, error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		list := values[name]
 		switch {
-		case name == "limit" && known.limit:
-			l.scan.Limit, err = one(name, list, maxList)
+		case name == "limit" && known.limit > 0:
+			l.scan.Limit, err = one(name, list, known.limit)
 		case name == "scan" && known.scan:
 			l.scan.Depth, err = one(name, list, maxScan)
 		case name == "body" && known.body:

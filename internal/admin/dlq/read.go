@@ -84,9 +84,9 @@ var (
 )
 
 // readHandler wraps a handler that reads messages: it waits for its turn, is bounded in time, ends with the client, and
-// does not run beside an operation.
+// does not run beside an operation. do returns nil when it has answered itself.
 func (a *API) readHandler(
-	known parameters, do func(context.Context, *http.Request, readParams) (any, error),
+	known parameters, do func(context.Context, http.ResponseWriter, *http.Request, readParams) (any, error),
 ) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		l, err := readQuery(r, known)
@@ -102,7 +102,7 @@ func (a *API) readHandler(
 		ctx, cancel := context.WithTimeoutCause(a.ctx, readTime, errTooLong)
 		defer cancel()
 		defer context.AfterFunc(r.Context(), cancel)()
-		v, err := a.inTurn(ctx, func() (any, error) { return do(ctx, r, l) })
+		v, err := a.inTurn(ctx, func() (any, error) { return do(ctx, w, r, l) })
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -112,9 +112,9 @@ func (a *API) readHandler(
 			status = refuseError(w, err)
 		}
 		if l.bodies { // bodies are logged, because they may hold personal data
-			a.audit(r, "show bodies", status, "message", cmp.Or(r.PathValue("id"), "list"))
+			a.audit(r, "show bodies", status, "message", cmp.Or(r.PathValue("id"), known.name, "list"))
 		}
-		if err == nil {
+		if err == nil && v != nil {
 			answer(w, status, v)
 		}
 	}
@@ -140,7 +140,7 @@ func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
 	return do()
 }
 
-func (a *API) list(ctx context.Context, _ *http.Request, l readParams) (any, error) {
+func (a *API) list(ctx context.Context, _ http.ResponseWriter, _ *http.Request, l readParams) (any, error) {
 	messages, left := []listed{}, maxShownTotal
 	sum, err := a.o.Queue.Browse(ctx, l.filter, l.scan, func(m *deadletter.Message) error {
 		one := listed{View: m.View()}
@@ -157,7 +157,7 @@ func (a *API) list(ctx context.Context, _ *http.Request, l readParams) (any, err
 	}{summary{sum, sum.Complete()}, messages}, err
 }
 
-func (a *API) groups(ctx context.Context, _ *http.Request, l readParams) (any, error) {
+func (a *API) groups(ctx context.Context, _ http.ResponseWriter, _ *http.Request, l readParams) (any, error) {
 	groups, sum, err := a.o.Queue.Groups(ctx, l.filter, l.scan)
 	return struct {
 		Summary summary             `json:"summary"`
@@ -165,7 +165,7 @@ func (a *API) groups(ctx context.Context, _ *http.Request, l readParams) (any, e
 	}{summary{sum, sum.Complete()}, groups}, err
 }
 
-func (a *API) message(ctx context.Context, r *http.Request, l readParams) (any, error) {
+func (a *API) message(ctx context.Context, _ http.ResponseWriter, r *http.Request, l readParams) (any, error) {
 	size := 0
 	if l.bodies {
 		size = maxShown
