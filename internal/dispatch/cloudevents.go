@@ -3,6 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"slices"
 	"strconv"
@@ -33,7 +34,8 @@ func dataContentType(h amqp.Table) string {
 	return ""
 }
 
-// attribute appends one attribute as ce-*; its value is passed on as it is, even where the specification would object.
+// attribute appends one attribute as ce-*, its value in the canonical form of CloudEvents: bytes are in base64. A value
+// that the specification would object to is passed on as it is; one that is void is no attribute.
 func (r *request) attribute(name string, v any) {
 	mark := len(r.out)
 	r.out = append(r.out, "ce-"...)
@@ -42,10 +44,13 @@ func (r *request) attribute(name string, v any) {
 	for i, c := range attr {
 		attr[i] = http1.Lower(c)
 	}
-	switch string(attr) {
-	case "":
+	if b, isBinary := v.([]byte); isBinary {
+		v = base64.StdEncoding.EncodeToString(b[:min(len(b), maxValue)])
+	}
+	switch {
+	case len(attr) == 0:
 		r.takeBack(mark)
-	case "datacontenttype": // in binary mode Content-Type is this attribute
+	case v == nil, string(attr) == "datacontenttype": // in binary mode Content-Type is this attribute
 		r.out = r.out[:mark]
 	default:
 		r.value(mark, v, escapeAttribute)
@@ -78,7 +83,7 @@ func (r *request) synthesise(m *message.Message) {
 
 func (r *request) line(name, value string, e *escapes) {
 	r.out = append(r.out, name...)
-	r.out = appendEscaped(r.out, value, e)
+	r.out = appendEscaped(r.out, strings.ToValidUTF8(value, "\uFFFD"), e) // receivers have to refuse anything else
 	r.out = append(r.out, '\r', '\n')
 }
 

@@ -48,7 +48,10 @@ func TestCloudEventsMissingAttributesAreMade(t *testing.T) {
 		"from properties": {func(m *message.Message) { m.Type = "shop order" }, map[string]string{
 			"Ce-Id": "m-1", "Ce-Source": "/exchanges/wms.main-exchange", "Ce-Type": "shop%20order", "Ce-Specversion": "1.0",
 		}},
-		"type from the key": {func(m *message.Message) {}, map[string]string{"Ce-Type": "order.created"}},
+		"not UTF-8":           {func(m *message.Message) { m.Type, m.MessageID = "a\xff", "\xff" }, map[string]string{"Ce-Type": "a%EF%BF%BD", "Ce-Id": "%EF%BF%BD"}},
+		"no content type":     {func(m *message.Message) { m.ContentType = "" }, map[string]string{"Content-Type": ""}},
+		"broken content type": {func(m *message.Message) { m.ContentType = "a\r\nb" }, map[string]string{"Content-Type": ""}},
+		"type from the key":   {func(m *message.Message) {}, map[string]string{"Ce-Type": "order.created"}},
 		"where it was first published": {func(m *message.Message) {
 			m.Exchange, m.RoutingKey = "a b/ü", "first.key"
 		}, map[string]string{"Ce-Source": "/exchanges/a%20b%2F%C3%BC", "Ce-Type": "first.key"}},

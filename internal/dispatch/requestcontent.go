@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"strconv"
 	"strings"
 
 	"sidecar/internal/http1"
@@ -19,7 +18,8 @@ func isEnvelope(contentType string) bool {
 // content appends the headers that describe the body.
 //
 // A content type is sent byte for byte, '%' included: frameworks match on it and none decodes it. One that is not
-// allowed in a header is replaced, because an encoded one would name an unknown type. A broken content encoding is
+// allowed in a header is left out, because an encoded one would name an unknown type. An event without one has none in
+// the request either: a receiver would take it for the event's datacontenttype. A broken content encoding is
 // percent-encoded instead: without it the app would take a compressed body for plain text, with it the app objects.
 func (r *request) content(e *encoding, m *message.Message) {
 	t := m.ContentType
@@ -30,16 +30,18 @@ func (r *request) content(e *encoding, m *message.Message) {
 	case e.Envelopes && !isEnvelope(t):
 		// Dapr's component for RabbitMQ publishes envelopes as text/plain, which no app takes for one.
 		t = "application/cloudevents+json"
-	case t == "":
-		t = octetStream
 	case len(t) > maxValue || !http1.Printable(t) || strings.TrimSpace(t) != t:
-		t = octetStream
+		t = ""
 		r.leftOut++
 	}
-	r.out = append(r.out, "Content-Type: "...)
-	r.out = append(r.out, t...)
-	r.out = append(r.out, "\r\nContent-Length: "...)
-	r.out = strconv.AppendInt(r.out, int64(len(m.Body)), 10)
-	r.out = append(r.out, '\r', '\n')
+	if t == "" && !e.CloudEvents {
+		t = octetStream
+	}
+	if t != "" {
+		r.out = append(r.out, "Content-Type: "...)
+		r.out = append(r.out, t...)
+		r.out = append(r.out, '\r', '\n')
+	}
+	r.number("Content-Length: ", int64(len(m.Body)))
 	r.set("Content-Encoding: ", m.ContentEncoding)
 }

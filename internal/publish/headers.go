@@ -2,7 +2,9 @@ package publish
 
 import (
 	"net/url"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -113,6 +115,8 @@ func put(m *amqp.Publishing, key string, value any) {
 	m.Headers[key] = value
 }
 
+var quotedPair = regexp.MustCompile(`(?s)\\(.)`)
+
 // decoded returns the one value of a header, percent-decoded unless it is the content type.
 func decoded(name string, values []string) (string, *failure) {
 	if len(values) != 1 {
@@ -122,13 +126,17 @@ func decoded(name string, values []string) (string, *failure) {
 	if name == contentType {
 		return v, nil
 	}
-	if strings.HasPrefix(name, attributePrefix) && len(v) > 1 && v[0] == '"' && v[len(v)-1] == '"' {
+	attribute := strings.HasPrefix(name, attributePrefix)
+	if attribute && len(v) > 1 && v[0] == '"' && v[len(v)-1] == '"' {
 		// The binding of CloudEvents allows a quoted string.
-		v = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(v[1 : len(v)-1])
+		v = quotedPair.ReplaceAllString(v[1:len(v)-1], "$1")
 	}
 	v, err := url.PathUnescape(v) // of %XX; no other character is special
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", bad("%.100s is not percent-encoded correctly: a '%%' itself is %%25.", name)
+	case attribute && !utf8.ValidString(v):
+		return "", bad("%.100s is not UTF-8, as an attribute of CloudEvents has to be.", name)
 	}
 	return v, nil
 }

@@ -78,7 +78,7 @@ func random(r *rand.Rand) amqp.Publishing {
 	}
 	if r.IntN(3) == 0 {
 		for _, name := range []string{"id", "source", "type", "custom1"} {
-			put(&m, cloudEvent+name, text())
+			put(&m, cloudEvent+name, strings.ToValidUTF8(text(), "\uFFFD"))
 		}
 		put(&m, cloudEvent+"specversion", "1.0")
 	}
