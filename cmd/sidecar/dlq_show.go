@@ -67,6 +67,9 @@ func parseBytes(v string) (int, error) {
 // show writes all of m for people.
 func (c *call) show(m *deadletter.Full, now time.Time) {
 	c.showFacts(m, now)
+	if m.Answer != "" {
+		c.say("\nanswer\n%s", strings.TrimSuffix(printableLines(m.Answer), "\n"))
+	}
 	c.say("\nproperties")
 	for name, value := range m.Properties.All() {
 		c.row(strings.ReplaceAll(name, "_", " "), amqpvalue.Text(value))

@@ -39,6 +39,7 @@ func (s *subscription) dispatchOptions() dispatch.Options {
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary,
 		Envelopes:   cfg.Request.CloudEvents == config.CloudEventsStructured,
 		Dapr:        cfg.App.ResponseDialect == config.DialectDapr,
+		Answer:      int(cfg.Retry.ParkAnswer),
 		Token:       appToken(cfg.App.Token, s.log),
 		Version:     s.build.Version, MaxIdle: cfg.Window.Concurrency,
 		Memory: s.budget.Account(budget.Answers), Logger: s.log, Registerer: s.metrics,

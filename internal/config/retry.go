@@ -28,6 +28,10 @@ type Retry struct {
 	// Answers that park a message at once.
 	ParkOnStatus []int `env:"PARK_ON_STATUS" allowed:"distinct status codes from 300 to 599 separated by commas"`
 
+	// How much of the last failing answer's body is kept with a parked message as text: as the header `x-final-answer`.
+	// `0`: nothing. What is not text or is compressed is named by its type and size. It may contain personal data.
+	ParkAnswer Size `env:"PARK_ANSWER" envDefault:"1KiB" range:"0..4KiB"`
+
 	// What a connection that could not be opened means. `hold`: it is not about the message, so it is not an attempt and
 	// the sidecar pauses until the app is up again. `retry`: it is a failed attempt like any other and may park.
 	AppDown string `env:"APP_DOWN" envDefault:"hold" oneof:"hold|retry"`

@@ -54,9 +54,9 @@ var Conditions = []Condition{
 	{"correlation-id", "correlation id; * stands for anything", anyOf,
 		globs(func(m *Message) string { return m.CorrelationID })},
 	{"header", "a header and its value, NAME=VALUE; * stands for anything, NAME alone for any value", allOf, testHeader},
-	{"error", "part of the error or problem text", once, testError},
+	{"error", "part of the error, problem or answer text", once, testError},
 	{"group", "id of a group, as groups prints it", once, testGroup},
-	{"text", "part of its ids, error, problem text or body, in upper or lower case", once, testText},
+	{"text", "part of its ids, error, problem, answer or body, in upper or lower case", once, testText},
 	{"id", "message id, or the reference that list prints", anyOf, testID},
 }
 
@@ -180,7 +180,7 @@ func testHeader(value string) (test, string) {
 func testError(value string) (test, string) {
 	part := strings.ToLower(value)
 	return func(m *Message) bool {
-		return contains(part, m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail)
+		return contains(part, m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail, m.Answer)
 	}, ""
 }
 

@@ -25,6 +25,7 @@ type Facts struct {
 	Status int    `json:"status,omitempty"` // x-final-status-code; 0 when absent
 	Error  string `json:"error,omitempty"`  // x-final-error
 	Detail string `json:"detail,omitempty"` // x-final-detail
+	Answer string `json:"answer,omitempty"` // x-final-answer
 
 	Problem Problem `json:"problem,omitzero"`
 
@@ -65,6 +66,7 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 		Position: position, MessageID: valid(d.MessageId), CorrelationID: valid(d.CorrelationId),
 		Reason: text(h, topology.HeaderFinalReason), Status: number(h, topology.HeaderFinalStatusCode),
 		Error: text(h, topology.HeaderFinalError), Detail: text(h, topology.HeaderFinalDetail),
+		Answer: text(h, topology.HeaderFinalAnswer),
 		Problem: Problem{
 			text(h, topology.HeaderFinalProblemType), text(h, topology.HeaderFinalProblemTitle),
 			text(h, topology.HeaderFinalProblemDetail),

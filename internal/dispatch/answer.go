@@ -13,8 +13,11 @@ const errDispositions = http1.MalformedError("two different Amqp-Disposition hea
 
 // answer is what the header fields of an answer say about the message. It implements http1.Header.
 type answer struct {
-	dapr bool // the body of a 2xx may contain a Dapr status
+	dapr  bool // the body of a 2xx may contain a Dapr status
+	limit int  // bytes of a failing answer's text
 
+	contentType []byte // its beginning
+	encoded     bool   // the body has a Content-Encoding
 	isProblem   bool
 	retryAfter  time.Duration // -1 without one that is understood
 	disposition message.Disposition
@@ -24,7 +27,9 @@ type answer struct {
 }
 
 // Reset clears the fields of an interim answer.
-func (a *answer) Reset() { *a = answer{dapr: a.dapr, retryAfter: -1} }
+func (a *answer) Reset() {
+	*a = answer{dapr: a.dapr, limit: a.limit, contentType: a.contentType[:0], retryAfter: -1}
+}
 
 // Field reads one header field. The first Retry-After that is understood counts.
 func (a *answer) Field(name, value []byte) {
@@ -35,6 +40,9 @@ func (a *answer) Field(name, value []byte) {
 		a.reason = clean(value, maxReason)
 	case http1.FoldEqual(name, "content-type"):
 		a.isProblem = isProblem(value)
+		a.contentType = append(a.contentType[:0], value[:min(len(value), maxContentType)]...)
+	case http1.FoldEqual(name, "content-encoding"):
+		a.encoded = !http1.FoldEqual(value, "identity")
 	case http1.FoldEqual(name, "amqp-disposition"):
 		a.setDisposition(value)
 	}
@@ -50,6 +58,8 @@ func (a *answer) Body(status int) (http1.Use, error) {
 		return http1.Need, nil
 	case a.isProblem:
 		return http1.Keep, nil
+	case a.limit > 0 && fails(a.disposition, status):
+		return http1.Begin, nil
 	}
 	return http1.Skip, nil
 }
@@ -66,6 +76,20 @@ func (a *answer) report(in *http1.Answer, o *message.Outcome, retryAfterMax time
 	if a.dapr {
 		daprAnswer(in.Body, !in.Whole, o)
 	}
+	if a.limit > 0 && o.Failure == message.FailureNone && fails(o.Disposition, o.Status) {
+		o.Answer = a.text(in)
+	}
+}
+
+// fails reports whether a message may be parked after an answer with this disposition and status.
+func fails(d message.Disposition, status int) bool {
+	switch d {
+	case message.DispositionNone:
+		return status/100 != 2
+	case message.DispositionAck, message.DispositionDiscard:
+		return false
+	}
+	return true
 }
 
 // retryAfter reads a Retry-After header, seconds or a date, as the time from now; 0 for a date that has passed, and -1

@@ -146,7 +146,7 @@ func parse(tb testing.TB, x *attempt, text string) (next func()) {
 func BenchmarkAnswer(b *testing.B) {
 	for _, a := range append(commonAnswers(), sent{"422-problem", problemAnswer}) {
 		b.Run(a.name, func(b *testing.B) {
-			x := newAttempt(&Target{}, time.Time{})
+			x := newAttempt(&Target{o: Options{Answer: 1024}}, time.Time{})
 			defer x.release()
 			next := parse(b, x, a.text)
 			b.ReportAllocs()
@@ -162,7 +162,7 @@ func BenchmarkAnswer(b *testing.B) {
 
 func TestCommonAnswersAllocateNothing(t *testing.T) {
 	for _, a := range commonAnswers() {
-		x := newAttempt(&Target{}, time.Time{})
+		x := newAttempt(&Target{o: Options{Answer: 1024}}, time.Time{})
 		if n := testing.AllocsPerRun(100, parse(t, x, a.text)); n != 0 {
 			t.Errorf("%s: %v allocations", a.name, n)
 		}

@@ -37,7 +37,8 @@ type Options struct {
 	CloudEvents bool     // binary content mode: cloudEvents_* and cloudEvents:* headers become ce-*
 	Envelopes   bool     // structured content mode: bodies are CloudEvents in JSON, whatever their content type
 
-	Dapr bool // the body of a 2xx may hold the status of a Dapr subscriber, see DaprAnswer
+	Dapr   bool // the body of a 2xx may hold the status of a Dapr subscriber, see DaprAnswer
+	Answer int  // bytes of a failing answer's body that are kept as text, at most http1.MaxBegin; 0 = none
 
 	Token   func() string // bearer token, asked for every request; nil or "" = none
 	Version string        // for User-Agent
@@ -137,7 +138,7 @@ var attempts = sync.Pool{New: func() any {
 func newAttempt(t *Target, deadline time.Time) *attempt {
 	x := attempts.Get().(*attempt)
 	x.exchange.Begin(t.o.Memory, deadline)
-	x.request.out, x.answer.dapr = x.exchange.Head, t.o.Dapr
+	x.request.out, x.answer.dapr, x.answer.limit = x.exchange.Head, t.o.Dapr, t.o.Answer
 	return x
 }
 
@@ -145,7 +146,7 @@ func newAttempt(t *Target, deadline time.Time) *attempt {
 func (x *attempt) release() {
 	x.out = message.Outcome{}
 	x.request.forget()
-	x.answer = answer{}
+	x.answer = answer{contentType: x.answer.contentType[:0]}
 	if x.exchange.End() {
 		attempts.Put(x)
 	}
@@ -181,7 +182,7 @@ func (t *Target) Probe(ctx context.Context) error {
 	} else {
 		x := newAttempt(t, deadline)
 		defer x.release()
-		x.answer.dapr = false
+		x.answer.dapr, x.answer.limit = false, 0
 		head := t.encoding.authorization(append(x.exchange.Head[:0], t.health...))
 		x.exchange.Head = append(head, "Accept: */*\r\nConnection: close\r\n\r\n"...)
 		failure, err = t.prober.Do(ctx, x.exchange, nil)

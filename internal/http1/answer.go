@@ -23,15 +23,17 @@ type Use uint8
 
 // The uses of a body.
 const (
-	Skip Use = iota // it is read past, so that the connection may serve again
-	Keep            // it is kept, unless the memory for a large one is used up: the status says enough
-	Need            // it is kept, and an answer whose body breaks off is an error
+	Skip  Use = iota // it is read past, so that the connection may serve again
+	Begin            // its first MaxBegin bytes are kept
+	Keep             // it is kept, or only its beginning if the memory for a large one is used up
+	Need             // it is kept, and an answer whose body breaks off is an error
 )
 
 // Answer reads one HTTP/1 answer.
 type Answer struct {
 	Status   int
 	Body     []byte // the kept part of the body, at most MaxBody bytes; valid until the next Read
+	Size     int64  // of the body, in bytes; -1 if it has no Content-Length and was not read to its end
 	Whole    bool   // the body was read to its end
 	Reusable bool   // nothing follows the answer on the connection, which may serve another request
 
@@ -77,6 +79,7 @@ func (a *Answer) Read(src io.Reader, h Header) error {
 	}
 	clean, err := a.body()
 	a.Whole = err == nil
+	a.Size = a.size()
 	a.Reusable = a.Whole && clean && a.in.pos == a.in.end
 	if a.use == Need && !errors.Is(err, errLongBody) {
 		return err

@@ -63,6 +63,7 @@ type Outcome struct {
 	Unknown     bool   // the app's disposition is not a known word, or in a body too large to be read
 	Detail      string // Amqp-Reason or the body's word: at most 256 bytes of valid UTF-8 without control characters
 	Problem     *Problem
+	Answer      string        // the beginning of a failing answer as text, see SIDECAR_PARK_ANSWER; never logged
 	Truncated   int           // headers of the message that did not fit the request's budget
 	Elapsed     time.Duration // of the attempt
 	At          time.Time     // when the attempt ended

@@ -15,6 +15,7 @@ const (
 	HeaderFinalError         = "x-final-error"       // only when it did not
 	HeaderFinalReason        = "x-final-reason"
 	HeaderFinalDetail        = "x-final-detail" // only when the app gave one
+	HeaderFinalAnswer        = "x-final-answer" // the beginning of the last answer as text, of several lines
 	HeaderFinalAt            = "x-final-at"     // RFC 3339, UTC: a text reads the same in every client
 	HeaderFinalProblemType   = "x-final-problem-type"
 	HeaderFinalProblemTitle  = "x-final-problem-title"
@@ -62,6 +63,9 @@ func describe(h amqp.Table, o *message.Outcome) {
 		setText(h, HeaderFinalProblemType, o.Problem.Type)
 		setText(h, HeaderFinalProblemTitle, o.Problem.Title)
 		setText(h, HeaderFinalProblemDetail, o.Problem.Detail)
+	}
+	if o.Answer != "" {
+		h[HeaderFinalAnswer] = o.Answer
 	}
 }
 

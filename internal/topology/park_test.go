@@ -51,7 +51,7 @@ func TestParkedMessage(t *testing.T) {
 	before := maps.Clone(m.Headers)
 	v := message.Verdict{Action: message.Park, Reason: message.ReasonMaxRetries, Cause: message.Outcome{
 		Status: 503, Detail: "no stock", At: time.Date(2026, 3, 1, 12, 30, 0, 5e6, time.FixedZone("", 3600)),
-		Problem: &message.Problem{Type: "urn:stock", Title: "No stock", Detail: "none left"},
+		Problem: &message.Problem{Type: "urn:stock", Title: "No stock", Detail: "none left"}, Answer: "none\n\tleft",
 	}}
 	got := p.Settlement(m, v).Publish
 	want := &message.Publication{
@@ -64,6 +64,7 @@ func TestParkedMessage(t *testing.T) {
 			"x-final-status-code": int32(503), "x-final-retry-count": int32(10), "x-final-reason": "max_retries",
 			"x-final-detail": "no stock", "x-final-at": "2026-03-01T11:30:00.005Z",
 			"x-final-problem-type": "urn:stock", "x-final-problem-title": "No stock", "x-final-problem-detail": "none left",
+			"x-final-answer": "none\n\tleft",
 		}),
 	}
 	if !reflect.DeepEqual(got, want) {

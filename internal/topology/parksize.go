@@ -17,7 +17,8 @@ const shortText = 64
 
 // cuttable are the texts of ours that may be long, the most dispensable first.
 var cuttable = []string{
-	HeaderFinalProblemDetail, HeaderFinalProblemTitle, HeaderFinalProblemType, HeaderFinalError, HeaderFinalDetail,
+	HeaderFinalAnswer, HeaderFinalProblemDetail, HeaderFinalProblemTitle, HeaderFinalProblemType, HeaderFinalError,
+	HeaderFinalDetail,
 }
 
 // kept are the headers of ours that are never dropped; x-final-* are not either. Together they are small.

@@ -24,6 +24,9 @@ func TestParkedAlwaysFits(t *testing.T) {
 		m := arrived(func(m *message.Message) { m.Headers = randomHeaders(r, 131072) })
 		cause := message.Outcome{Failure: message.FailureReset, Err: fmt.Errorf("%s", long), Detail: long[:256], At: time.Now()}
 		if r.IntN(2) == 0 {
+			cause.Answer = strings.Repeat("a\nü", 1024)
+		}
+		if r.IntN(2) == 0 {
 			cause.Problem = &message.Problem{Type: long, Title: long, Detail: long}
 		}
 		pub := p.Settlement(m, message.Verdict{Action: message.Park, Reason: message.ReasonCrash, Cause: cause}).Publish
@@ -31,6 +34,9 @@ func TestParkedAlwaysFits(t *testing.T) {
 			t.Fatalf("seed %d: frame of %d bytes", seed, size)
 		}
 		checkLosses(t, seed, m, &pub.Msg, cause.Problem != nil)
+		if answer, _ := pub.Msg.Headers["x-final-answer"].(string); (answer != "") != (cause.Answer != "") || !strings.HasPrefix(cause.Answer, answer) {
+			t.Fatalf("seed %d: the answer is %d bytes", seed, len(answer))
+		}
 	}
 }
 
@@ -101,6 +107,11 @@ func TestTextsAreCutBeforeHeadersAreDropped(t *testing.T) {
 	}
 	if detail, _ := h["x-final-problem-detail"].(string); len(detail) >= 1024 || h["x-final-problem-type"] == nil {
 		t.Errorf("detail has %d bytes", len(detail))
+	}
+	v.Cause.Answer, m.Headers["mine"] = strings.Repeat("a", 4096), strings.Repeat("m", 126000)
+	h = p.Settlement(m, v).Publish.Msg.Headers
+	if answer, _ := h["x-final-answer"].(string); len(answer) >= 4096 || len(answer) < shortText || h["x-final-problem-detail"] != long || h["mine"] == nil {
+		t.Errorf("an answer of %d bytes before %d of the problem", len(answer), len(fmt.Sprint(h["x-final-problem-detail"])))
 	}
 }
 

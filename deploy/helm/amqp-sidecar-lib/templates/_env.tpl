@@ -34,6 +34,7 @@ SIDECAR_OUTBOX_MAX_ATTEMPTS: outbox.maxAttempts
 SIDECAR_OUTBOX_POLL_INTERVAL: outbox.pollInterval
 SIDECAR_OUTBOX_RETENTION: outbox.retention
 SIDECAR_OUTBOX_TABLE: outbox.table
+SIDECAR_PARK_ANSWER: dispatch.parkAnswer
 SIDECAR_PARK_ON_STATUS: dispatch.parkOnStatus
 SIDECAR_PASSTHROUGH_HEADERS: dispatch.passthroughHeaders
 SIDECAR_PREFETCH: flow.prefetch

@@ -1,0 +1,187 @@
+package dispatch
+
+import (
+	"strings"
+	"testing"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/http1"
+	"sidecar/internal/message"
+)
+
+func kept(limit int) func(*Options) { return func(o *Options) { o.Answer = limit } }
+
+// TestFailingAnswersAreKeptAsText: what the app said is kept if a person can read it, else its type and size.
+func TestFailingAnswersAreKeptAsText(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ headers, body, want string }{
+		"text":                  {"text/plain", "out of stock", "out of stock"},
+		"html":                  {"text/html; charset=UTF-8", "<title>x</title>", "<title>x</title>"},
+		"json":                  {"Application/JSON", `{"error":"x"}`, `{"error":"x"}`},
+		"json by suffix":        {"application/vnd.api+json", "{}", "{}"},
+		"problem":               {"application/problem+json", `{"title":"x"}`, `{"title":"x"}`},
+		"xml":                   {"application/xml", "<a/>", "<a/>"},
+		"problem in xml":        {"application/problem+xml", "<a/>", "<a/>"},
+		"a form":                {"application/x-www-form-urlencoded", "error=x", "error=x"},
+		"an image":              {"image/png", "\x89PNG", "(not text: image/png, 4 bytes)"},
+		"bytes":                 {"application/octet-stream", "hello", "(not text: application/octet-stream, 5 bytes)"},
+		"compressed":            {"text/plain\r\nContent-Encoding: gzip", "\x1f\x8b", "(compressed: text/plain, 2 bytes)"},
+		"not compressed":        {"text/plain\r\nContent-Encoding: Identity", "x", "x"},
+		"without a type":        {"", "plain\r\nwords ü", "plain\\x0d\nwords ü"},
+		"bytes without a type":  {"", "a\x00b", "(not text: no content type, 3 bytes)"},
+		"other bytes, no type":  {"", "a\xff", "(not text: no content type, 2 bytes)"},
+		"a malformed type":      {"nonsense///", "why", "why"},
+		"control bytes":         {"text/plain", "a\tb\nc\rd\x1b[31m\x00\x7f", `a` + "\tb\nc" + `\x0dd\x1b[31m\x00\x7f`},
+		"control bytes of C1":   {"text/plain", "a\u009bb", `a\xc2\x9bb`},
+		"not UTF-8":             {"text/plain; charset=utf-8", "a\xffb\xc3", `a\xffb\xc3`},
+		"a replacement is text": {"text/plain", "a\uFFFDb", "a\uFFFDb"},
+		"Latin-1":               {`text/plain; charset="ISO-8859-1"`, "caf\xe9\x85", "café\\x85"},
+		"UTF-16":                {"text/plain; charset=utf-16", "a\x00", "(another charset: text/plain, 2 bytes)"},
+		"nothing":               {"text/plain", "", ""},
+		"two types":             {"text/plain\r\nContent-Type: image/png", "x", "(not text: image/png, 1 bytes)"},
+		"a type that is long":   {"text/" + strings.Repeat("x", 200), "x", "x"},
+	} {
+		var headers []string
+		if c.headers != "" {
+			headers = []string{"Content-Type: " + c.headers}
+		}
+		o := answered(t, apptest.Full(500, c.body, headers...), kept(1024))
+		if wantStatus(t, o, 500); o.Answer != c.want {
+			t.Errorf("%s: %q, want %q", name, o.Answer, c.want)
+		}
+	}
+}
+
+// TestOnlyFailingAnswersAreKept: a message is never parked after the others.
+func TestOnlyFailingAnswersAreKept(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"200": false, "500": true, "422": true, "302": true, "425": true, "999": true,
+		"200 ack": false, "200 discard": false, "200 park": true, "200 retry": true, "200 requeue": true, "200 unknown": false,
+		"500 ack": false, "500 discard": false, "500 park": true, "500 unknown": true,
+	} {
+		status, disposition, _ := strings.Cut(name, " ")
+		raw := "HTTP/1.1 " + status + " X\r\nContent-Type: text/plain\r\nContent-Length: 3\r\nAmqp-Disposition: " + disposition + "\r\n\r\nwhy"
+		for _, limit := range []int{0, 1024} {
+			o := answered(t, raw, kept(limit))
+			if o.Failure != message.FailureNone || o.Answer != "" != (want && limit > 0) {
+				t.Errorf("%s, limit %d: %q, %v", name, limit, o.Answer, o.Err)
+			}
+		}
+	}
+	for status, want := range map[string]string{"RETRY": `{"status":"RETRY"}`, "DROP": `{"status":"DROP"}`, "SUCCESS": ""} {
+		o := answered(t, apptest.Full(200, `{"status":"`+status+`"}`, "Content-Type: application/json"), dapr, kept(1024))
+		if wantStatus(t, o, 200); o.Answer != want {
+			t.Errorf("dapr %s: %q", status, o.Answer)
+		}
+	}
+	if o := answered(t, "nonsense", kept(1024)); o.Answer != "" || o.Failure == message.FailureNone {
+		t.Errorf("no answer: %+v", o)
+	}
+}
+
+// TestAnswersAreCut: the limit counts what is kept, and no character and no escape is cut.
+func TestAnswersAreCut(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		limit      int
+		body, want string
+	}{
+		{3, "abc", "abc"}, {3, "abcd", "abc"}, {3, "abü", "ab"}, {4, "abü", "abü"}, {5, "ab\x00", "ab"}, {6, "ab\x00", `ab\x00`}, {1, "ü", ""},
+		{5, "ab\u009b", "ab"}, {3, "ab€€€", "ab"}, {4096, strings.Repeat("ü", 3000), strings.Repeat("ü", 2048)},
+		{4096, "a" + strings.Repeat("ü", 3000), "a" + strings.Repeat("ü", 2047)}, {4096, strings.Repeat("\x00", 2000), strings.Repeat(`\x00`, 1024)},
+	} {
+		for framing, raw := range framings(c.body) {
+			o := answered(t, "HTTP/1.1 500 X\r\nContent-Type: text/plain\r\n"+raw, kept(c.limit))
+			if o.Answer != c.want {
+				t.Errorf("%d bytes of %.20q by %s: %.40q, %d bytes, want %d", c.limit, c.body, framing, o.Answer, len(o.Answer), len(c.want))
+			}
+		}
+	}
+	if o := answered(t, apptest.Full(500, "12345", "Content-Type: image/png"), kept(10)); o.Answer != "(not text:" {
+		t.Errorf("a name that does not fit: %q", o.Answer)
+	}
+}
+
+// TestLongAnswersAreKept: of an answer that is not read to its end, the beginning, however it is framed.
+func TestLongAnswersAreKept(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{http1.MaxBegin, http1.MaxBegin + 1, http1.MaxBody, http1.MaxBody + 1, 10 << 20} {
+		body := strings.Repeat("0123456789abcdef", size/16) + strings.Repeat("x", size%16)
+		for framing, raw := range framings(body) {
+			for kind, limit := range map[string]int{"text/plain": 4096, "application/problem+json": 1024} {
+				o := answered(t, "HTTP/1.1 500 X\r\nContent-Type: "+kind+"\r\n"+raw, kept(limit))
+				if wantStatus(t, o, 500); o.Answer != body[:limit] {
+					t.Errorf("%d bytes of %s by %s: %d bytes", size, kind, framing, len(o.Answer))
+				}
+			}
+		}
+	}
+}
+
+// TestSizesOfAnswersThatAreNotText: what was not announced and not read is not said.
+func TestSizesOfAnswersThatAreNotText(t *testing.T) {
+	t.Parallel()
+	const head = "HTTP/1.1 500 X\r\nContent-Type: image/png\r\n"
+	for name, c := range map[string]struct{ raw, size string }{
+		"a length":            {"Content-Length: 3\r\n\r\nabc", "3 bytes"},
+		"a length, cut short": {"Content-Length: 7\r\n\r\nabc", "7 bytes"},
+		"a great length":      {"Content-Length: 99999999\r\n\r\nabc", "99999999 bytes"},
+		"chunks":              {"Transfer-Encoding: chunked\r\n\r\n" + chunk("abc") + chunk("de") + "0\r\n\r\n", "5 bytes"},
+		"chunks, cut short":   {"Transfer-Encoding: chunked\r\n\r\n" + chunk("abc") + chunk("de"), "of unknown size"},
+		"long chunks":         {"Transfer-Encoding: chunked\r\n\r\n" + chunk(strings.Repeat("x", 100_000)), "of unknown size"},
+		"until the end":       {"\r\nabc", "3 bytes"},
+		"a long one":          {"\r\n" + strings.Repeat("x", 100_000), "of unknown size"},
+	} {
+		s := apptest.Listen(t, apptest.AnswerAndClose(head+c.raw))
+		o := dispatch(t, newTarget(t, s.URL, kept(1024)), sample())
+		if want := "(not text: image/png, " + c.size + ")"; o.Answer != want {
+			t.Errorf("%s: %q, want %q", name, o.Answer, want)
+		}
+	}
+}
+
+// TestSlowAnswersAreKept: an answer whose body does not end in time is one all the same, with what has arrived.
+func TestSlowAnswersAreKept(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	defer close(hold)
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		_, _ = c.Next()
+		c.Send("HTTP/1.1 500 X\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 700\r\n\r\nout of stock \xc3")
+		<-hold
+	})
+	o := dispatch(t, newTarget(t, s.URL, kept(1024), timeout(patience)), sample())
+	if wantStatus(t, o, 500); o.Answer != "out of stock " {
+		t.Errorf("%q", o.Answer)
+	}
+}
+
+// TestAnswersAreNotMixed: the type and text of one answer are not those of the next one on the connection.
+func TestAnswersAreNotMixed(t *testing.T) {
+	t.Parallel()
+	answers := []struct{ raw, want string }{
+		{apptest.Full(500, strings.Repeat("x", 2000), "Content-Type: image/png", "Content-Encoding: br"), "(compressed: image/png, 2000 bytes)"},
+		{apptest.Full(500, "why"), "why"},
+		{apptest.Full(200, "fine", "Content-Type: text/plain"), ""},
+		{apptest.Status(503), ""},
+		{"HTTP/1.1 103 Early\r\nContent-Type: image/png\r\n\r\n" + apptest.Full(500, "because"), "because"},
+	}
+	var next int
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		for {
+			if _, err := c.Next(); err != nil {
+				return
+			}
+			c.Send(answers[next].raw)
+			next++
+		}
+	})
+	target := newTarget(t, s.URL, kept(1024))
+	for i, a := range answers {
+		if o := dispatch(t, target, sample()); o.Answer != a.want {
+			t.Errorf("answer %d: %q", i, o.Answer)
+		}
+	}
+	wantSeen(t, s, 1, len(answers))
+}
