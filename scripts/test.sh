@@ -55,6 +55,14 @@ if go list "${packages[@]}" | grep '/test$' >/dev/null; then
   tools=$(scripts/examples.sh)
   eval "$tools"
 fi
+# The blocks of the documentation are pasted where no docker engine can be reached, and there is nothing to install from.
+if go list "${packages[@]}" | grep '/test/docs$' >/dev/null; then
+  TEST_BROKER_VERSION='' TEST_BROKER=package scripts/broker.sh get
+  scripts/postgres.sh get
+  scripts/need.sh python3 python3
+  scripts/need.sh curl curl
+  scripts/need.sh ip iproute2
+fi
 # The metrics are scraped by a real Prometheus, and promtool tests the alerts. Both are in one package.
 if go list "${packages[@]}" | grep -E '/test(/metrics)?$' >/dev/null; then scripts/need.sh promtool prometheus; fi
 read -r -a extra <<<"${ARGS:-}"

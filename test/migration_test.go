@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -269,7 +268,7 @@ func TestAutoDeleteQueueIsNotToBeTakenOver(t *testing.T) {
 	})
 }
 
-// TestMigrationDoc: docs/migration.md shows the examples as they are, and its environments are taken.
+// TestMigrationDoc: docs/migration.md shows the examples as they are.
 func TestMigrationDoc(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile("../docs/migration.md")
@@ -286,17 +285,6 @@ func TestMigrationDoc(t *testing.T) {
 		shown, _, _ = strings.Cut(shown, "```\n")
 		if !ok || shown == "" || !strings.HasSuffix(string(source), shown) {
 			t.Errorf("docs/migration.md does not show the end of %s/main.go", name)
-		}
-	}
-	envs := environments(doc)
-	if len(envs) < 3 {
-		t.Errorf("only %d environments: has their form changed?", len(envs))
-	}
-	for _, env := range envs {
-		full := map[string]string{"SIDECAR_SERVICE": "orders-billing"}
-		maps.Copy(full, env)
-		if r := command(t, full, "plan"); r.code != 0 {
-			t.Errorf("plan of %v: %s", env, r.all())
 		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -37,8 +35,7 @@ func block(t *testing.T, comment string) string {
 	return text
 }
 
-// TestOutboxDoc: docs/outbox.md shows the examples as they are, names tests that exist, and environments that are
-// taken.
+// TestOutboxDoc: docs/outbox.md shows the examples as they are, and names tests that exist.
 func TestOutboxDoc(t *testing.T) {
 	t.Parallel()
 	doc := outboxDoc(t)
@@ -59,52 +56,6 @@ func TestOutboxDoc(t *testing.T) {
 		if !testsOf(t, m[1])[m[2]] {
 			t.Errorf("package %s has no %s", m[1], m[2])
 		}
-	}
-	envs := environments(doc)
-	if len(envs) < 2 {
-		t.Errorf("only %d environments: has their form changed?", len(envs))
-	}
-	for _, env := range envs {
-		full := map[string]string{"SIDECAR_SERVICE": "demo-orders", "SIDECAR_OUTBOX_DSN": "postgres://relay@127.0.0.1/shop"}
-		maps.Copy(full, env)
-		if r := command(t, full, "config"); r.code != 0 || strings.Contains(r.stderr, "not used") {
-			t.Errorf("config of %v: %s", env, r.all())
-		}
-	}
-}
-
-// TestOutboxQuickStart types what docs/outbox.md says, and the app has the message.
-func TestOutboxQuickStart(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t)
-	db := postgrestest.New(t)
-	path := t.TempDir()
-	if err := os.Symlink(program, filepath.Join(path, "sidecar")); err != nil {
-		t.Fatal(err)
-	}
-	sc.env["DATABASE_URL"], sc.env["PATH"] = db.DSN, path+":"+os.Getenv("PATH")
-	exports, service := "", "SIDECAR_SERVICE="+sc.service
-	for line := range strings.Lines(strings.Replace(block(t, "run: quick start"), "SIDECAR_SERVICE=demo-orders", service, 1)) {
-		switch {
-		case strings.HasPrefix(line, "export "):
-			exports += line
-		case line == "sidecar &\n":
-			sc.with("OUTBOX_DSN", db.DSN).run()
-		default:
-			cmd := exec.CommandContext(t.Context(), "sh", "-ec", exports+line)
-			cmd.Env = environ(sc.env)
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v\n%s", line, err, out)
-			}
-		}
-	}
-	if !strings.Contains(exports, service) {
-		t.Fatalf("no %s in %q", service, exports)
-	}
-	eventually(t, "the message at the app", func() bool { return sc.app.total() == 1 })
-	id := db.Value(`SELECT message_id FROM outbox`)
-	if got := sc.app.await(id, 1)[0]; string(got.body) != `{"order": 1}` || got.header.Get("Amqp-Routing-Key") != "order.placed" {
-		t.Errorf("%s came with %v", got.body, got.header)
 	}
 }
 

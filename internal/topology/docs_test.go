@@ -26,7 +26,7 @@ func TestDocs(t *testing.T) {
 		declare, verify := p.Permissions(ModeDeclare), p.Permissions(ModeVerify)
 		text += generated(t, "../../docs/topologies/"+preset+".md", map[string]string{
 			"mermaid " + preset: "```mermaid\n" + p.Mermaid() + "```\n",
-			"plan " + preset:    "```\n" + p.Text() + "```\n",
+			"plan " + preset:    "```text\n" + p.Text() + "```\n",
 			"permissions " + preset: fmt.Sprintf("```sh\n# declare\n%s\n# verify\n%s\n```\n",
 				declare.Command("/", o.Service), verify.Command("/", o.Service)),
 		})
