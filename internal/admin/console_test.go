@@ -27,7 +27,7 @@ func TestPageFiles(t *testing.T) {
 		if contentTypes[path.Ext(name)] == "" {
 			t.Errorf("%s has no type", at)
 		}
-		if n := strings.Count(body, "\n"); n > 400 {
+		if n := strings.Count(body, "\n"); n > 300 {
 			t.Errorf("%s has %d lines", at, n)
 		}
 		text := strings.ReplaceAll(body, "http://www.w3.org/2000/svg", "")
@@ -51,7 +51,7 @@ func TestPageFiles(t *testing.T) {
 	if files["/"] == "" || files["/console.js"] == "" || files["/console.css"] == "" || len(files) < 10 {
 		t.Errorf("%d files", len(files))
 	}
-	if total > 96<<10 {
+	if total > 112<<10 {
 		t.Errorf("%d bytes are much for a page", total)
 	}
 	t.Logf("%d files, %d bytes", len(files), total)

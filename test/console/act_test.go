@@ -207,11 +207,11 @@ func TestDiscard(t *testing.T) {
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).run()
-	sc.park(500, "order.created", numbered("order", 25)...)
+	sc.fillQueue(kind{key: "order.created", id: "order", status: 500, count: 105})
 	sc.park(422, "stock.moved", "stock-1", "stock-2")
 	b := sc.open()
 	b.click("Read the queue")
-	b.until("#view h3", "27 messages in 2 groups")
+	b.until("#view h3", "107 messages in 2 groups")
 	b.click("Filter")
 	b.fill("#f-status", "4xx")
 	b.fill("#f-key", "stock.*")
@@ -219,19 +219,19 @@ func TestFilter(t *testing.T) {
 	b.until("#view h3", "2 messages in 1 group")
 	b.inspect("filter")
 	b.click("Redrive …")
-	b.until("#act-count", "2 messages of 27")
+	b.until("#act-count", "2 messages of 107")
 	b.click("Close")
 	b.fill("#f-status", "nonsense")
 	b.expect("400")
 	b.click("Apply")
 	b.until("#view", "nonsense")
 	b.click("Clear")
-	b.until("#view h3", "27 messages in 2 groups")
+	b.until("#view h3", "107 messages in 2 groups")
 
 	b.open("500")
-	b.until("#view", "The first 20 messages")
-	b.click("Show up to 100")
-	b.until("#view", "25 messages of this group")
+	b.until("#view", "The first 100 messages")
+	b.click("Show up to 1,000")
+	b.until("#view", "500: 105 messages")
 }
 
 // TestAnotherConsumerHasTheQueue: 409 is shown where it was met, and going on works when the queue is free again.

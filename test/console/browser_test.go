@@ -94,6 +94,7 @@ func (b *tab) hear(event any) {
 	case *network.EventRequestWillBeSent:
 		u, err := url.Parse(e.Request.URL)
 		switch {
+		case err == nil && u.Scheme == "blob" && u.Opaque != "" && strings.HasPrefix(u.Opaque, b.origin+"/"): // a file that the page has made
 		case err != nil || u.Scheme != "data" && u.Scheme+"://"+u.Host != b.origin:
 			b.foreign = append(b.foreign, e.Request.URL)
 		default:
@@ -175,10 +176,10 @@ func (b *tab) when(what, expression string) {
 	})
 }
 
-// click presses a button that shows a text; it must be there once, and visible.
+// click presses a button, or follows a link, that shows a text; it must be there once, and visible.
 func (b *tab) click(text string) {
 	b.t.Helper()
-	find := `[...document.querySelectorAll("button, summary")].filter((e) => e.innerText.trim() === ` + quote(text) +
+	find := `[...document.querySelectorAll("button, summary, a")].filter((e) => e.innerText.trim() === ` + quote(text) +
 		` && e.checkVisibility() && !e.disabled && (!document.querySelector("dialog[open]") || e.closest("dialog[open]")))`
 	b.when("one button "+text, find+".length === 1")
 	b.press(find + "[0]")
@@ -197,10 +198,10 @@ func (b *tab) press(element string) {
 	})
 }
 
-// open clicks on the group, or the message, whose button holds a text.
+// open clicks on the group, or the message, whose link holds a text.
 func (b *tab) open(text string) {
 	b.t.Helper()
-	find := `[...document.querySelectorAll("button.open")].find((e) => e.textContent.includes(` + quote(text) + `))`
+	find := `[...document.querySelectorAll("a.open")].find((e) => e.textContent.includes(` + quote(text) + `))`
 	b.when("a row "+text, find+" !== undefined")
 	b.press(find)
 }
@@ -296,32 +297,35 @@ func (b *tab) window(name, selector string) {
 	}
 }
 
-// inspect checks a state of the page, light on a wide screen and dark on a narrow one: axe finds no violation, and no
-// element is wider than the screen. The style sheet hides and colors nothing by the width, so two of the four
-// combinations do.
+// inspect checks a state of the page in both schemes on a wide and a narrow screen: axe finds no violation, and no
+// element is wider than the screen.
 func (b *tab) inspect(name string) {
 	b.t.Helper()
 	b.axe(name)
 	b.shot(name)
 	b.scheme("dark")
-	b.do(chromedp.EmulateViewport(360, 740))
+	b.axe(name + ", dark")
+	b.do(chromedp.EmulateViewport(390, 844))
 	b.fits(name)
 	b.axe(name + ", dark and narrow")
 	b.shot(name + "-dark-narrow")
 	b.scheme("light")
+	b.axe(name + ", narrow")
 	b.do(chromedp.EmulateViewport(1280, 900))
 	b.fits(name)
 }
 
-// fits checks that nothing sticks out to the right, and no name out of its box in the drawing.
+// fits checks that nothing sticks out to the right, and no name out of its box in the drawing. A line of a dense list is
+// cut at the end of its cell.
 func (b *tab) fits(what string) {
 	b.t.Helper()
 	var wide []string
 	find := `(() => {
 		const limit = document.documentElement.clientWidth;
+		const clipped = (e) => e.matches(".rows td *") && getComputedStyle(e.closest("td")).whiteSpace === "nowrap";
 		const drawn = [...document.querySelectorAll("#drawing .box")].filter((g) => [...g.querySelectorAll("text")].some((t) =>
 			t.getBoundingClientRect().right > g.querySelector("rect").getBoundingClientRect().right));
-		const out = [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility() && !e.closest(".unseen, .skip") &&
+		const out = [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility() && !e.closest(".unseen, .skip") && !clipped(e) &&
 			e.getBoundingClientRect().right > limit + 1).concat(drawn);
 		return out.slice(0, 5).map((e) => e.tagName + "." + e.id + ": " + (e.textContent ?? "").slice(0, 60));
 	})()`
@@ -345,7 +349,7 @@ func (b *tab) axe(what string) {
 	if !eval[bool](b, `typeof axe === "object"`) {
 		eval[bool](b, axe+"\n;true")
 	}
-	found := eval[struct{ Violations, Passes []violation }](b, `axe.run(document, { resultTypes: ["violations"] }).then(({ violations, passes }) => ({
+	found := eval[struct{ Violations, Passes []violation }](b, `axe.run(document, { resultTypes: ["violations"], rules: { "target-size": { enabled: true } } }).then(({ violations, passes }) => ({
 		violations: violations.map((v) => ({ id: v.id, help: v.help, nodes: v.nodes.slice(0, 3).map((n) => ({ html: n.html, failureSummary: n.failureSummary })) })),
 		passes: passes.map((v) => ({ id: v.id })) }))`)
 	if len(found.Passes) < 10 {

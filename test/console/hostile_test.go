@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -35,7 +36,7 @@ func hostileMessage(i int, text string) amqp.Publishing {
 	headers := amqp.Table{
 		short("h " + text): whole, "list": []any{text, int64(1)<<60 + 1, amqp.Table{short(text): text}}, "bytes": []byte(text + "\xff"),
 		"x-original-queue": text, "x-original-exchange": text, "x-original-routing-key": text,
-		"x-final-reason": "max_retries", "x-final-error": text, "x-final-detail": text,
+		"x-final-reason": "max_retries", "x-final-error": text, "x-final-detail": text, "x-final-answer": text,
 		"x-final-problem-type": text, "x-final-problem-title": fmt.Sprintf("%d %s", i, text), "x-final-problem-detail": text,
 		"x-death": []any{amqp.Table{
 			"queue": text, "reason": text, "count": int64(3), "exchange": text, "routing-keys": []any{text}, "time": nil,
@@ -61,7 +62,7 @@ func TestHostileMessages(t *testing.T) {
 	harmless(b, "groups")
 	b.inspect("hostile-groups")
 	for i, text := range hostile {
-		b.click("Read again")
+		b.press(`document.querySelector("#views a:last-child")`)
 		b.until("#view h3", "messages in")
 		b.open(beginning(asShown(text), 20))
 		b.until("#view table", "Place")
@@ -87,6 +88,16 @@ func TestHostileMessages(t *testing.T) {
 		harmless(b, "dialog "+text)
 		b.click("Close")
 	}
+	// An address is as hostile as a message.
+	b.expect("400", "404")
+	for _, text := range hostile[:8] {
+		for _, path := range []string{"#/dlq?error=", "#/dlq?", "#/dlq/messages?sort=", "#/dlq/messages?group=", "#/dlq/messages/", "#/dlq/operations/", "#/"} {
+			b.visit(path + url.PathEscape(text))
+			eventually(t, "the page of the address", func() bool { return b.text("#view h3") != "" })
+			harmless(b, path+text)
+		}
+	}
+	b.visit("#/dlq")
 	b.fill("#f-error", "x") // closed details hold it; the value is what counts
 	if n := b.asked("/x"); n > 0 {
 		t.Errorf("%d pictures were loaded", n)
@@ -109,7 +120,7 @@ func beginning(s string, characters int) string {
 // harmless checks that nothing became an element, an address or a handler.
 func harmless(b *tab, where string) {
 	b.t.Helper()
-	found := eval[string](b, `[...document.querySelectorAll("img, iframe, object, embed, base, style, a:not(.skip), svg svg, [onerror], [onload], [onfocus], [style], [srcdoc]")]
+	found := eval[string](b, `[...document.querySelectorAll("img, iframe, object, embed, base, style, a:not([href^='#/'], .skip), svg svg, [onerror], [onload], [onfocus], [style], [srcdoc]")]
 		.concat([...document.scripts].slice(1)).map((e) => e.outerHTML.slice(0, 200)).join("\n")`)
 	if found != "" {
 		b.t.Errorf("%.60q: text became more than text: %s", where, found)

@@ -2,14 +2,13 @@ package console
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
 )
 
-// TestPictures makes the pictures of docs/console.md: a service with ordinary names, some traffic and some trouble.
+// TestPictures makes the pictures of the overview in docs/console.md, TestRepair the others: a service with ordinary names, some traffic and some trouble.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t, "SERVICE", "wms-cincout", "MAX_RETRIES", "2", "RETRY_DELAY", "200ms")
@@ -42,36 +41,17 @@ func TestPictures(t *testing.T) {
 		time.Sleep(pace)
 	}
 	b.until("#depth", "23 parked")
-	b.click("Read the queue")
-	b.until("#view h3", "23 messages in 3 groups")
-	b.scheme("light")
 	b.shot("docs-overview")
-	b.open("database-away")
-	b.until("#view table", "Place")
-	b.open("order-")
-	b.until("#view h3", "order-")
-	b.scheme("dark")
-	b.window("docs-message", "#view")
-	b.do(chromedp.EmulateViewport(360, 740))
-	b.fits("phone")
-	b.window("docs-phone", "header")
-	b.do(chromedp.EmulateViewport(1280, 900))
-	b.scheme("light")
+	b.phone("docs-phone")
+}
 
-	b.press(`document.querySelector("#view nav li:last-child button")`)
-	b.until("#view table", "Place")
-	b.click("Redrive …")
-	b.until("#act-count", "18 messages of 23")
-	b.shot("docs-redrive")
-	for i := range 1000 {
-		sc.app.on(fmt.Sprintf("order-%d", 4700+i), 0)
+// phone keeps a picture of the page on a phone, if pictures are wanted.
+func (b *tab) phone(name string) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(390, 844))
+	b.fits(name)
+	if shots != "" {
+		b.picture(name, chromedp.CaptureScreenshot())
 	}
-	b.fill("#act-rate", "4")
-	b.click("Redrive 18 messages")
-	b.until("#operation", "The rest follows")
-	b.window("docs-progress", "#parked")
-	b.until("#operation", "18 of 18 redriven")
-	if text := b.text("#view"); strings.Contains(text, "could not") {
-		t.Error(text)
-	}
+	b.do(chromedp.EmulateViewport(1280, 900))
 }

@@ -16,6 +16,7 @@ const texts = {
 let kind;
 let scope; // {all: true} or {filter: [[name, value], …]}; what says it in words
 let counting = ''; // id of the dry run
+const touched = new Set(); // fields that were changed by hand
 let matched = null; // its result; null while it is not known
 
 // selected is the scope as the API takes it.
@@ -30,6 +31,8 @@ export function act(wanted, on) {
   [kind, scope, matched] = [wanted, on, null];
   const form = byId('act-form');
   form.reset();
+  touched.clear();
+  restrict();
   for (const part of form.querySelectorAll('[data-for]')) part.hidden = !part.dataset.for.includes(kind);
   form.querySelector('.fields').hidden = on.one ?? false;
   put(byId('act-title'), texts[kind].title);
@@ -58,7 +61,7 @@ async function countFirst() {
     matched = p.matched;
     put(byId('act-count'), `${count(matched, 'message')} of ${number(p.total)} in the queue.` +
       (p.skipped > 0 ? ` ${count(p.skipped, 'more is', 'more are')} another service’s and will stay.` : ''));
-    if (kind === 'redrive') byId('act-canary').value = matched > CANARY ? CANARY : 0;
+    if (kind === 'redrive' && !touched.has('act-canary')) byId('act-canary').value = matched > CANARY ? CANARY : 0;
   } catch (e) {
     put(byId('act-count'), '');
     problem(`Not counted: ${e.message}`);
@@ -102,9 +105,15 @@ function order() {
     return { ...wanted, confirm: value('confirm') };
   }
   if (value('rate')) wanted.rate = `${value('rate')}/s`;
+  if (value('to')) return { ...wanted, to: value('to') };
   if (Number(value('canary')) > 0) wanted.canary = Number(value('canary'));
   if (byId('act-reset').checked) wanted.reset = true;
   return wanted;
+}
+
+// restrict: another queue gets the messages as new ones, and sends no verdicts.
+function restrict() {
+  byId('act-canary').disabled = byId('act-reset').disabled = byId('act-to').value.trim() !== '';
 }
 
 async function submit(e) {
@@ -128,7 +137,11 @@ async function submit(e) {
 
 export function startAct() {
   byId('act-form').addEventListener('submit', submit);
-  byId('act-limit').addEventListener('input', () => matched !== null && label());
+  byId('act-form').addEventListener('input', (e) => {
+    touched.add(e.target.id);
+    restrict();
+    if (matched !== null) label();
+  });
   byId('act-again').addEventListener('click', countFirst);
   byId('act').addEventListener('close', () => {
     if (counting) cancel(counting);

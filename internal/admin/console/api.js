@@ -42,7 +42,7 @@ async function request(method, path, body, signal) {
   // Another token may have been given meanwhile. This answer says nothing about that one.
   if (used !== token) throw new Problem(0, 'The token has changed.');
   if (answer.status === 401) session.dispatchEvent(new Event('token'));
-  if (answer.status === 403 && token && (method === 'POST' || path.includes('body=true'))) {
+  if (answer.status === 403 && token && (method === 'POST' || path.includes('body=true') || path.startsWith('dlq/export'))) {
     session.readOnly = true;
     session.dispatchEvent(new Event('read-only'));
   }
@@ -51,6 +51,16 @@ async function request(method, path, body, signal) {
 
 export const get = async (path, signal) => (await request('GET', path, undefined, signal)).json();
 export const post = async (path, body) => (await request('POST', path, body)).json();
+
+// download keeps an answer as a file. A link could not send the token.
+export async function download(path, name) {
+  const blob = await (await request('GET', path)).blob().catch(() => { throw new Problem(0, 'The connection broke.'); });
+  const link = document.createElement('a');
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+}
 
 // follow reads the event stream until it ends. Every event is given to onEvent(name, data); a comment only shows that
 // the other side lives, and comes as an event without a name. EventSource would not send the token.

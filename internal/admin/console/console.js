@@ -5,7 +5,8 @@ import { follow, hasToken, Problem, session, useToken } from './console/api.js';
 import { byId, number, put, tick } from './console/dom.js';
 import { showFlow, startFlow } from './console/flow.js';
 import { complete, listen, running, showOperation, startOperations } from './console/operation.js';
-import { isReading, reload, startParked } from './console/parked.js';
+import { isReading, reload, resume, showPlace, startParked } from './console/parked.js';
+import { startRoute } from './console/route.js';
 import { lost, showStatus, startState } from './console/state.js';
 import { deadLetterQueue, hasTopology, loadTopology, showDepths, startTopology } from './console/topology.js';
 
@@ -57,7 +58,8 @@ function showDepth(depths) {
   const none = hasTopology() && !deadLetterQueue();
   byId('reading').hidden = none;
   put(byId('depth'), none ? 'This topology has no dead-letter queue: what is given up is discarded.' : d ? `${number(d.ready)} parked` : '');
-  byId('parked').dataset.tone = d?.ready > 0 ? 'bad' : '';
+  put(byId('views-depth'), d ? number(d.ready) : '');
+  byId('parked').dataset.tone = byId('views').dataset.tone = d?.ready > 0 ? 'bad' : '';
 }
 
 // showLink says how fresh the page is.
@@ -105,12 +107,18 @@ async function stayConnected() {
   }
 }
 
+const suspended = []; // dialogs that wait for a token
+
 // A token is asked for where the page was; what it showed stays hidden until it is given.
 function askForToken() {
   const asked = !byId('token-form').hidden;
   put(byId('token-error'), hasToken() ? 'The sidecar refuses this token.' : '');
-  for (const dialog of document.querySelectorAll('dialog[open]')) dialog.close();
-  byId('content').hidden = true;
+  // A dialog is shown again, with what was typed, when the token is there.
+  for (const dialog of document.querySelectorAll('dialog[open]')) {
+    suspended.push(dialog);
+    dialog.close();
+  }
+  byId('content').hidden = byId('views').hidden = true;
   byId('token-form').hidden = false;
   if (!asked || hasToken()) byId('token').focus();
 }
@@ -127,9 +135,11 @@ function startToken() {
     useToken(byId('token').value.trim());
     byId('token').value = '';
     byId('token-form').hidden = byId('read-only').hidden = true;
-    byId('content').hidden = byId('forget').hidden = false;
+    byId('content').hidden = byId('views').hidden = byId('forget').hidden = false;
     for (const b of document.querySelectorAll('[data-writes]')) b.disabled = false;
-    byId('main').focus();
+    byId('main').focus({ preventScroll: true });
+    for (const dialog of suspended.splice(0)) dialog.showModal();
+    resume();
     link.stream.abort(OTHER_TOKEN);
     link.wake();
   });
@@ -161,6 +171,7 @@ startOperations((o) => {
   if (o.kind !== 'redrive' || o.progress.done > 0) reload();
 });
 startToken();
+startRoute(showPlace);
 setInterval(() => {
   tick();
   showLink();

@@ -91,8 +91,12 @@ const since = (at) => {
   return at > now ? `in ${age(now, at)}` : `${age(at, now)} ago`;
 };
 
+// tick renews what the times say, except inside a text that is selected.
 export function tick() {
-  for (const t of document.querySelectorAll('time')) put(t, since(new Date(t.dateTime)));
+  const selection = getSelection();
+  for (const t of document.querySelectorAll('time')) {
+    if (selection.type !== 'Range' || !selection.containsNode(t, true)) put(t, since(new Date(t.dateTime)));
+  }
 }
 
 // say announces to screen readers something that is visible elsewhere.

@@ -4,11 +4,25 @@
 import { get } from './api.js';
 import { ago, bytes, count, el, long, number, row, visible } from './dom.js';
 
-// why says in a line why a message was parked: for lists and groups.
-export function why(m) {
+// failure is the text of a failure, of a message or a group: what the app gave as its reason, its answer, or the error.
+export function failure(m) {
+  const answer = m.answer && said(m.answer);
   const problem = typeof m.problem === 'string' ? m.problem : m.problem?.title || m.problem?.type;
-  return [m.status ? String(m.status) : m.error ? '' : 'no answer', problem || m.error || m.detail].filter(Boolean).join(' ') || m.reason || 'no reason given';
+  return problem || m.detail || answer || m.error || (m.status ? `status ${m.status}` : m.reason || 'no reason given');
 }
+
+// said is an answer in a line: what JSON names as the error, else all of it.
+function said(answer) {
+  try {
+    const named = JSON.parse(answer);
+    const text = ['error', 'message', 'detail', 'title', 'exception'].map((name) => named[name]).find((t) => t && typeof t === 'string');
+    if (text) return text;
+  } catch { /* an answer is any text */ }
+  return answer.replace(/\s+/g, ' ').trim();
+}
+
+// why is a failure in a line, with the status.
+export const why = (m) => m.status && !failure(m).startsWith('status') ? `${m.status} ${failure(m)}` : failure(m);
 
 // textOf is a property: a string, or an object with the bytes of one that is no UTF-8.
 const textOf = (v) => v !== null && typeof v === 'object' && 'base64' in v ? `base64: ${v.base64}` : String(v);
@@ -35,22 +49,21 @@ function valueText(v) {
 
 const section = (title, ...content) => el('section', {}, el('h4', {}, title), ...content);
 
-export function messageView(m) {
+// messageView is a message from what one looks for first: why it was parked and what the app answered.
+export function messageView(m, actions) {
   const p = m.problem ?? {};
-  const texts = [['Error', m.error], ['Problem', p.title], ['Type', p.type], ['Detail', p.detail], ['Said', m.detail]].filter(([, t]) => t);
-  return [
-    el('dl', { class: 'facts full' },
-      row('Why', long(m.reason || 'unknown'), `${m.status ? `, status ${m.status}` : ', no answer'}, after ${count(m.retry_count, 'retry', 'retries')}`),
-      texts.map(([name, t]) => row(name, long(t))),
-      row('Parked', ago(m.parked_at, true)),
-      row('Redriven', m.redrive_count ? count(m.redrive_count, 'time') : 'never'),
-      row('First published', 'to ', long(m.original_exchange || 'the default exchange'),
-        ' with key ', long(m.routing_key || 'none')),
-      row('Parked by', long(m.original_queue || 'unknown'), m.foreign && ' (another service’s: never touched from here)')),
-    journey(m.journey), body(m),
-    section('Properties', properties(m)),
-    section('Headers', headers(m.headers)),
-  ];
+  const texts = [['Problem', p.title], ['Type', p.type], ['Detail', p.detail], ['Said', m.detail], ['Error', m.error]].filter(([, t]) => t);
+  return el('div', { class: 'one' }, el('section', { class: 'said' },
+    el('p', { class: 'why' }, el('strong', {}, long(m.reason || 'unknown')), ' · ', el('strong', {}, m.status ? `status ${m.status}` : 'no answer'),
+      ` · after ${count(m.retry_count, 'retry', 'retries')} · parked `, ago(m.parked_at, true)),
+    m.answer && [el('h4', { id: 'answer-title' }, 'The app’s answer'),
+      el('pre', { class: 'answer', tabindex: '0', role: 'region', 'aria-labelledby': 'answer-title' }, el('bdi', {}, visible(m.answer)))],
+    texts.length > 0 && el('dl', { class: 'facts full' }, texts.map(([name, t]) => row(name, long(t)))), actions),
+  el('div', {}, body(m), journey(m.journey), section('Origin', el('dl', { class: 'facts full' },
+    row('First published', 'to ', long(m.original_exchange || 'the default exchange'), ' with key ', long(m.routing_key || 'none')),
+    row('Parked by', long(m.original_queue || 'unknown'), m.foreign && ' (another service’s: never touched from here)'),
+    row('Redriven', m.redrive_count ? count(m.redrive_count, 'time') : 'never')))),
+  el('div', {}, section('Properties', properties(m)), section('Headers', headers(m.headers))));
 }
 
 function journey(steps) {

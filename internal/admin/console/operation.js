@@ -1,7 +1,8 @@
 // Operations on the queue and how far they are, from the events: also those that were begun elsewhere.
 
-import { post } from './api.js';
-import { ago, byId, count, el, fill, heading, number, put, say, visible } from './dom.js';
+import { get, post } from './api.js';
+import { ago, byId, clip, count, el, fill, heading, number, put, row, say, visible } from './dom.js';
+import { hrefOf } from './route.js';
 
 const words = {
   redrive: { runs: 'Redriving', past: 'redriven', noun: 'Redrive' },
@@ -13,6 +14,9 @@ const seen = new Set(); // ids seen of since the stream began
 const waiting = new Map(); // id to the resolve functions of those who wait for its end
 const goals = new Map(); // id to {expected, what}, of those that were begun here
 let panel = null; // {id, …elements} of the operation shown
+let live = false; // all operations of before the stream have been seen
+let page = null; // {id, facts} of the operation whose address is shown
+let listed = ''; // the earlier operations shown
 let announced = ''; // what screen readers announced last
 let onEnd = () => {};
 
@@ -48,17 +52,22 @@ export function showOperation(o, mine) {
     for (const resolve of waiting.get(o.id) ?? []) resolve(o);
     waiting.delete(o.id);
   }
+  if (page?.id === o.id) describe(o);
   if (o.dry_run) return;
-  const news = before?.state === 'running' || mine;
+  const news = before?.state === 'running' || mine || live && !before;
   if (!over || panel?.id === o.id || mine) show(o);
   if (over && news) onEnd(o);
   earlier();
 }
 
 // A new stream begins with every operation of the sidecar. One that is not among them ended with its process.
-export const listen = () => seen.clear();
+export function listen() {
+  live = false;
+  seen.clear();
+}
 
 export function complete() {
+  live = true;
   for (const o of known.values()) {
     if (o.state !== 'running' || seen.has(o.id)) continue;
     showOperation({ ...o, state: 'failed', error: 'The sidecar was restarted. What it had not moved is where it was.' });
@@ -71,13 +80,40 @@ function open(o) {
     problem: el('p', { class: 'problem', role: 'alert' }),
   };
   p.cancel = el('button', { type: 'button', 'data-writes': '', click: () => cancel(p) }, 'Cancel');
+  p.link = el('a', { class: 'button', href: hrefOf({ view: 'operation', id: o.id }) }, 'Details');
   p.close = el('button', { type: 'button', click: () => {
     panel = null;
     fill(byId('operation'), byId('look'));
     earlier();
   } }, 'Close');
   fill(byId('operation'), undefined, el('div', { class: 'operation' }, p.title, p.bar, p.counts, p.canary, p.problem,
-    el('p', { class: 'actions' }, p.cancel, p.close)));
+    el('p', { class: 'actions' }, p.cancel, p.link, p.close)));
+}
+
+// operationPage is what an operation does and how far it is, at an address of its own.
+export function operationPage(id) {
+  page = { id, facts: el('div', {}), shown: '' };
+  const o = known.get(id);
+  const found = (it) => {
+    if (!known.has(id)) known.set(id, it);
+    if (page?.id === id) describe(known.get(id));
+  };
+  if (o) found(o);
+  else get(`dlq/operations/${id}`).then(found, (e) => page?.id === id && !known.has(id) && fill(page.facts, undefined,
+    el('p', { class: 'problem', role: 'alert' }, e.message), el('p', { class: 'hint' }, 'A sidecar keeps its last 20 operations until it is restarted.')));
+  return [heading(`Operation ${id}`), page.facts];
+}
+
+function describe(o) {
+  if (!o.dry_run && panel?.id !== o.id) show(o);
+  const key = JSON.stringify([o.state, o.error]);
+  if (key === page.shown) return;
+  page.shown = key;
+  const asked = Object.entries({ ...o.request?.filter, ...o.request }).filter(([name]) => name !== 'filter' && name !== 'confirm');
+  fill(page.facts, undefined, el('dl', { class: 'facts full' },
+    row('State', visible(o.dry_run ? `count, ${o.state}` : titleOf(o))), row('Started', ago(o.started, true)), o.ended && row('Ended', ago(o.ended, true)),
+    row('Asked by', el('bdi', {}, visible(o.by))), asked.map(([name, value]) => row(visible(name.replaceAll('_', ' ')), el('bdi', {}, clip([value].flat().join(', '), 400)))),
+    o.error && row('Error', sentence(o.error))));
 }
 
 async function cancel(p) {
@@ -152,6 +188,9 @@ function earlier() {
   const over = [...known.values()].filter((o) => !o.dry_run && o.state !== 'running' && o.id !== panel?.id)
     .sort((a, b) => Date.parse(b.started) - Date.parse(a.started)).slice(0, 5);
   byId('earlier').hidden = over.length === 0;
-  fill(byId('earlier-list'), byId('look'), over.map((o) => el('li', {}, el('strong', {}, titleOf(o)), ' ', ago(o.ended ?? o.started), ': ',
+  const key = over.map((o) => o.id + o.state).join();
+  if (key === listed) return;
+  listed = key;
+  fill(byId('earlier-list'), byId('look'), over.map((o) => el('li', {}, el('a', { href: hrefOf({ view: 'operation', id: o.id }) }, titleOf(o)), ' ', ago(o.ended ?? o.started), ': ',
     countsOf(o, 0), ' ', canaryOf(o), ' ', sentence(o.error))));
 }

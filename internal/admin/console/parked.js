@@ -1,142 +1,148 @@
-// What is parked: groups, the messages of one, and one message. Nothing here is fetched by itself: a read takes the queue
-// from all other readers while it runs.
+// What is parked: groups, the messages of one, and one message. Only an address that names one of them, or a button, reads
+// the queue: a read takes it from all other readers while it runs. What an entry of the browser's history has read is
+// shown again by Back.
 
-import { act } from './act.js';
-import { get, mayWrite } from './api.js';
-import { ago, byId, clip, count, el, fill, heading, number, put, say, visible } from './dom.js';
-import { messageView, why } from './message.js';
+import { get } from './api.js';
+import { byId, el, fill, heading, put, say } from './dom.js';
+import { pages, request } from './lists.js';
+import { operationPage } from './operation.js';
+import { here, hrefOf, navigate, settle, titled } from './route.js';
 
-const STEPS = [20, 100, 1000]; // messages listed, one step more with each demand
+const KEPT = 10; // entries of the history of which the page keeps what was read
+const kept = new Map(); // key of the entry to what was read
+const fixed = { overview: ['', 'main'], topology: ['Topology', 'topology-title'] }; // views without a read: title, focus
 
-let conditions = []; // [name, value] of the filter
-let place = null; // what is shown: {level: 'groups' | 'list' | 'message', group, ref, step}; null before the first read
+let place = here(); // what is shown
 let reading = null; // the AbortController of the running read
+let unread = false; // the last read of this place has failed
+let applied = new Map(); // conditions that the form had from an address
 
 export function startParked() {
-  byId('look').addEventListener('click', () => go({ level: 'groups' }));
+  byId('look').addEventListener('click', () => pages[place.view] ? read(place, { stay: true }) : navigate('#/dlq'));
+  byId('stop').addEventListener('click', () => reading?.abort());
+  byId('changed-look').addEventListener('click', () => read(place, { stay: true }));
   const form = byId('filter');
   form.addEventListener('submit', (e) => {
     e.preventDefault();
-    apply([...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value));
+    const given = [...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value);
+    const kept = place.conditions.filter(([name]) => !form.elements.namedItem(name));
+    const one = given.some(([name]) => ['text', 'id', 'correlation-id'].includes(name));
+    const view = one || place.view === 'messages' ? 'messages' : 'groups';
+    navigate(hrefOf({ view, conditions: [...kept, ...given] }));
   });
-  form.addEventListener('reset', () => apply([]));
-}
-
-function apply(wanted) {
-  conditions = wanted;
-  put(byId('filter-said'), wanted.length > 0 ? `on: ${wanted.map(([name, value]) => `${name} ${clip(value, 40)}`).join(', ')}` : '');
-  if (wanted.length > 0 || place) go({ level: 'groups' }, true);
-}
-
-// reload is for the end of an operation. What it has moved can no longer be shown.
-export function reload() {
-  if (!place) return;
-  go(place.level === 'message' ? { level: 'groups' } : place, true);
+  form.addEventListener('reset', () => place.conditions.length > 0 &&
+    navigate(hrefOf({ view: place.view === 'messages' ? 'messages' : 'groups' })));
 }
 
 export const isReading = () => reading !== null;
 
-const query = (more) => new URLSearchParams([...conditions, ...more]).toString();
+// showPlace shows a place: it is what the router calls.
+export function showPlace(to, how) {
+  reading?.abort();
+  reading = null;
+  [place, unread] = [to, false];
+  byId('wait').hidden = byId('changed').hidden = true;
+  document.body.dataset.view = to.view;
+  for (const link of document.querySelectorAll('#views a')) {
+    const current = link.hash === location.hash || !link.hash.slice(2) && to.view === 'overview';
+    if (current || link.hash === '#/dlq' && (pages[to.view] || to.view === 'operation')) link.setAttribute('aria-current', current ? 'page' : 'true');
+    else link.removeAttribute('aria-current');
+  }
+  syncForm(to.conditions);
+  put(byId('look'), pages[to.view] ? 'Read again' : 'Read the queue');
+  byId('look').classList.toggle('primary', !pages[to.view]);
+  byId('topology-text').open ||= to.view === 'topology';
+  if (pages[to.view]) {
+    const known = how.carried ?? (how.back && kept.get(how.key));
+    return known ? render(to, known, how) : read(to, how);
+  }
+  const [title, focus] = fixed[to.view] ?? [];
+  const page = to.view === 'operation' ? operationPage(to.id) : title === undefined && [heading('There is no such page'),
+    el('p', {}, el('a', { href: '#/' }, 'Overview'))];
+  fill(byId('view'), undefined, page || []);
+  arrived(title ?? byId('view').querySelector('h3').textContent, focus && byId(focus), how);
+}
 
-// go shows a place. Focus goes to its heading, unless it should stay where it is.
-async function go(to, stay) {
+// syncForm writes the conditions of an address into the fields. A field whose condition is the same keeps what was typed.
+function syncForm(conditions) {
+  const now = new Map(conditions);
+  for (const field of byId('filter').querySelectorAll('input')) {
+    const wanted = now.get(field.name) ?? '';
+    if (wanted !== (applied.get(field.name) ?? '')) field.value = wanted;
+  }
+  applied = now;
+}
+
+// arrived names the page and gives the focus: to the link that was followed before, the order that was chosen, or the
+// heading. A page that was just opened keeps it where it is.
+function arrived(title, target, how) {
+  titled({ view: title });
+  const view = byId('view');
+  target ??= view.querySelector('h3');
+  if (how.back) target = [...view.querySelectorAll('a')].find((a) => a.getAttribute('href') === how.from) ?? target;
+  if (how.stay || how.first) {
+    if (document.activeElement === document.body && how.stay) target.focus({ preventScroll: true });
+  } else if (how.carried) view.querySelector(how.carried.focus)?.focus({ preventScroll: true });
+  else {
+    if (!how.back) scrollTo(0, 0);
+    target.focus({ preventScroll: how.back });
+  }
+  if (how.back || how.first) settle();
+  if (!how.stay) say(title);
+}
+
+// resume is for a new token: what was refused is read now.
+export const resume = () => unread && read(place, {});
+
+// reload is for the end of an operation. What is being read on the screen is left alone.
+export function reload() {
+  kept.clear();
+  if (place.view !== 'groups' && place.view !== 'messages') byId('changed').hidden = place.view !== 'message';
+  else if (getSelection().type === 'Range' && getSelection().containsNode(byId('view'), true)) byId('changed').hidden = false;
+  else read(place, { stay: true });
+}
+
+async function read(to, how) {
   reading?.abort();
   const mine = reading = new AbortController();
-  place = to;
-  put(byId('look'), 'Read again');
-  byId('look').classList.remove('primary');
-  const wait = el('p', { class: 'wait' }, 'Reading the queue … ',
-    el('button', { type: 'button', click: () => mine.abort() }, 'Stop reading'));
-  fill(byId('view'), byId('look'), wait);
-  if (!stay) say('Reading the queue');
-  let content;
+  const { key } = history.state;
+  byId('wait').hidden = false;
+  byId('changed').hidden = true;
+  if (!how.stay) {
+    fill(byId('view'), byId('view'));
+    say('Reading the queue');
+  }
+  let data;
+  let problem;
   try {
-    content = await pages[to.level](to, mine.signal);
+    data = { at: new Date().toISOString(), ...await get(request(to), mine.signal) };
   } catch (e) {
-    if (mine !== reading) return;
-    content = [heading(mine.signal.aborted ? 'Reading stopped' : 'The queue could not be read'),
-      !mine.signal.aborted && el('p', { class: 'problem', role: 'alert' }, e.message),
-      el('p', { class: 'actions' }, el('button', { type: 'button', click: () => go(to) }, 'Try again'),
-        to.level !== 'groups' && el('button', { type: 'button', click: () => go({ level: 'groups' }) }, 'Groups'))];
+    problem = e;
   }
   if (mine !== reading) return;
   reading = null;
-  fill(byId('view'), undefined, trail(to), content);
-  const title = byId('view').querySelector('h3');
-  if (!stay || document.activeElement === document.body) title?.focus();
-  if (!stay) say(title?.textContent ?? '');
+  byId('wait').hidden = true;
+  unread = data === undefined;
+  if (data) {
+    kept.set(key, data);
+    if (kept.size > KEPT) kept.delete(kept.keys().next().value);
+    return render(to, data, how);
+  }
+  const gone = problem.status === 404 && to.view === 'message';
+  fill(byId('view'), undefined, heading(mine.signal.aborted ? 'Reading stopped' : gone ? 'The message is not in the queue'
+    : 'The queue could not be read'), !mine.signal.aborted && el('p', { class: 'problem', role: 'alert' }, problem.message),
+  el('p', { class: 'actions' }, el('button', { type: 'button', click: () => read(to, {}) }, 'Try again'),
+    to.view !== 'groups' && el('a', { class: 'button', href: '#/dlq' }, 'Groups')));
+  arrived(byId('view').querySelector('h3').textContent, null, how);
 }
 
-function trail(to) {
-  const steps = [];
-  const back = (text, target) => el('button', { type: 'button', class: 'small', click: () => go(target) }, text);
-  if (to.level !== 'groups') steps.push(el('li', {}, back('Groups', { level: 'groups' })));
-  if (to.level === 'message' && to.group) steps.push(el('li', {}, back('Group', { level: 'list', group: to.group })));
-  return steps.length > 0 && el('nav', { 'aria-label': 'Way back' }, el('ol', { class: 'trail' }, steps));
-}
-
-const pages = {
-  async groups(to, signal) {
-    const { groups, summary } = await get(`dlq/groups?${query([])}`, signal);
-    const filtered = conditions.length > 0;
-    const title = groups.length === 0 ? filtered ? 'Nothing matches the filter' : 'Nothing is parked'
-      : `${count(groups.reduce((sum, g) => sum + g.count, 0), 'message')} in ${count(groups.length, 'group')}`;
-    return [heading(title), covered(summary, groups.length > 0),
-      groups.length > 0 && actions(filtered ? { filter: conditions, what: 'what the filter matches' } : { all: true, what: 'everything parked' }),
-      groups.length > 0 && rows('Groups of messages that fail in the same way', ['Count', 'Failure', 'Parked'], groups, (g) => ({
-        number: number(g.count),
-        open: () => go({ level: 'list', group: g, step: 0 }),
-        title: clip(why(g), 160),
-        more: [g.reason, `key ${g.routing_key || 'none'}`, g.foreign && `${number(g.foreign)} of them another service’s`],
-        seen: g.first ? ['first ', ago(g.first), el('br'), 'last ', ago(g.last)] : ['unknown'],
-      }))];
-  },
-
-  async list(to, signal) {
-    const limit = STEPS[to.step ?? 0];
-    const { messages, summary } = await get(`dlq/messages?${query([['group', to.group.id], ['limit', limit]])}`, signal);
-    const more = messages.length >= limit;
-    return [heading(clip(why(to.group), 160)), el('p', { class: 'hint' }, `${more ? `The first ${number(messages.length)} messages` :
-      count(messages.length, 'message')} of this group, with routing key `, el('bdi', {}, clip(to.group.routing_key || 'none', 160))),
-    covered(summary, more), actions({ filter: [...conditions, ['group', to.group.id]], what: `the group ${clip(why(to.group), 80)}` }),
-    rows('Messages of the group, from the head of the queue', ['Place', 'Message', 'Parked'], messages, (m) => ({
-      number: number(m.position),
-      open: () => go({ level: 'message', group: to.group, ref: m.ref }),
-      title: clip(m.message_id || `without id (${m.ref})`, 120),
-      more: [clip(why(m), 160), count(m.retry_count, 'retry', 'retries'), m.redrive_count > 0 && `redriven ${count(m.redrive_count, 'time')}`],
-      seen: [ago(m.parked_at)],
-    })),
-    more && to.step < STEPS.length - 1 && el('p', {}, el('button', { type: 'button', click: () => go({ ...to, step: to.step + 1 }) },
-      `Show up to ${number(STEPS[to.step + 1])}`))];
-  },
-
-  async message(to, signal) {
-    const m = await get(`dlq/messages/${encodeURIComponent(to.ref)}`, signal);
-    return [heading(clip(m.message_id || 'Message without id', 160)),
-      el('p', { class: 'hint' }, `Place ${number(m.position)} in the queue, reference ${visible(m.ref)}`),
-      actions({ filter: [['id', m.ref]], what: `the message ${clip(m.message_id || m.ref, 60)}`, one: true }), messageView(m)];
-  },
-};
-
-// covered says what a read has left out.
-const covered = (s, any) => !s.complete && s.scanned < s.total && any &&
-  el('p', { class: 'hint' }, `Read ${number(s.scanned)} of ${number(s.total)} messages.`);
-
-function actions(scope) {
-  const button = (kind, text, cls) => el('button', { type: 'button', class: cls, 'data-writes': '', disabled: !mayWrite(),
-    click: () => act(kind, scope) }, text);
-  return el('p', { class: 'actions' }, button('redrive', scope.all ? 'Redrive all …' : 'Redrive …', 'primary'),
-    button('discard', scope.all ? 'Discard all …' : 'Discard …', 'danger'));
-}
-
-function rows(caption, heads, items, of) {
-  return el('table', { class: 'rows' }, el('caption', {}, caption),
-    el('thead', {}, el('tr', {}, heads.map((h, i) => el('th', { scope: 'col', class: i === 0 && 'number' }, h)))),
-    el('tbody', {}, items.map((item) => {
-      const r = of(item);
-      const name = el('button', { type: 'button', class: 'open', click: r.open }, el('bdi', {}, r.title));
-      const onRow = (e) => e.target.closest('button') || getSelection().toString() || r.open();
-      return el('tr', { click: onRow }, el('td', { class: 'number' }, r.number), el('td', {}, name,
-        el('small', {}, r.more.filter(Boolean).map((t, i) => [i > 0 && ' · ', el('bdi', {}, clip(t, 160))]))), el('td', { class: 'seen' }, r.seen));
-    })));
+function render(to, data, how) {
+  const order = (sort) => {
+    const select = document.activeElement?.matches('select');
+    const focus = select ? '.order select' : `[data-sort="${sort.replace('-', '')}"]`;
+    navigate(hrefOf({ ...to, sort }), { ...data, focus });
+  };
+  kept.set(history.state.key, data);
+  fill(byId('view'), undefined, pages[to.view](to, data, order));
+  arrived(byId('view').querySelector('h3').textContent, null, how);
 }

@@ -2,6 +2,7 @@
 
 import { post } from './api.js';
 import { ago, byId, count, el, fill, put, visible } from './dom.js';
+import { titled } from './route.js';
 
 // Why nothing is taken: in the title, and what comes of it.
 const reasons = {
@@ -45,6 +46,7 @@ function findingLine(f, i, all) {
 }
 
 let last; // the status shown
+let warned = ''; // the warnings shown
 let shown = ''; // the lines shown, to leave them alone while they are the same
 
 export function showStatus(s) {
@@ -53,7 +55,7 @@ export function showStatus(s) {
   put(byId('service'), visible(s.service));
   put(byId('queue'), visible(s.queue));
   put(byId('version'), visible(s.version));
-  document.title = `${word} · ${visible(s.service)}`;
+  titled({ state: word, service: s.service });
   byId('state').dataset.tone = tone;
   put(byId('state-title'), word);
   byId('pause').textContent = byOperator(s) ? 'Resume' : 'Pause';
@@ -62,13 +64,18 @@ export function showStatus(s) {
 
   const publish = s.publish.blocked ? 'The broker has a resource alarm and takes no publishes: parking and retrying wait.'
     : s.consume.connected && !s.publish.connected ? 'The connection that publishes is down: parking and retrying wait.' : '';
-  const key = JSON.stringify([word, said, s.pauses, s.findings, publish, s.warnings, s.app]);
+  const warnings = JSON.stringify(s.warnings);
+  if (warnings !== warned) {
+    byId('warnings').hidden = s.warnings.length === 0;
+    put(byId('warnings-title'), `${count(s.warnings.length, 'thing')} that may surprise`);
+    fill(byId('warnings-list'), undefined, s.warnings.map((w) => el('li', {}, visible(w))));
+  }
+  warned = warnings;
+  const key = JSON.stringify([word, said, s.pauses, s.findings, publish, s.app]);
   if (key === shown) return;
   shown = key;
-  const warnings = s.warnings.length > 0 && el('li', {}, el('details', {}, el('summary', {}, `${count(s.warnings.length, 'thing')} that may surprise`),
-    el('ul', {}, s.warnings.map((w) => el('li', {}, visible(w))))));
   fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine),
-    s.consume.connected && !going ? s.pauses.filter((p) => p.reason !== 'topology' || s.findings.length === 0).map(pauseLine) : [], publish && el('li', {}, publish), warnings);
+    s.consume.connected && !going ? s.pauses.filter((p) => p.reason !== 'topology' || s.findings.length === 0).map(pauseLine) : [], publish && el('li', {}, publish));
 }
 
 const byOperator = (s) => s.pauses.some((p) => p.reason === 'operator');
@@ -78,7 +85,7 @@ export function lost(since) {
   if (!last) return put(byId('state-title'), 'No news from the sidecar');
   const word = judge(last)[0];
   shown = '';
-  document.title = `No news · ${visible(last.service)}`;
+  titled({ state: 'No news' });
   byId('state').dataset.tone = 'idle';
   put(byId('state-title'), 'No news from the sidecar');
   fill(byId('state-lines'), byId('main'), el('li', {}, `Last seen: ${word}, `, ago(since), '. All below is of that time.'));
