@@ -71,6 +71,12 @@ func TestElevenAttemptsThenParked(t *testing.T) {
 	if got := s.log.outcomes("bad"); !slices.Equal(got, want) {
 		t.Errorf("the log says %v", got)
 	}
+	lines := s.log.settled("bad")
+	for _, e := range lines {
+		if id := e.text("trace_id"); len(id) != 32 || id != lines[0].text("trace_id") {
+			t.Errorf("trace_id %q, want that of the first attempt, %q", id, lines[0].text("trace_id"))
+		}
+	}
 	sc.settledAll(s, 0)
 }
 

@@ -106,7 +106,7 @@ func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
 		amqpwire.CloseNow(raw)
 		return nil, inTime(ctx, err)
 	}
-	return newSession(c, w, d), nil
+	return newSession(c, w, d, t.addr()), nil
 }
 
 func (d *Dialer) config(t target) amqp.Config {

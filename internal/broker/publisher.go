@@ -78,6 +78,14 @@ func (p *Publisher) current() *Session {
 // Connected reports whether there is a connection to publish on.
 func (p *Publisher) Connected() bool { return p.current() != nil }
 
+// Server is the broker's host:port of the URL that was dialled, "" without a connection.
+func (p *Publisher) Server() string {
+	if s := p.current(); s != nil {
+		return s.server
+	}
+	return ""
+}
+
 // Blocked reports whether the broker's resource alarm blocks the connection.
 func (p *Publisher) Blocked() bool {
 	s := p.current()

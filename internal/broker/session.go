@@ -25,6 +25,7 @@ type Session struct {
 	conn       *amqp.Connection
 	wire       *amqpwire.Wire
 	generation uint64
+	server     string        // host:port
 	consumers  atomic.Uint64 // started so far
 	timeout    time.Duration
 	options    *Options // of its dialer
@@ -66,10 +67,11 @@ func (l *lifetime) Err() error {
 	return context.Cause(l.ctx)
 }
 
-func newSession(c *amqp.Connection, w *amqpwire.Wire, d *Dialer) *Session {
+func newSession(c *amqp.Connection, w *amqpwire.Wire, d *Dialer, server string) *Session {
 	s := &Session{
-		conn: c, wire: w, generation: d.generation.Add(1), timeout: max(d.o.Timeout, d.o.Patience), options: &d.o,
-		metrics: d.metrics, answered: make(chan struct{}), unchanged: make(chan struct{}), lifetime: newLifetime(),
+		conn: c, wire: w, generation: d.generation.Add(1), server: server, timeout: max(d.o.Timeout, d.o.Patience),
+		options: &d.o, metrics: d.metrics, answered: make(chan struct{}), unchanged: make(chan struct{}),
+		lifetime: newLifetime(),
 	}
 	s.markAnswered = sync.OnceFunc(func() { close(s.answered) })
 	w.OnAlarm(s.setBlocked)

@@ -34,6 +34,9 @@ type Subscription struct {
 	lifetime
 }
 
+// Server is the broker's host:port of the URL that was dialled.
+func (s *Subscription) Server() string { return s.session.server }
+
 // Subscribe opens a channel for the queue. It consumes nothing yet.
 func (s *Session) Subscribe(ctx context.Context, queue string) (*Subscription, error) {
 	ch, err := s.Channel(ctx)

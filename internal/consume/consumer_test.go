@@ -81,7 +81,9 @@ func TestRetryUntilParked(t *testing.T) {
 	if s.Of("a") != 3 || d.Headers["x-final-reason"] != "max_retries" {
 		t.Errorf("%d attempts, parked for %v", s.Of("a"), d.Headers["x-final-reason"])
 	}
-	r.eventually(eventMaxRetries+" in the log", func() bool { return strings.Contains(r.log.String(), eventMaxRetries) })
+	r.eventually("the event in the log", func() bool {
+		return strings.Contains(r.log.String(), `"event":"RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"`)
+	})
 	if got := r.count(message.Retry, message.ReasonServerError); got != 2 {
 		t.Errorf("%d retries counted, want 2", got)
 	}

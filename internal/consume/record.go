@@ -11,9 +11,6 @@ import (
 	"sidecar/internal/topology"
 )
 
-// eventMaxRetries is the field "event" in the log line of a message that has used up its retries.
-const eventMaxRetries = "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"
-
 // record is one message from its delivery to its settlement, and what is written down about it at the end: one log
 // line, its span, counters.
 type record struct {
@@ -109,7 +106,7 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 		slog.String("reason", v.Reason.String()),
 		slog.Float64("duration_ms", float64(o.Elapsed)/float64(time.Millisecond)), slog.String("trace_id", r.span.TraceID()))
 	if v.Reason == message.ReasonMaxRetries {
-		a = append(a, slog.String("event", eventMaxRetries))
+		a = append(a, slog.String("event", "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"))
 	}
 	if o.Failure != message.FailureNone {
 		a = append(a, slog.String("failure", o.Failure.String()))

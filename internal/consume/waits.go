@@ -1,7 +1,6 @@
 package consume
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -55,7 +54,7 @@ func (s *session) publish(r *record, p *message.Publication) error {
 	}
 	ctx, cancel := context.WithTimeout(s.c.interrupt, publishTimeout)
 	defer cancel()
-	r.span.Send(cmp.Or(p.Exchange, p.Key)) // the queue when it goes there directly
+	r.span.Send(p.Exchange, p.Key)
 	err := s.c.o.Publisher.Publish(ctx, p)
 	r.span.SendEnd(err)
 	if err == nil {

@@ -125,13 +125,13 @@ func properties(m *amqp.Publishing, column []byte, texts *interner) error {
 }
 
 // startSpan starts the span of a row's publish, whose context goes into the message. While tracing is off the row's own
-// stays.
+// stays, and a row without one gets one whose trace id is always the same.
 func (r *Relay) startSpan(x *row) {
 	m := &x.pub.Msg
 	in := telemetry.CarrierFrom(m.Headers)
 	x.span = r.o.Tracing.Produce(in, telemetry.Attrs{
 		MessageID: m.MessageId, CorrelationID: m.CorrelationId, Exchange: x.pub.Exchange, RoutingKey: x.pub.Key,
-		BodySize: len(m.Body),
+		BodySize: len(m.Body), Timestamp: m.Timestamp, Server: r.o.Publisher.Server(),
 	})
 	if out := x.span.Carrier(); out != in {
 		m.Headers = out.Inject(m.Headers)

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -22,8 +23,9 @@ func (r *rig) holdMarking() (release func()) {
 	return func() { Close(c) }
 }
 
-// TestDatabaseDies: rows that were published when the database is lost are published again, with the same message ids,
-// and none is lost. A database that does not answer is given up after its timeout, and used again when it answers.
+// TestDatabaseDies: rows that were published when the database is lost are published again, with the same message ids in
+// the same traces, and none is lost. A database that does not answer is given up after its timeout, and used again when
+// it answers.
 func TestDatabaseDies(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
@@ -47,10 +49,11 @@ func TestDatabaseDies(t *testing.T) {
 			r.settled()
 			all, ids := r.take(), map[string]string{}
 			for _, d := range all {
-				if before, found := ids[string(d.Body)]; found && before != d.MessageId {
-					t.Errorf("%s came as %s and as %s", d.Body, before, d.MessageId)
+				id := d.MessageId + fmt.Sprintf(" in trace %.36s", d.Headers["traceparent"])
+				if before, found := ids[string(d.Body)]; found && before != id {
+					t.Errorf("%s came as %s and as %s", d.Body, before, id)
 				}
-				ids[string(d.Body)] = d.MessageId
+				ids[string(d.Body)] = id
 			}
 			if len(ids) != 50 || len(all) != 100 {
 				t.Errorf("%d messages, %d different ones", len(all), len(ids))

@@ -51,8 +51,8 @@ func (s *Server) ready() *failure {
 // client that disconnects in the middle of a write must not cost the connection that others write on.
 func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) {
 	span := s.o.Tracing.Produce(m.trace, telemetry.Attrs{
-		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId,
-		Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body),
+		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId, Server: s.o.Publisher.Server(),
+		Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body), Timestamp: m.msg.Timestamp,
 	})
 	m.msg.Headers = span.Carrier().Inject(m.msg.Headers)
 	pub := message.Publication{Kind: message.KindPublish, Key: m.key, Msg: m.msg}

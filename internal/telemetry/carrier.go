@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
@@ -81,6 +82,14 @@ func (c Carrier) valid() Carrier {
 	return c
 }
 
+// orNew returns a valid c, with a new traceparent if it has none.
+func (c Carrier) orNew(a *Attrs) Carrier {
+	if c.Traceparent == "" {
+		c.Traceparent = newTraceparent(a)
+	}
+	return c
+}
+
 // Layout of a version 00 traceparent: vv-<32 hex trace id>-<16 hex parent id>-ff.
 const (
 	traceparentLen = 55
@@ -136,16 +145,18 @@ func isPrintable(s string) bool {
 }
 
 // newTraceparent starts a trace that was not recorded. Its sampled flag is 0, the W3C's default for a component
-// that opens a trace and makes no sampling decision.
-func newTraceparent() string {
-	var t trace.TraceID
-	var s trace.SpanID
-	for !t.IsValid() {
-		binary.LittleEndian.PutUint64(t[:8], rand.Uint64()) // #nosec G404 -- an id for joining logs guards nothing
-		binary.LittleEndian.PutUint64(t[8:], rand.Uint64()) // #nosec G404 -- as above
-	}
-	for !s.IsValid() {
-		binary.LittleEndian.PutUint64(s[:], rand.Uint64()) // #nosec G404 -- as above
+// that opens a trace and makes no sampling decision. The trace id of a message with an id is always the same, so that
+// its attempts and repeated publishes share a trace even where no header can be added.
+func newTraceparent(a *Attrs) string {
+	t, s := trace.TraceID{}, trace.SpanID{}
+	binary.LittleEndian.PutUint64(s[:], rand.Uint64()|1)  // #nosec G404 -- an id for joining logs guards nothing
+	binary.LittleEndian.PutUint64(t[:8], rand.Uint64()|1) // #nosec G404 -- as above; zero is invalid
+	binary.LittleEndian.PutUint64(t[8:], rand.Uint64())   // #nosec G404 -- as above
+	if a.MessageID != "" {
+		var text [600]byte // enough for two short strings, so that nothing is allocated
+		b := append(append(append(text[:0], a.MessageID...), 0), a.CorrelationID...)
+		sum := sha256.Sum256(binary.LittleEndian.AppendUint64(b, uint64(a.Timestamp.Unix()))) // #nosec G115
+		copy(t[:], sum[:])
 	}
 	return formatTraceparent(t, s, 0)
 }
@@ -159,8 +170,11 @@ func formatTraceparent(t trace.TraceID, s trace.SpanID, f trace.TraceFlags) stri
 	return string(b[:])
 }
 
-// parseTraceparent needs a valid s.
-func parseTraceparent(s, state string) trace.SpanContext {
+// parseTraceparent needs a valid s, or "" for the invalid context.
+func parseTraceparent(s, state string) (none trace.SpanContext) {
+	if s == "" {
+		return none
+	}
 	traceID, _ := trace.TraceIDFromHex(s[traceIDStart:traceIDEnd])
 	spanID, _ := trace.SpanIDFromHex(s[spanIDStart:spanIDEnd])
 	flags, _ := strconv.ParseUint(s[flagsStart:traceparentLen], 16, 8)

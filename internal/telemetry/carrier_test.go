@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -58,11 +59,38 @@ func TestNewTraceparentIsValidAndUnsampled(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
 	for range 1000 {
-		s := newTraceparent()
+		s := newTraceparent(&Attrs{})
 		if !validTraceparent(s) || !strings.HasSuffix(s, "-00") || seen[s] {
 			t.Fatalf("bad or repeated: %q", s)
 		}
 		seen[s] = true
+	}
+}
+
+// TestATraceIDIsOfTheMessage: a message without a traceparent has the same trace id at each attempt and each publish,
+// and another one than any other message.
+func TestATraceIDIsOfTheMessage(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1700000000, 0)
+	messages := []Attrs{
+		{MessageID: "m"}, {MessageID: "m", CorrelationID: "c"}, {MessageID: "mc"}, {MessageID: "m", Timestamp: at},
+		{MessageID: strings.Repeat("m", 255), CorrelationID: strings.Repeat("c", 255)}, {}, {CorrelationID: "c"},
+	}
+	seen := make(map[string]int)
+	for i, a := range messages {
+		again := a
+		again.RetryCount, again.Redelivered, again.DeliveryTag = 3, true, 7
+		one, two := newTraceparent(&a), newTraceparent(&again)
+		if !validTraceparent(one) || !strings.HasSuffix(one, "-00") || one == two {
+			t.Errorf("%+v: %q and %q, want two spans", a, one, two)
+		}
+		if same := one[:36] == two[:36]; same != (a.MessageID != "") {
+			t.Errorf("%+v: %q and %q", a, one, two)
+		}
+		if other, found := seen[one[:36]]; found {
+			t.Errorf("%+v has the trace of %+v", a, messages[other])
+		}
+		seen[one[:36]] = i
 	}
 }
 
@@ -120,7 +148,7 @@ func TestOffPassesAValidContextOn(t *testing.T) {
 		t.Errorf("trace id %q", s.TraceID())
 	}
 	s.ClientEnd(500, "")
-	s.Send("q")
+	s.Send("", "q")
 	s.SendEnd(nil)
 	s.Settle("ack")
 	s.End("ack", "success")

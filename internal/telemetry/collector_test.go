@@ -30,6 +30,7 @@ type span struct {
 	attrs               map[string]any
 	status              tracepb.Status_StatusCode
 	message             string
+	links               int // to the parent
 	state               string
 }
 
@@ -62,7 +63,14 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.resource = decode(rs.GetResource().GetAttributes())
 		for _, ss := range rs.GetScopeSpans() {
 			for _, s := range ss.GetSpans() {
+				links := 0
+				for _, l := range s.GetLinks() {
+					if string(l.GetTraceId()) == string(s.GetTraceId()) {
+						links++
+					}
+				}
 				c.spans[s.GetName()] = span{
+					links:   links,
 					traceID: hex.EncodeToString(s.GetTraceId()), id: hex.EncodeToString(s.GetSpanId()),
 					parent: hex.EncodeToString(s.GetParentSpanId()), kind: s.GetKind(), attrs: decode(s.GetAttributes()),
 					status: s.GetStatus().GetCode(), message: s.GetStatus().GetMessage(), state: s.GetTraceState(),

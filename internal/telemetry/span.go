@@ -3,8 +3,11 @@ package telemetry
 import (
 	"cmp"
 	"context"
+	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -20,16 +23,20 @@ type Span struct {
 	root    trace.Span
 	child   trace.Span // nil when none is open
 	out     Carrier
+	attrs   Attrs      // while tracing is on
+	link    trace.Link // to the message's own trace context, if it is valid
 }
 
 // Attrs is what the span of a message says about it.
 type Attrs struct {
-	MessageID, CorrelationID string
-	Exchange, RoutingKey     string // of this delivery or publish
-	BodySize                 int
+	MessageID, CorrelationID     string
+	Timestamp                    time.Time
+	Exchange, RoutingKey, Server string // Server is host:port of the broker, "" when it is not known
+	BodySize                     int
 
-	RetryCount  int  // of a delivery
-	Redelivered bool // of a delivery
+	DeliveryTag uint64 // of a delivery
+	RetryCount  int    // of a delivery
+	Redelivered bool   // of a delivery
 }
 
 // Process begins the span of a delivered message, a CONSUMER. Its parent is the message's own trace context when that
@@ -38,49 +45,55 @@ type Attrs struct {
 func (t *Tracing) Process(in Carrier, a Attrs) Span {
 	in = in.valid()
 	if t == nil {
-		if in.Traceparent == "" {
-			in.Traceparent = newTraceparent()
-		}
-		return Span{out: in}
+		return Span{out: in.orNew(&a)}
 	}
-	s := t.startSpan(t.processName, t.process, in, &a)
-	if s.root.IsRecording() {
-		s.root.SetAttributes(
-			semconv.MessagingDestinationName(validText(destinationName(a.Exchange, a.RoutingKey, t.queue))),
-			attribute.Int("sidecar.retry_count", a.RetryCount),
-			attribute.Bool("sidecar.redelivered", a.Redelivered),
-		)
-	}
+	s := t.startSpan("process "+t.queue, t.process, in, &a)
+	s.root.AddLink(s.link)
+	describe(s.root, &a, t.queue, t.queue)
+	s.root.SetAttributes(attribute.Int("sidecar.retry_count", a.RetryCount),
+		attribute.Bool("sidecar.redelivered", a.Redelivered))
 	return s
 }
 
 // Produce begins the span of a message that is published for the app: a PRODUCER, continuing the trace that the app
-// sent or beginning one. Carrier gives what goes into the message. While tracing is off that is what the app sent, if
-// it is valid, and nothing is made up.
+// sent or beginning one. Carrier gives what goes into the message. While tracing is off that is as for Process.
 func (t *Tracing) Produce(in Carrier, a Attrs) Span {
 	in = in.valid()
 	if t == nil {
-		return Span{out: in}
+		return Span{out: in.orNew(&a)}
 	}
-	to := validText(cmp.Or(a.Exchange, "amq.default"))
-	s := t.startSpan("send "+to, t.send, in, &a)
-	s.root.SetAttributes(semconv.MessagingDestinationName(to))
+	to := cmp.Or(a.Exchange, "amq.default")
+	s := t.startSpan("send "+validText(to), t.produce, in, &a)
+	describe(s.root, &a, to, "")
 	return s
 }
 
 func (t *Tracing) startSpan(name string, o []trace.SpanStartOption, in Carrier, a *Attrs) Span {
-	ctx := context.Background()
-	if in.Traceparent != "" {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, parseTraceparent(in.Traceparent, in.Tracestate))
+	parent := parseTraceparent(in.Traceparent, in.Tracestate)
+	_, root := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), name, o...)
+	out := carrierOf(root.SpanContext(), in.Baggage)
+	return Span{tracing: t, root: root, out: out, attrs: *a, link: trace.Link{SpanContext: parent}}
+}
+
+// describe sets the attributes that the conventions name for a message: of a delivery from queue, or of a publish when
+// queue is "". template is the part of the destination's name that takes few values, and is in the name of the span.
+func describe(sp trace.Span, a *Attrs, template, queue string) {
+	if !sp.IsRecording() {
+		return
 	}
-	_, root := t.tracer.Start(ctx, name, o...)
-	if root.IsRecording() {
-		root.SetAttributes(semconv.MessagingMessageBodySize(a.BodySize))
-		setText(root, semconv.MessagingRabbitMQDestinationRoutingKeyKey, a.RoutingKey)
-		setText(root, semconv.MessagingMessageIDKey, a.MessageID)
-		setText(root, semconv.MessagingMessageConversationIDKey, a.CorrelationID)
+	sp.SetAttributes(semconv.MessagingMessageBodySize(a.BodySize))
+	setText(sp, semconv.MessagingDestinationNameKey, destinationName(a.Exchange, a.RoutingKey, queue))
+	setText(sp, semconv.MessagingDestinationTemplateKey, template)
+	setText(sp, semconv.MessagingRabbitMQDestinationRoutingKeyKey, a.RoutingKey)
+	setText(sp, semconv.MessagingMessageIDKey, a.MessageID)
+	setText(sp, semconv.MessagingMessageConversationIDKey, a.CorrelationID)
+	if a.DeliveryTag != 0 {
+		sp.SetAttributes(semconv.MessagingRabbitMQMessageDeliveryTag(int(a.DeliveryTag))) // #nosec G115 -- 2^63 is far away
 	}
-	return Span{tracing: t, root: root, out: carrierOf(root.SpanContext(), in.Baggage)}
+	if host, port, err := net.SplitHostPort(a.Server); err == nil {
+		n, _ := strconv.Atoi(port)
+		sp.SetAttributes(semconv.ServerAddress(host), semconv.ServerPort(n))
+	}
 }
 
 func carrierOf(sc trace.SpanContext, baggage string) Carrier {
@@ -131,18 +144,21 @@ func (s *Span) ClientEnd(status int, failure string) {
 	s.closeChild()
 }
 
-// Send begins the span of a publish that moves the message to dest, an exchange or queue name.
-func (s *Span) Send(dest string) {
+// Send begins the span of a publish that moves the message, a CLIENT: the message keeps its own trace context.
+func (s *Span) Send(exchange, key string) {
 	if s.tracing != nil {
-		s.startChild("send "+dest, s.tracing.send)
-		s.child.SetAttributes(semconv.MessagingDestinationName(dest))
+		a, to := s.attrs, cmp.Or(exchange, key) // the queue when it goes there directly
+		a.Exchange, a.RoutingKey, a.DeliveryTag, a.Server = exchange, key, 0, ""
+		s.startChild("send "+to, s.tracing.send)
+		s.child.AddLink(s.link)
+		describe(s.child, &a, to, "")
 	}
 }
 
 // SendEnd ends the span of the publish; nil means confirmed and not returned.
 func (s *Span) SendEnd(err error) {
 	if s.child != nil && err != nil {
-		fail(s.child, err)
+		fail(s.child, err, semconv.ErrorTypeOther)
 	}
 	s.closeChild()
 }
@@ -150,7 +166,8 @@ func (s *Span) SendEnd(err error) {
 // Settle makes the span of the settlement; op is ack, nack or reject.
 func (s *Span) Settle(op string) {
 	if s.tracing != nil {
-		s.startChild("settle "+s.tracing.queue, s.tracing.settle)
+		s.startChild(op+" "+s.tracing.queue, s.tracing.settle)
+		describe(s.child, &s.attrs, s.tracing.queue, s.tracing.queue)
 		s.child.SetAttributes(semconv.MessagingOperationName(op))
 		s.closeChild()
 	}
@@ -194,7 +211,7 @@ func (s *Span) Produced(result string, err error) {
 	if s.root.IsRecording() {
 		s.root.SetAttributes(attribute.String("sidecar.result", result))
 		if err != nil {
-			fail(s.root, err)
+			fail(s.root, err, semconv.ErrorTypeKey.String(result))
 		}
 	}
 	s.root.End()
@@ -203,14 +220,11 @@ func (s *Span) Produced(result string, err error) {
 
 // destinationName is the conventions' {exchange}:{routing key}:{queue}, without empty or repeated parts.
 func destinationName(exchange, key, queue string) string {
-	name := ""
-	if exchange != "" {
-		name = exchange + ":"
+	if key == queue {
+		key = ""
 	}
-	if key != "" && key != queue {
-		name += key + ":"
-	}
-	return name + queue
+	parts := slices.DeleteFunc([]string{exchange, key, queue}, func(p string) bool { return p == "" })
+	return cmp.Or(strings.Join(parts, ":"), "amq.default")
 }
 
 func setText(s trace.Span, k attribute.Key, v string) {
@@ -222,9 +236,9 @@ func setText(s trace.Span, k attribute.Key, v string) {
 // maxStatusText bounds the description of a failed span, in bytes.
 const maxStatusText = 256
 
-func fail(sp trace.Span, err error) {
+func fail(sp trace.Span, err error, class attribute.KeyValue) {
 	text := err.Error()
-	sp.SetAttributes(semconv.ErrorTypeOther)
+	sp.SetAttributes(class)
 	sp.SetStatus(codes.Error, validText(text[:min(len(text), maxStatusText)]))
 }
 

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"maps"
@@ -56,10 +57,13 @@ func TestSpansOfOneMessage(t *testing.T) {
 	of := tracing.ForQueue("wms.queue.a", "http://user:secret@127.0.0.1:8080/in?key=secret")
 	s := of.Process(Carrier{parent, "a=1", "k=v"}, Attrs{
 		MessageID: "m-1", CorrelationID: "c-\xff", Exchange: "wms.main-exchange", RoutingKey: "\xfe", BodySize: 12, RetryCount: 10,
+		Server: "[::1]:5672", DeliveryTag: 7,
 	})
 	out := s.Client()
 	s.ClientEnd(503, "")
-	s.Send("wms.dlq.a")
+	s.Send("", "wms.dlq.a")
+	s.SendEnd(nil)
+	s.Send("wms.retry", "retry\xff")
 	s.SendEnd(nil)
 	s.Settle("ack")
 	if s.TraceID() != traceID {
@@ -76,15 +80,22 @@ func TestSpansOfOneMessage(t *testing.T) {
 		t.Errorf("resource %v", c.resource)
 	}
 	root := c.spans["process wms.queue.a"]
+	delivered := map[string]any{
+		"messaging.system": "rabbitmq", "messaging.destination.name": "wms.main-exchange:\uFFFD:wms.queue.a",
+		"messaging.destination.template": "wms.queue.a", "messaging.rabbitmq.destination.routing_key": "\uFFFD",
+		"messaging.rabbitmq.message.delivery_tag": int64(7), "server.address": "::1", "server.port": int64(5672),
+	}
+	own := map[string]any{
+		"messaging.message.id": "m-1", "messaging.message.conversation_id": "c-\uFFFD", "messaging.message.body.size": int64(12),
+	}
 	check(t, "process", root, span{
+		links:   1,
 		traceID: traceID, parent: "b7ad6b7169203331", kind: tracepb.Span_SPAN_KIND_CONSUMER, status: tracepb.Status_STATUS_CODE_ERROR, state: "a=1",
-		attrs: map[string]any{
-			"messaging.system": "rabbitmq", "messaging.operation.type": "process", "messaging.operation.name": "process",
-			"messaging.destination.name": "wms.main-exchange:\uFFFD:wms.queue.a", "messaging.rabbitmq.destination.routing_key": "\uFFFD",
-			"messaging.message.id": "m-1", "messaging.message.conversation_id": "c-\uFFFD", "messaging.message.body.size": int64(12),
+		attrs: union(delivered, own, map[string]any{
+			"messaging.operation.type": "process", "messaging.operation.name": "process",
 			"sidecar.retry_count": int64(10), "sidecar.redelivered": false,
 			"sidecar.outcome": "park", "sidecar.reason": "max_retries", "error.type": "max_retries",
-		},
+		}),
 	})
 	post := c.spans["POST"]
 	check(t, "POST", post, span{
@@ -97,20 +108,79 @@ func TestSpansOfOneMessage(t *testing.T) {
 	if want := (Carrier{"00-" + traceID + "-" + post.id + "-01", "a=1", "k=v"}); out != want {
 		t.Errorf("to the app: %+v, want %+v", out, want)
 	}
-	check(t, "send", c.spans["send wms.dlq.a"], span{
-		traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_PRODUCER, state: "a=1",
-		attrs: map[string]any{
-			"messaging.system": "rabbitmq", "messaging.operation.type": "send", "messaging.operation.name": "send",
-			"messaging.destination.name": "wms.dlq.a",
-		},
+	send := map[string]any{"messaging.system": "rabbitmq", "messaging.operation.type": "send", "messaging.operation.name": "send"}
+	check(t, "park", c.spans["send wms.dlq.a"], span{
+		traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_CLIENT, state: "a=1", links: 1,
+		attrs: union(send, own, map[string]any{
+			"messaging.destination.name": "wms.dlq.a", "messaging.destination.template": "wms.dlq.a",
+			"messaging.rabbitmq.destination.routing_key": "wms.dlq.a",
+		}),
 	})
-	check(t, "settle", c.spans["settle wms.queue.a"], span{
+	check(t, "retry", c.spans["send wms.retry"], span{
+		traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_CLIENT, state: "a=1", links: 1,
+		attrs: union(send, own, map[string]any{
+			"messaging.destination.name": "wms.retry:retry\uFFFD", "messaging.destination.template": "wms.retry",
+			"messaging.rabbitmq.destination.routing_key": "retry\uFFFD",
+		}),
+	})
+	check(t, "settle", c.spans["ack wms.queue.a"], span{
 		traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_CLIENT, state: "a=1",
-		attrs: map[string]any{
-			"messaging.system": "rabbitmq", "messaging.operation.type": "settle", "messaging.operation.name": "ack",
-			"messaging.destination.name": "wms.queue.a",
-		},
+		attrs: union(delivered, own, map[string]any{"messaging.operation.type": "settle", "messaging.operation.name": "ack"}),
 	})
+}
+
+func union(all ...map[string]any) map[string]any {
+	sum := make(map[string]any)
+	for _, m := range all {
+		maps.Copy(sum, m)
+	}
+	return sum
+}
+
+// TestProducerSpans: the destination of a publish is exchange and routing key; the name of the span has the exchange
+// alone, because keys may be of any number.
+func TestProducerSpans(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		a           Attrs
+		destination string
+	}{
+		"send orders":        {Attrs{Exchange: "orders", RoutingKey: "created"}, "orders:created"},
+		"send orders-fanout": {Attrs{Exchange: "orders-fanout"}, "orders-fanout"},
+		"send amq.default":   {Attrs{RoutingKey: "a.queue"}, "a.queue"},
+		"send":               {Attrs{}, "amq.default"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for id, in := range map[string]Carrier{"": {}, "b7ad6b7169203331": {Traceparent: parent}} {
+				var out Carrier
+				a := tt.a
+				a.MessageID, a.BodySize, a.Server = "m", 3, "rabbit.example:5671"
+				c := traced(t, TracingOptions{}, func(tracing *Tracing) {
+					s := tracing.Produce(in, a)
+					out = s.Carrier()
+					s.Produced("published", nil)
+				})
+				want := map[string]any{
+					"messaging.system": "rabbitmq", "messaging.operation.type": "send", "messaging.operation.name": "send",
+					"messaging.destination.name": tt.destination, "messaging.destination.template": cmp.Or(a.Exchange, "amq.default"),
+					"messaging.message.id": "m", "messaging.message.body.size": int64(3), "sidecar.result": "published",
+					"server.address": "rabbit.example", "server.port": int64(5671),
+				}
+				if a.RoutingKey != "" {
+					want["messaging.rabbitmq.destination.routing_key"] = a.RoutingKey
+				}
+				got, trace := c.spans["send "+cmp.Or(a.Exchange, "amq.default")], traceID
+				if id == "" {
+					trace = got.traceID // a new one
+				}
+				check(t, name, got, span{traceID: trace, parent: id, kind: tracepb.Span_SPAN_KIND_PRODUCER, attrs: want})
+				if out.Traceparent != "00-"+trace+"-"+got.id+"-01" {
+					t.Errorf("in the message: %q, want the span %s", out.Traceparent, got.id)
+				}
+			}
+		})
+	}
 }
 
 func check(t *testing.T, name string, got, want span) {
@@ -119,7 +189,7 @@ func check(t *testing.T, name string, got, want span) {
 		t.Errorf("%s: attributes\n%v\nwant\n%v", name, got.attrs, want.attrs)
 	}
 	if got.traceID != want.traceID || got.parent != want.parent || got.kind != want.kind || got.status != want.status ||
-		got.message != want.message || got.state != want.state {
+		got.message != want.message || got.state != want.state || got.links != want.links {
 		t.Errorf("%s: %+v, want %+v", name, got, want)
 	}
 }
@@ -157,10 +227,10 @@ func TestFailuresAreMarked(t *testing.T) {
 		s.Client()
 		s.ClientEnd(0, "timeout")
 		s.ClientEnd(0, "ignored: none is open")
-		s.Send("d")
+		s.Send("d", "")
 		s.SendEnd(cause)
 		s.Settle("nack")
-		s.Send("e") // End closes it
+		s.Send("e", "") // End closes it
 		s.End("release", "shutdown")
 		s = tracing.Produce(Carrier{}, Attrs{Exchange: "x"})
 		s.Produced("failed", cause)
@@ -173,11 +243,11 @@ func TestFailuresAreMarked(t *testing.T) {
 		if got.status != tracepb.Status_STATUS_CODE_ERROR || !strings.HasPrefix(got.message, "no confirm \uFFFDx") || len(got.message) > 300 {
 			t.Errorf("%s: %+v", name, got)
 		}
-		if got.attrs["error.type"] != "_OTHER" {
+		if want := map[string]any{"send d": "_OTHER", "send x": "failed"}[name]; got.attrs["error.type"] != want {
 			t.Errorf("%s: error.type %v", name, got.attrs["error.type"])
 		}
 	}
-	for _, name := range []string{"settle q", "send e", "process q"} {
+	for _, name := range []string{"nack q", "send e", "process q"} {
 		if _, ok := c.spans[name]; !ok {
 			t.Errorf("%s was lost", name)
 		}

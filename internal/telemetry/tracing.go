@@ -37,9 +37,9 @@ type Tracing struct {
 	provider *sdktrace.TracerProvider
 	exporter *exporter
 
-	queue, processName string // see ForQueue
+	queue string // see ForQueue
 	// What is the same in every span of a kind.
-	process, client, send, settle []trace.SpanStartOption
+	process, client, send, produce, settle []trace.SpanStartOption
 }
 
 // NewTracing starts the batching exporter. Errors name what is wrong with the TLS files; a collector that is away is
@@ -66,11 +66,10 @@ func NewTracing(o TracingOptions) (*Tracing, error) {
 		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeProcess,
 			semconv.MessagingOperationName("process")),
 	}
-	t.send = []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindProducer),
-		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSend,
-			semconv.MessagingOperationName("send")),
-	}
+	send := trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSend,
+		semconv.MessagingOperationName("send"))
+	t.send = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient), send}
+	t.produce = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer), send}
 	return t, nil
 }
 
@@ -114,11 +113,10 @@ func (t *Tracing) ForQueue(queue, appURL string) *Tracing {
 		return nil
 	}
 	q := *t
-	q.queue, q.processName = queue, "process "+queue
+	q.queue = queue
 	q.settle = []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSettle,
-			semconv.MessagingDestinationName(queue)),
+		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSettle),
 	}
 	q.client = []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindClient),
