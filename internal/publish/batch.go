@@ -26,6 +26,7 @@ const (
 	// costOfBatch is the memory of a batch besides its messages, in bytes: two buffers and the details of failures.
 	costOfBatch = batchBuffer + 16<<10 + maxDetails*400
 	batchBuffer = 64 << 10
+	newID       = 1 << 7 // in codes: the message got its id here
 	// resultStep is for how many results a batch takes memory at a time; costOfResult is that of one while the list grows.
 	resultStep   = 16 << 10
 	costOfResult = 3
@@ -45,7 +46,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	room.wait = true
 	b := &batch{
 		server: s, w: w, r: r, rc: http.NewResponseController(w), room: &room,
-		details: map[int]string{}, window: make(httpguard.Slots, min(batchWindow, s.o.MaxInflight)),
+		ids: newMessageIDs(), details: map[int]string{}, window: make(httpguard.Slots, min(batchWindow, s.o.MaxInflight)),
 	}
 	b.run(in)
 	b.answer()
@@ -93,10 +94,11 @@ type batch struct {
 	window   httpguard.Slots
 	waits    sync.WaitGroup
 
-	patient time.Time // when the deadlines were moved
+	patient time.Time  // when the deadlines were moved
+	ids     messageIDs // of messages without one
 
 	mu      sync.Mutex
-	codes   []uint8        // by item: an index into outcomes, so that a large batch holds a byte for each
+	codes   []uint8        // by item: an index into outcomes, and newID; a large batch holds a byte for each
 	details map[int]string // of failures
 	ended   *failure       // why the items after the last one were not read; errEnd: there are none
 }
@@ -128,7 +130,11 @@ func (b *batch) run(in source) {
 			b.ended = f
 			return
 		}
-		b.grow()
+		var made uint8
+		if f == nil && m.msg.MessageId == "" {
+			m.msg.MessageId, made = b.ids.at(index), newID
+		}
+		b.grow(made)
 		if f == nil {
 			f = b.sendItem(index, &m, r.taken, start)
 		}
@@ -175,12 +181,12 @@ func (b *batch) sendItem(index int, m *outgoing, taken int64, start time.Time) *
 	return nil
 }
 
-// grow makes room for the result of one more item, unknown at first. Results of earlier items are recorded at the same
-// time.
-func (b *batch) grow() {
+// grow makes room for the result of one more item: unknown, perhaps with newID. Results of earlier items are recorded
+// at the same time.
+func (b *batch) grow(result uint8) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.codes = append(b.codes, 0)
+	b.codes = append(b.codes, result)
 }
 
 // record stores the result of an item.
@@ -192,7 +198,7 @@ func (b *batch) record(index int, alias string, f *failure, start time.Time) {
 	b.server.metrics.count(alias, c, time.Since(start))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.codes[index] = indexOf(c)
+	b.codes[index] = b.codes[index]&newID | indexOf(c)
 	if f != nil && len(b.details) < maxDetails {
 		b.details[index] = f.detail
 	}
@@ -200,10 +206,11 @@ func (b *batch) record(index int, alias string, f *failure, start time.Time) {
 
 // result is one line of the answer.
 type result struct {
-	Index  int    `json:"index"`
-	Status int    `json:"status"`
-	Code   code   `json:"code,omitempty"`
-	Detail string `json:"detail,omitempty"`
+	Index     int    `json:"index"`
+	Status    int    `json:"status"`
+	MessageID string `json:"message_id,omitempty"` // when it was made here
+	Code      code   `json:"code,omitempty"`
+	Detail    string `json:"detail,omitempty"`
 }
 
 // answer writes a line for each item, and one more when the batch was not read to its end.
@@ -219,11 +226,15 @@ func (b *batch) answer() {
 		if index%1000 == 999 {
 			b.patience(time.Now())
 		}
-		o := outcomes[c]
+		o := outcomes[c&^newID]
+		line := result{Index: index, Status: o.status, Code: o.code, Detail: b.details[index]}
 		if o.code == published {
-			o.code = "" // its status says it
+			line.Code = "" // its status says it
 		}
-		_ = lines.Encode(result{Index: index, Status: o.status, Code: o.code, Detail: b.details[index]})
+		if c&newID != 0 {
+			line.MessageID = b.ids.at(index)
+		}
+		_ = lines.Encode(line)
 	}
 	if f := b.ended; f != errEnd {
 		_ = lines.Encode(result{

@@ -64,17 +64,18 @@ func TestBatch(t *testing.T) {
 	}
 	d := r.get()
 	if d.RoutingKey != "a" || string(d.Body) != "text ü" || d.MessageId != "1" || d.ContentType != "text/plain" || d.ContentEncoding != "x" || d.CorrelationId != "c" ||
-		d.ReplyTo != "r" || d.Type != "t" || d.AppId != "a" || d.Priority != 3 || d.Expiration != "60000" || d.Timestamp.Unix() != 1782907200 || len(d.Headers) != 0 {
+		d.ReplyTo != "r" || d.Type != "t" || d.AppId != "a" || d.Priority != 3 || d.Expiration != "60000" || d.Timestamp.Unix() != 1782907200 || len(r.own(&d)) != 0 {
 		t.Errorf("%+v", d)
 	}
 	d = r.get()
 	want := amqp.Table{"Exact_Name": "v", "int": int64(9007199254740993), "float": 1.5, "yes": true, "void": nil, "list": []any{int64(1), "x"}, "table": amqp.Table{"k": int64(-1)}}
-	if string(d.Body) != `{"n": 1, "s":"ü"}` || d.ContentType != "application/json" || d.Expiration != "70000" || !reflect.DeepEqual(d.Headers, want) {
+	if string(d.Body) != `{"n": 1, "s":"ü"}` || d.ContentType != "application/json" || d.Expiration != "70000" || !reflect.DeepEqual(r.own(&d), want) ||
+		!newUUID.MatchString(d.MessageId) || got[0].MessageID != "" || got[1].MessageID != d.MessageId {
 		t.Errorf("%+v", d)
 	}
-	for _, body := range []string{"\x00\xff", "null", "[]"} {
-		if d = r.get(); string(d.Body) != body {
-			t.Errorf("%q, want %q", d.Body, body)
+	for i, body := range []string{"\x00\xff", "null", "[]"} {
+		if d = r.get(); string(d.Body) != body || d.MessageId != got[2+i].MessageID || d.MessageId <= got[1+i].MessageID {
+			t.Errorf("%q, want %q; %+v", d.Body, body, got)
 		}
 	}
 	r.batch(`{"exchange":"direct","routing_key":"` + r.queue + `","body":"to the queue","expiration":null,"headers":null}` + "\r")
@@ -221,7 +222,7 @@ func TestBatchCutShort(t *testing.T) {
 			_ = conn.(*net.TCPConn).CloseWrite()
 		}
 		b, err := io.ReadAll(conn)
-		if err != nil || !strings.Contains(string(b), `{"index":0,"status":204}`) || !strings.Contains(string(b), `{"index":1,"status":400,"code":"invalid","detail":"The batch ended early`) {
+		if err != nil || !strings.Contains(string(b), `{"index":0,"status":204,"message_id":"`) || !strings.Contains(string(b), `{"index":1,"status":400,"code":"invalid","detail":"The batch ended early`) {
 			t.Errorf("%s: %s %v", name, b, err)
 		}
 		if d := r.get(); string(d.Body) != "whole" {
@@ -255,7 +256,7 @@ func TestMultipart(t *testing.T) {
 	for _, one := range got {
 		statuses = append(statuses, one.Status)
 	}
-	if fmt.Sprint(statuses) != "[204 204 204 403 400 400 400 400 204 204]" {
+	if fmt.Sprint(statuses) != "[204 204 204 403 400 400 400 400 204 204]" || got[2].MessageID != "" || got[3].MessageID != "" {
 		t.Errorf("%+v", got)
 	}
 	d := r.get()

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -57,7 +58,8 @@ func TestPublished(t *testing.T) {
 	if string(d.Body) != "\x00body\xff" || d.ContentType != "application/json" || d.ContentEncoding != "gzip" || d.MessageId != "m%1" ||
 		d.CorrelationId != "c" || d.ReplyTo != "r" || d.Type != "t" || d.AppId != "a" || d.Priority != 7 || d.Expiration != "60000" ||
 		!d.Timestamp.Equal(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)) || d.DeliveryMode != amqp.Persistent ||
-		d.RoutingKey != "orders.created" || d.Exchange != r.exchange || fmt.Sprint(d.Headers) != fmt.Sprint(want) {
+		d.RoutingKey != "orders.created" || d.Exchange != r.exchange || fmt.Sprint(r.own(&d)) != fmt.Sprint(want) ||
+		got.Header.Get("Amqp-Message-Id") != "m%251" {
 		t.Errorf("%+v", d)
 	}
 	for path, key := range map[string]string{
@@ -65,8 +67,10 @@ func TestPublished(t *testing.T) {
 		"/publish/default/%3F%23": "?#", "/publish/default/a+b:c@d": "a+b:c@d", "/publish/default//": "/", "/publish/default/%C3%BC": "ü",
 		"/publish/default/" + strings.Repeat("k", 255): strings.Repeat("k", 255),
 	} {
-		r.wantPublished(path, r.post(path, ""))
-		if d := r.get(); d.RoutingKey != key || len(d.Body) != 0 || len(d.Headers) != 0 || d.MessageId != "" || d.ContentType != "" {
+		got := r.post(path, "")
+		r.wantPublished(path, got)
+		if d := r.get(); d.RoutingKey != key || len(d.Body) != 0 || len(r.own(&d)) != 0 || !newUUID.MatchString(d.MessageId) ||
+			got.Header.Get("Amqp-Message-Id") != d.MessageId || d.ContentType != "" {
 			t.Errorf("%s: %+v", path, d)
 		}
 	}
@@ -161,7 +165,7 @@ func TestLeftOut(t *testing.T) {
 		headers = append(headers, "Amqp-Header-"+name, r.queue)
 	}
 	r.wantPublished("a message", r.post("/publish/default/k", "", append(headers, "Amqp-Header-Kept", "v", "Idempotency-Key", "%41b", "Amqp-Message-Id", "Ab", "Ce-Id", "no event", "X-Other", "no")...))
-	if d := r.get(); len(d.Headers) != 1 || d.Headers["kept"] != "v" || d.MessageId != "Ab" || d.UserId != "" {
+	if d := r.get(); len(r.own(&d)) != 1 || d.Headers["kept"] != "v" || d.MessageId != "Ab" || d.UserId != "" {
 		t.Errorf("%+v", d)
 	}
 }
@@ -171,12 +175,13 @@ func TestCloudEvents(t *testing.T) {
 	r := start(t, "", nil)
 	r.wantPublished("an event", r.post("/publish/default/k", "{}", "Content-Type", "application/json", "Ce-Specversion", "1.0", "Ce-Id", "a%20b", "Ce-Source", `"quoted \"x\" \\"`, "Ce-Type", "t", "Ce-Datacontenttype", "x/y"))
 	want := amqp.Table{"cloudEvents_specversion": "1.0", "cloudEvents_id": "a b", "cloudEvents_source": `quoted "x" \`, "cloudEvents_type": "t"}
-	if d := r.get(); fmt.Sprint(d.Headers) != fmt.Sprint(want) || d.ContentType != "application/json" {
+	if d := r.get(); fmt.Sprint(r.own(&d)) != fmt.Sprint(want) || d.ContentType != "application/json" {
 		t.Errorf("%+v", d)
 	}
 }
 
-// The trace of the app goes on in the message; what is no trace does not.
+// The trace of the app goes on in the message. A message without a valid one gets one, always of the same trace for the
+// same message id.
 func TestTraceContext(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)
@@ -190,14 +195,79 @@ func TestTraceContext(t *testing.T) {
 		"no parent":           {[]string{"Traceparent", "x", "Baggage", "c=3"}, amqp.Table{"baggage": "c=3"}},
 		"the message's own":   {[]string{"Amqp-Header-Traceparent", other}, amqp.Table{"traceparent": other}},
 		"not the message's":   {[]string{"Traceparent", parent, "Amqp-Header-Traceparent", other, "Amqp-Header-Tracestate", "x"}, amqp.Table{"traceparent": parent}},
-		"nothing is made up":  {nil, amqp.Table{}},
+		"none":                {nil, amqp.Table{}},
 		"a state of its own":  {[]string{"Amqp-Header-Tracestate", "a=1"}, amqp.Table{}},
 		"beside other header": {[]string{"Traceparent", parent, "Amqp-Header-A", "1"}, amqp.Table{"traceparent": parent, "a": "1"}},
 	} {
 		r.wantPublished(name, r.post("/publish/default/k", "", c.headers...))
-		if d := r.get(); fmt.Sprint(d.Headers) != fmt.Sprint(c.want) && len(d.Headers)+len(c.want) > 0 {
+		d := r.get()
+		if c.want["traceparent"] == nil {
+			r.own(&d)
+		}
+		if fmt.Sprint(d.Headers) != fmt.Sprint(c.want) {
 			t.Errorf("%s: %v", name, d.Headers)
 		}
+	}
+	var traces []string
+	for _, key := range []string{"k-1", "k-1", "k-2"} {
+		r.wantPublished(key, r.post("/publish/default/k", "", "Idempotency-Key", key))
+		traces = append(traces, fmt.Sprint(r.get().Headers["traceparent"])[:36])
+	}
+	if traces[0] != traces[1] || traces[0] == traces[2] {
+		t.Errorf("%v", traces)
+	}
+}
+
+var newUUID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+
+func TestMessageIDs(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 100 {
+		ids := newMessageIDs()
+		for _, i := range []int{0, 1, 255, 256, maxItems} {
+			id := ids.at(i)
+			if !newUUID.MatchString(id) || seen[id] || id != ids.at(i) {
+				t.Errorf("%d: %s", i, id)
+			}
+			seen[id] = true
+		}
+	}
+	var last messageIDs
+	for i := range last {
+		last[i] = 0xff
+	}
+	if a, b := last.at(0), last.at(1); a != "ffffffff-ffff-ffff-ffff-ffffffffffff" || b != "ffffffff-ffff-ffff-ffff-ffff00000000" {
+		t.Errorf("%s %s", a, b)
+	}
+	before := newMessageIDs().at(0)
+	time.Sleep(2 * time.Millisecond)
+	if after := newMessageIDs().at(0); after <= before {
+		t.Errorf("%s is after %s", before, after)
+	}
+}
+
+// TestTheAnswerNamesTheMessage: whatever the answer is once the message has been read, it has the id, as it was written.
+func TestTheAnswerNamesTheMessage(t *testing.T) {
+	t.Parallel()
+	r := start(t, "", nil)
+	r.server.o.Exchanges["gone"] = r.exchange + ".missing"
+	r.server.lanes[r.exchange+".missing"] = r.server.o.Publisher.NewLane(r.exchange + ".missing")
+	for _, path := range []string{"/publish/default/k", "/publish/gone/k"} {
+		for name, headers := range map[string][]string{
+			"a%20key": {"Idempotency-Key", "a%20key"}, "id/1%0A": {"Amqp-Message-Id", "id/1%0A"},
+			"both": {"Amqp-Message-Id", "both", "Idempotency-Key", "both"}, "empty": {"Amqp-Message-Id", "", "Idempotency-Key", "empty"},
+		} {
+			if got := r.post(path, "", headers...); got.Header.Get("Amqp-Message-Id") != name {
+				t.Errorf("%s %s: %d %v", path, name, got.StatusCode, got.Header)
+			}
+		}
+		if got := r.post(path, "", "Amqp-Message-Id", ""); !newUUID.MatchString(got.Header.Get("Amqp-Message-Id")) {
+			t.Errorf("%s: %d %v", path, got.StatusCode, got.Header)
+		}
+	}
+	if got := r.post("/publish/default/k", "", "Amqp-Priority", "x"); got.Header["Amqp-Message-Id"] != nil {
+		t.Errorf("%v", got.Header)
 	}
 }
 

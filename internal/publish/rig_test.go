@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -122,6 +123,18 @@ func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 func (r *rig) get() amqp.Delivery {
 	r.Helper()
 	return brokertest.Get(r, r.url, r.queue, 10*time.Second)
+}
+
+var newTrace = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-00$`)
+
+// own returns the headers of a message but for the traceparent that a message without one gets.
+func (r *rig) own(d *amqp.Delivery) amqp.Table {
+	r.Helper()
+	if id, _ := d.Headers["traceparent"].(string); !newTrace.MatchString(id) {
+		r.Errorf("traceparent %q", id)
+	}
+	delete(d.Headers, "traceparent")
+	return d.Headers
 }
 
 func dial(tb testing.TB, addr string) net.Conn {
