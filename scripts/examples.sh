@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# examples.sh [python|node|go]: sets up what the programs of examples/outbox need, all or one, and prints lines to eval:
+# examples.sh [python|node|go|apps]: sets up what the programs of examples/outbox and the apps of examples/app-* need, all or one,
+# and prints lines to eval:
 #   EXAMPLES_PYTHON  a Python with psycopg: the python3 of PATH if it has it, else Debian's, with the package
 #   EXAMPLES_NODE    a directory with a copy of examples/outbox/node and the packages of its lock file
 #   EXAMPLES_GO      the program of examples/outbox/go
+#   EXAMPLES_FLASK   a Python with Flask for examples/app-flask, in the same way. The Java of examples/app-java has to be in PATH
 # Those that are set already are taken as they are.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -12,7 +14,7 @@ mkdir -p "$cache"
 exec 9>"$cache/lock"
 flock 9
 
-wanted=${1:-python node go}
+wanted=${1:-python node go apps}
 
 if [[ $wanted = *python* && -z ${EXAMPLES_PYTHON:-} ]]; then
   EXAMPLES_PYTHON=$(command -v python3 || true)
@@ -41,6 +43,17 @@ if [[ $wanted = *go* && -z ${EXAMPLES_GO:-} ]]; then
   go build -C examples/outbox/go -o "$EXAMPLES_GO" .
 fi
 
-for name in EXAMPLES_PYTHON EXAMPLES_NODE EXAMPLES_GO; do
+if [[ $wanted = *apps* && -z ${EXAMPLES_FLASK:-} ]]; then
+  scripts/need.sh node nodejs 9>&-
+  # A program of one file is compiled when it is run, which a Java runtime alone cannot do.
+  scripts/need.sh javac default-jdk-headless 9>&-
+  EXAMPLES_FLASK=$(command -v python3 || true)
+  if ! "${EXAMPLES_FLASK:-false}" -c 'import flask' 2>/dev/null; then
+    scripts/need.sh python3:flask python3 python3-flask 9>&-
+    EXAMPLES_FLASK=/usr/bin/python3
+  fi
+fi
+
+for name in EXAMPLES_PYTHON EXAMPLES_NODE EXAMPLES_GO EXAMPLES_FLASK; do
   if [ -n "${!name:-}" ]; then printf 'export %s=%q\n' "$name" "${!name}"; fi
 done
