@@ -70,7 +70,7 @@ func TestHostileMessages(t *testing.T) {
 		b.open(fmt.Sprint(i))
 		b.until("#view h3", fmt.Sprint(i))
 		b.click("Show body")
-		eventually(t, "the body", func() bool { return b.visible("#view pre") })
+		eventually(t, "the body", func() bool { return b.visible("#view .body pre") })
 		if i == 0 || i == 6 || i == 9 {
 			b.inspect(fmt.Sprintf("hostile-message-%d", i))
 		}

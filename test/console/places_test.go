@@ -220,8 +220,8 @@ func TestTypedStays(t *testing.T) {
 	// A message that is being read stays, with its body.
 	b.open("order-005")
 	b.click("Show body")
-	b.until("#view pre", "order-005")
-	eval[bool](b, `(getSelection().selectAllChildren(document.querySelector("#view pre")), true)`)
+	b.until("#view .body pre", "order-005")
+	eval[bool](b, `(getSelection().selectAllChildren(document.querySelector("#view .body pre")), true)`)
 	if code, body := sc.call(http.MethodPost, "/dlq/redrive", `{"all":true,"limit":1}`); code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, body)
 	}

@@ -74,5 +74,5 @@ func TestReadToken(t *testing.T) {
 	b.keys(writeToken + kb.Enter)
 	b.until("#state-title", "Consuming")
 	b.click("Show body")
-	b.until("#view pre", "order-1")
+	b.until("#view .body pre", "order-1")
 }

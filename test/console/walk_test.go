@@ -51,7 +51,7 @@ func TestKeyboard(t *testing.T) {
 	}
 	b.tabTo("#show-body")
 	b.keys(kb.Enter)
-	b.until("#view pre", `"id": "order-1"`)
+	b.until("#view .body pre", `"id": "order-1"`)
 	if got := b.focused(); !strings.Contains(got, "JSON") {
 		t.Errorf("the body is there, the focus is on %q", got)
 	}

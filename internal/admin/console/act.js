@@ -36,7 +36,7 @@ export function act(wanted, on) {
   for (const part of form.querySelectorAll('[data-for]')) part.hidden = !part.dataset.for.includes(kind);
   form.querySelector('.fields').hidden = on.one ?? false;
   put(byId('act-title'), texts[kind].title);
-  put(byId('act-scope'), `${on.what[0].toUpperCase()}${on.what.slice(1)}.`);
+  put(byId('act-scope'), on.what[0].toUpperCase() + on.what.slice(1));
   put(byId('act-queue'), visible(deadLetterQueue()));
   byId('act-go').className = kind === 'discard' ? 'danger' : 'primary';
   byId('act').showModal();

@@ -24,11 +24,11 @@ export function startParked() {
   const form = byId('filter');
   form.addEventListener('submit', (e) => {
     e.preventDefault();
+    // A search is for the whole queue, also when it begins in a group.
     const given = [...new FormData(form)].map(([name, value]) => [name, value.trim()]).filter(([, value]) => value);
-    const kept = place.conditions.filter(([name]) => !form.elements.namedItem(name));
     const one = given.some(([name]) => ['text', 'id', 'correlation-id'].includes(name));
     const view = one || place.view === 'messages' ? 'messages' : 'groups';
-    navigate(hrefOf({ view, conditions: [...kept, ...given] }));
+    navigate(hrefOf({ view, conditions: given }));
   });
   form.addEventListener('reset', () => place.conditions.length > 0 &&
     navigate(hrefOf({ view: place.view === 'messages' ? 'messages' : 'groups' })));
