@@ -99,14 +99,15 @@ func refusedByTheSidecar(t *testing.T, args, said []string) {
 func TestTheLibraryRefuses(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]string{
-		"topolgy.queueType=quorum":           "topolgy: unknown key",
-		"topology.queuType=quorum":           "topology.queuType: unknown key",
-		"service=x":                          "service: unknown key",
-		"app.prot=3000":                      "app.prot: unknown key",
-		"app.image=x":                        "app.image: unknown key, because the container of the app is yours",
+		"topolgy.queueType=quorum":           "topolgy: unknown key. Did you mean topology?",
+		"topology.queuType=quorum":           "topology.queuType: unknown key. Did you mean topology.queueType?",
+		"service=x":                          "service: unknown key. Did you mean sidecar.service?",
+		"app.prot=3000":                      "app.prot: unknown key. Did you mean app.port?",
+		"app.image=x":                        "app.image: unknown key. Known are healthPath, path, port,",
 		"app.port=99999":                     "app.port: 99999 is not a port",
 		"sidecar.adminPort=70000":            "sidecar.adminPort: 70000 is not a port",
-		"replicaCount=2":                     "replicaCount: unknown key",
+		"replicaCount=2":                     "replicaCount: unknown key. Known are app, broker,",
+		"replicas=2":                         "replicas: unknown key. Known are app, broker,",
 		"dispatch=x":                         `dispatch: "x" is not a section`,
 		"extraEnv=x":                         `extraEnv: "x" is not a list`,
 		"extraVolumes[0]=x":                  `extraVolumes: "x" is not an item of this list`,

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -79,21 +80,15 @@ func TestSchemaHasEveryValue(t *testing.T) {
 	}
 }
 
-// slips are keys that are in the schema only so that the templates can say what is meant.
-var slips = []string{
-	".replicas", ".resources", ".service", ".env", ".ports", ".command", ".securityContext", ".volumes", ".volumeMounts", ".initContainers",
-	".sidecars",
-}
-
 func same(t *testing.T, path string, values, schema object) {
 	t.Helper()
-	if schema.at("additionalProperties") != false {
-		t.Errorf("%s: the schema lets unknown keys pass", path)
+	if schema.at("additionalProperties") != nil {
+		t.Errorf("%s: the schema says something about unknown keys, and the templates cannot say what is meant", path)
 	}
 	known, _ := schema.at("properties").(map[string]any)
 	for key := range known {
 		own := path == "" && slices.Contains([]string{"global", "enabled", "amqp-sidecar-lib"}, key)
-		if _, found := values[key]; !found && !own && !slices.Contains(slips, path+"."+key) {
+		if _, found := values[key]; !found && !own {
 			t.Errorf("%s.%s is in the schema and not in values.yaml", path, key)
 		}
 	}
@@ -107,6 +102,40 @@ func same(t *testing.T, path string, values, schema object) {
 			same(t, path+"."+key, m, inner)
 		}
 	}
+}
+
+// TestEveryUnknownKeyIsNamed: a key with a letter too much is refused in every section, with the key that is meant.
+func TestEveryUnknownKeyIsNamed(t *testing.T) {
+	t.Parallel()
+	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]
+	wrong, want := misspelt("", values)
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	must.Do(t, os.WriteFile(file, must.Get(json.Marshal(wrong))(t), 0o600))
+	message := refuses(t, helm3, append(slices.Clone(twoValues), "-f", file)...)
+	for _, path := range want {
+		if line := "- " + path + "x: unknown key. Did you mean " + path + "?\n"; !strings.Contains(message, line) {
+			t.Errorf("not said: %s", line)
+		}
+	}
+	if len(want) < 200 {
+		t.Errorf("only %d keys", len(want))
+	}
+}
+
+// misspelt returns the sections of m with every key misspelt, and the right paths. What Kubernetes reads is not ours.
+func misspelt(path string, m map[string]any) (wrong map[string]any, paths []string) {
+	wrong = map[string]any{}
+	for key, v := range m {
+		at := strings.TrimPrefix(path+"."+key, ".")
+		wrong[key+"x"], paths = "", append(paths, at)
+		inner, isMap := v.(map[string]any)
+		foreign := []string{"sidecar.resources.requests", "sidecar.resources.limits", "sidecar.securityContext", "metrics.dashboard.labels"}
+		if isMap && len(inner) > 0 && !slices.Contains(foreign, at) {
+			below, more := misspelt(at, inner)
+			wrong[key], paths = below, append(paths, more...)
+		}
+	}
+	return wrong, paths
 }
 
 // TestCommentsNameTheVariables: every value that sets a variable says so.

@@ -77,7 +77,7 @@ func TestLivenessOfApp(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.install(append(s.collectorValue(), "--set-json",
-		`app.probes.liveness={"httpGet":{"path":"/healthz","port":8080},"periodSeconds":1,"failureThreshold":2}`)...)
+		`app.livenessProbe={"httpGet":{"path":"/healthz","port":8080},"periodSeconds":1,"failureThreshold":2}`)...)
 	before := s.waitReady(s.ofRelease())
 	s.ledger.waitHandled(t, s.publish(order{Then: "sick"})...)
 

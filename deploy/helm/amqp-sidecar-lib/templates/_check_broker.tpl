@@ -40,9 +40,6 @@
 {{- if and $b.existingSecret $b.usernameKey (not $b.passwordKey) (ne (get .env "SIDECAR_AMQP_SASL" | default "") "external") }}
 - broker.passwordKey: is empty, and broker.usernameKey names a user. Name the key of {{ $b.existingSecret }} that holds the password
 {{- end }}
-{{- if and $b.existingSecret (not $b.existingSecretKey) }}
-- broker.existingSecretKey: is empty. Name the key of {{ $b.existingSecret }} that holds the URL
-{{- end }}
 {{- end -}}
 
 {{- define "amqp-sidecar-lib.check.tls" -}}
@@ -56,17 +53,32 @@
 {{- else if and $t.serverName $urls (not $secure) }}
 - broker.tls.serverName: broker.url is amqp://, so no certificate would be checked. Write amqps:// (port 5671)
 {{- end }}
-{{- if and $t.certKey (not $t.keyKey) }}
-- broker.tls.keyKey: is empty, and a client certificate (certKey {{ $t.certKey }}) needs its private key. Name the key that holds it, tls.key in a Secret of type kubernetes.io/tls
-{{- else if and $t.keyKey (not $t.certKey) }}
-- broker.tls.certKey: is empty, and a private key (keyKey {{ $t.keyKey }}) needs its certificate. Name the key that holds it, tls.crt in a Secret of type kubernetes.io/tls
-{{- end }}
+{{- include "amqp-sidecar-lib.check.certificates" (dict "at" "broker.tls" "tls" $t) -}}
+{{- end -}}
+
+{{- /* A Secret with certificates, {existingSecret, caKey, certKey, keyKey}. */ -}}
+{{- define "amqp-sidecar-lib.check.certificates" -}}
+{{- $t := .tls -}}
 {{- if and (or $t.certKey $t.keyKey) (not $t.existingSecret) }}
-- broker.tls.existingSecret: is empty, and certKey and keyKey name keys of it. Set the name of the Secret with the certificate
+- {{ .at }}.existingSecret: is empty, and certKey and keyKey name keys of it. Set the name of the Secret with the certificate
+{{- else if and $t.certKey (not $t.keyKey) }}
+- {{ .at }}.keyKey: is empty, and a client certificate (certKey {{ $t.certKey }}) needs its private key. Name the key that holds it, tls.key in a Secret of type kubernetes.io/tls
+{{- else if and $t.keyKey (not $t.certKey) }}
+- {{ .at }}.certKey: is empty, and a private key (keyKey {{ $t.keyKey }}) needs its certificate. Name the key that holds it, tls.crt in a Secret of type kubernetes.io/tls
+{{- else if and $t.existingSecret (not $t.caKey) (not $t.certKey) }}
+- {{ .at }}: existingSecret is set and no key of it is taken. Set caKey, or certKey and keyKey, or leave existingSecret empty
 {{- end }}
-{{- if and $t.existingSecret (not $t.caKey) (not $t.certKey) (not $t.keyKey) }}
-- broker.tls: existingSecret is set and no key of it is taken. Set caKey, or certKey and keyKey, or leave existingSecret empty
+{{- end -}}
+
+{{- /* A Secret of which nothing says what to take. */ -}}
+{{- define "amqp-sidecar-lib.check.secrets" -}}
+{{- range $at, $what := dict "app.token" "the token" "broker" "the URL" "outbox" "the database's address" "outbox.migrate" "the database's address" "tracing.headers" "the headers" -}}
+{{- $section := $.v -}}
+{{- range splitList "." $at -}}{{- $section = get $section . -}}{{- end -}}
+{{- if and $section.existingSecret (not $section.existingSecretKey) }}
+- {{ $at }}.existingSecretKey: is empty. Name the key of {{ $section.existingSecret }} that holds {{ $what }}
 {{- end }}
+{{- end -}}
 {{- end -}}
 
 {{- define "amqp-sidecar-lib.check.tracing" -}}
@@ -74,8 +86,5 @@
 {{- $endpoint := or (hasKey .env "OTEL_EXPORTER_OTLP_ENDPOINT") (hasKey .env "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") .v.extraEnvFrom -}}
 {{- if and $t.enabled (not $endpoint) }}
 - tracing.endpoint: is empty, so there is nowhere to send spans. Set a collector's OTLP/HTTP address, e.g. http://otel-collector:4318
-{{- end }}
-{{- if and $t.headersSecret.name (not $t.headersSecret.key) }}
-- tracing.headersSecret.key: is empty. Name the key of {{ $t.headersSecret.name }} that holds the headers
 {{- end }}
 {{- end -}}

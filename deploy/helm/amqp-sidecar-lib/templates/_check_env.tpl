@@ -1,5 +1,4 @@
-{{- /* Sections that are none, lists that are none: everything else would stumble over them without saying why. A chart
-that gives its whole values, as amqp-sidecar does, has keys of its own among them; in a subtree everything is the sidecar's. */ -}}
+{{- /* Sections that are none, lists that are none: everything else would stumble over them without saying why. */ -}}
 {{- define "amqp-sidecar-lib.check.shape" -}}
 {{- $given := .values | default dict -}}
 {{- $defaults := include "amqp-sidecar-lib.defaults" . | fromYaml -}}
@@ -24,20 +23,6 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 {{- end }}
 {{- end -}}
 {{- end -}}
-{{- if ne (toJson $given) (toJson .root.Values) -}}
-{{- range $key := keys $given | sortAlpha -}}
-{{- if not (or (hasKey $defaults $key) (eq $key "global") (hasPrefix "x-" $key)) }}
-- {{ $key }}: unknown key. Known are {{ keys $defaults | sortAlpha | join ", " }}
-{{- end }}
-{{- end -}}
-{{- if kindIs "map" $given.app -}}
-{{- range $key := keys $given.app | sortAlpha -}}
-{{- if not (or (hasKey $defaults.app $key) (eq $key "port")) }}
-- app.{{ $key }}: unknown key, because the container of the app is yours. Known are port, {{ keys $defaults.app | sortAlpha | join ", " }}
-{{- end }}
-{{- end -}}
-{{- end -}}
-{{- end -}}
 {{- range $path := list "app.port" "sidecar.adminPort" -}}
 {{- $parts := splitList "." $path -}}
 {{- $section := get $given (first $parts) -}}
@@ -49,35 +34,6 @@ that gives its whole values, as amqp-sidecar does, has keys of its own among the
 {{- end -}}
 {{- end -}}
 {{- end -}}
-{{- end -}}
-{{- end -}}
-
-{{- /* Keys that nothing reads: a setting that silently does nothing. */ -}}
-{{- define "amqp-sidecar-lib.check.keys" -}}
-{{- $known := include "amqp-sidecar-lib.defaults" . | fromYaml -}}
-{{- $known = mergeOverwrite $known (dict "sidecar" (dict "adminPort" nil) "publish" (dict "address" nil) "tracing" (dict "enabled" nil) "app" (dict "port" nil)) -}}
-{{- range $path := include "amqp-sidecar-lib.typed" . | fromYaml -}}
-{{- $parts := splitList "." $path -}}
-{{- $section := get $known (first $parts) -}}
-{{- if eq (len $parts) 3 -}}{{- $section = get $section (index $parts 1) -}}{{- end -}}
-{{- $_ := set $section (last $parts) nil -}}
-{{- end -}}
-{{- range $name := list "image" "broker" "topology" "dispatch" "flow" "publish" "outbox" "sidecar" "tracing" -}}
-{{- $section := get $.v $name -}}
-{{- range $key := keys $section | sortAlpha }}
-{{- if not (hasKey (get $known $name) $key) }}
-- {{ $name }}.{{ $key }}: unknown key. Known are {{ get $known $name | keys | sortAlpha | join ", " }}
-{{- end }}
-{{- end }}
-{{- end -}}
-{{- range $path := list "broker.tls" "outbox.tls" "outbox.migrate" "sidecar.control" "app.tokenSecret" "tracing.headersSecret" -}}
-{{- $parts := splitList "." $path -}}
-{{- $inner := get (get $known (first $parts)) (last $parts) -}}
-{{- range $key := keys (get (get $.v (first $parts)) (last $parts) | default dict) | sortAlpha }}
-{{- if not (hasKey $inner $key) }}
-- {{ $path }}.{{ $key }}: unknown key. Known are {{ keys $inner | sortAlpha | join ", " }}
-{{- end }}
-{{- end }}
 {{- end -}}
 {{- end -}}
 

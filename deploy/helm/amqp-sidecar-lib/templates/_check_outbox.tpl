@@ -6,22 +6,11 @@
 - outbox.existingSecret: is empty, so there is no database, and {{ . }} would do nothing. Put its address into a Secret (kubectl create secret generic NAME --from-literal=dsn='postgres://user:password@host/name?sslmode=verify-full') and set outbox.existingSecret=NAME
 {{- end }}
 {{- end }}
-{{- if and $o.existingSecret (not $o.existingSecretKey) }}
-- outbox.existingSecretKey: is empty. Name the key of {{ $o.existingSecret }} that holds the database's address
-{{- end }}
 {{- $t := $o.tls }}
 {{- if and $t.existingSecret (not $on) }}
 - outbox.tls.existingSecret: there is no database that is checked with these certificates. Set outbox.existingSecret, or leave outbox.tls empty
 {{- end }}
-{{- if and (or $t.certKey $t.keyKey) (not $t.existingSecret) }}
-- outbox.tls.existingSecret: is empty, and certKey and keyKey name keys of it. Set the name of the Secret with the certificate
-{{- else if and $t.certKey (not $t.keyKey) }}
-- outbox.tls.keyKey: is empty, and a client certificate (certKey {{ $t.certKey }}) needs its private key. Name the key that holds it, e.g. tls.key
-{{- else if and $t.keyKey (not $t.certKey) }}
-- outbox.tls.certKey: is empty, and a private key (keyKey {{ $t.keyKey }}) needs its certificate. Name the key that holds it, e.g. tls.crt
-{{- else if and $t.existingSecret (not $t.caKey) (not $t.certKey) }}
-- outbox.tls: existingSecret is set and no key of it is taken. Set caKey, or certKey and keyKey, or leave existingSecret empty
-{{- end }}
+{{- include "amqp-sidecar-lib.check.certificates" (dict "at" "outbox.tls" "tls" $t) }}
 {{- include "amqp-sidecar-lib.check.migrate" . }}
 {{- end -}}
 
@@ -37,8 +26,5 @@
 {{- end }}
 {{- if and $m.existingSecret (not $m.enabled) }}
 - outbox.migrate.existingSecret: outbox.migrate.enabled is false, so nothing reads it. Set outbox.migrate.enabled=true, or leave it empty
-{{- end }}
-{{- if and $m.existingSecret (not $m.existingSecretKey) }}
-- outbox.migrate.existingSecretKey: is empty. Name the key of {{ $m.existingSecret }} that holds the database's address
 {{- end }}
 {{- end -}}

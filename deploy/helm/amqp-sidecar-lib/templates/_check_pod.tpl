@@ -3,9 +3,6 @@
 {{- if and $a.url (or $a.port $a.path) }}
 - app.url: port and path are set as well, and the URL has both. Keep app.url, or app.port and app.path
 {{- end }}
-{{- if and $a.tokenSecret.name (not $a.tokenSecret.key) }}
-- app.tokenSecret.key: is empty. Name the key of {{ $a.tokenSecret.name }} that holds the token
-{{- end }}
 {{- end -}}
 
 {{- define "amqp-sidecar-lib.check.control" -}}

@@ -106,8 +106,8 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- $_ := set $made "SIDECAR_CONTROL_READ_TOKEN_FILE" (dict "value" (printf "%s/read-token" $dir.control) "from" "sidecar.control.readTokenKey") -}}
 {{- end -}}
 {{- end -}}
-{{- if $v.app.tokenSecret.name -}}
-{{- $_ := set $made "SIDECAR_APP_TOKEN_FILE" (dict "value" (printf "%s/token" $dir.app) "from" "app.tokenSecret") -}}
+{{- if $v.app.token.existingSecret -}}
+{{- $_ := set $made "SIDECAR_APP_TOKEN_FILE" (dict "value" (printf "%s/token" $dir.app) "from" "app.token") -}}
 {{- end -}}
 {{- with $v.publish -}}
 {{- if .enabled -}}
@@ -129,9 +129,9 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- if $v.sidecar.adminPort -}}
 {{- $_ := set $made "SIDECAR_ADMIN_ADDR" (dict "value" (printf ":%d" (int $v.sidecar.adminPort)) "from" "sidecar.adminPort") -}}
 {{- end -}}
-{{- if $v.tracing.headersSecret.name -}}
-{{- $ref := dict "secretKeyRef" (dict "name" $v.tracing.headersSecret.name "key" $v.tracing.headersSecret.key) -}}
-{{- $_ := set $made "OTEL_EXPORTER_OTLP_HEADERS" (dict "valueFrom" $ref "from" "tracing.headersSecret") -}}
+{{- if $v.tracing.headers.existingSecret -}}
+{{- $ref := dict "secretKeyRef" (dict "name" $v.tracing.headers.existingSecret "key" $v.tracing.headers.existingSecretKey) -}}
+{{- $_ := set $made "OTEL_EXPORTER_OTLP_HEADERS" (dict "valueFrom" $ref "from" "tracing.headers") -}}
 {{- end -}}
 {{- toJson $made -}}
 {{- end -}}

@@ -13,7 +13,7 @@ app:
   path: ""
   healthPath: ""
   stopTimeout: 10s
-  tokenSecret: {name: "", key: token}
+  token: {existingSecret: "", existingSecretKey: token}
 broker:
   url: ""
   existingSecret: ""
@@ -32,7 +32,7 @@ outbox:
   existingSecretKey: dsn
   tls: {existingSecret: "", caKey: ca.crt, certKey: "", keyKey: ""}
   migrate: {enabled: false, existingSecret: "", existingSecretKey: dsn, notify: true}
-tracing: {headersSecret: {name: "", key: headers}}
+tracing: {headers: {existingSecret: "", existingSecretKey: headers}}
 sidecar:
   service: ""
   consume: ""

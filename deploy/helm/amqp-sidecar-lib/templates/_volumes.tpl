@@ -27,9 +27,9 @@ sidecar's container alone, so 0444 lets its user read them whatever the pod's fs
 {{- $_ := set $secrets "control" (dict "name" .existingSecret "items" $items) -}}
 {{- end -}}
 {{- end -}}
-{{- with $v.app.tokenSecret -}}
-{{- if .name -}}
-{{- $_ := set $secrets "app" (dict "name" .name "items" (list (dict "key" .key "path" "token"))) -}}
+{{- with $v.app.token -}}
+{{- if .existingSecret -}}
+{{- $_ := set $secrets "app" (dict "name" .existingSecret "items" (list (dict "key" .existingSecretKey "path" "token"))) -}}
 {{- end -}}
 {{- end -}}
 {{- with $v.publish -}}

@@ -16,7 +16,9 @@ app:
   env: []
   envFrom: []
   resources: {}
-  probes: {startup: {}, liveness: {}, readiness: {}}
+  startupProbe: {}
+  livenessProbe: {}
+  readinessProbe: {}
   lifecycle: {}
   securityContext: {}
   volumeMounts: []
@@ -45,7 +47,7 @@ autoscaling:
   maxReplicas: 10
   scaleDownStabilizationSeconds: 300
   keda:
-    managementUrl: ""
+    managementURL: ""
     existingSecret: ""
     existingSecretKey: host
     triggerAuthentication: ""
@@ -63,7 +65,7 @@ nodeSelector: {}
 priorityClassName: ""
 runtimeClassName: ""
 podSecurityContext: {}
-serviceAccount: {create: true, name: "", annotations: {}, automountToken: false}
+serviceAccount: {create: true, name: "", annotations: {}, automount: false}
 networkPolicy:
   enabled: false
   brokerPeers: []

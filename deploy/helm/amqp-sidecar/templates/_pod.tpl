@@ -14,7 +14,7 @@ metadata:
     {{- include "amqp-sidecar.over" (list $default $own .Values.commonAnnotations .Values.podAnnotations) | nindent 4 }}
 spec:
   {{- $spec := include "amqp-sidecar-lib.podSpec" $lib | fromYaml }}
-  {{- $spec = set $spec "automountServiceAccountToken" .Values.serviceAccount.automountToken }}
+  {{- $spec = set $spec "automountServiceAccountToken" .Values.serviceAccount.automount }}
   {{- toYaml $spec | nindent 2 }}
   serviceAccountName: {{ include "amqp-sidecar.serviceAccountName" . | quote }}
   {{- if ne .Values.workload.kind "Deployment" }}
@@ -54,15 +54,9 @@ spec:
       {{- with $app.image.pullPolicy }}
       imagePullPolicy: {{ . }}
       {{- end }}
-      {{- range $field := list "command" "args" "env" "envFrom" "resources" "securityContext" "volumeMounts" }}
+      {{- range $field := list "command" "args" "env" "envFrom" "resources" "securityContext" "volumeMounts" "startupProbe" "livenessProbe" "readinessProbe" }}
       {{- with get $app $field }}
       {{ $field }}:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
-      {{- end }}
-      {{- range $field := list "startup" "liveness" "readiness" }}
-      {{- with get $app.probes $field }}
-      {{ $field }}Probe:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- end }}

@@ -1,44 +1,22 @@
 {{- /* Fails with everything that is wrong with the values, the sidecar's and those of this chart. */ -}}
 {{- define "amqp-sidecar.validate" -}}
-{{- $lib := dict "root" . "values" .Values "name" (include "amqp-sidecar.fullname" .) "appVersion" .Chart.AppVersion -}}
+{{- $known := include "amqp-sidecar.defaults" . | fromYaml -}}
+{{- range list "enabled" "amqp-sidecar-lib" -}}{{- $_ := set $known . nil -}}{{- end -}}
+{{- $_ := set $known.metrics.dashboard "labels" nil -}}
+{{- $lib := dict "root" . "values" .Values "name" (include "amqp-sidecar.fullname" .) "appVersion" .Chart.AppVersion "known" $known -}}
 {{- $c := include "amqp-sidecar-lib.settings" $lib | fromJson -}}
 {{- $c = merge (dict "root" . "lib" $lib) $c -}}
 {{- $problems := include "amqp-sidecar-lib.problems" $lib -}}
-{{- range $part := list "slips" "app" "labels" "containers" "volumes" "workload" "autoscaling" "keda" "hpa" "pdb" "crds" -}}
+{{- range $part := list "app" "labels" "containers" "volumes" "workload" "autoscaling" "keda" "hpa" "pdb" "crds" -}}
 {{- $problems = printf "%s\n%s" $problems (include (printf "amqp-sidecar.check.%s" $part) $c) -}}
 {{- end -}}
 {{- include "amqp-sidecar-lib.refuse" $problems -}}
 {{- end -}}
 
-{{- /* Names that other charts have for something that has another one here. The schema lets them pass so that this says which. */ -}}
-{{- define "amqp-sidecar.check.slips" -}}
-{{- range $key, $meant := include "amqp-sidecar.slips" . | fromYaml -}}
-{{- if hasKey $.root.Values $key }}
-- {{ $key }}: unknown key. Did you mean {{ $meant }}?
-{{- end }}
-{{- end -}}
-{{- if kindIs "string" (.root.Values.app | default dict).image }}
-- app.image: is a map, as image is. Write app.image.repository and app.image.tag
-{{- end }}
-{{- end -}}
-
-{{- define "amqp-sidecar.slips" -}}
-replicas: replicaCount
-resources: app.resources, or sidecar.resources
-service: sidecar.service for the name, sidecar.consume
-env: app.env for the app, extraEnv for the sidecar
-ports: app.port
-command: app.command
-securityContext: app.securityContext, sidecar.securityContext or podSecurityContext
-volumes: extraVolumes
-volumeMounts: app.volumeMounts, or extraVolumeMounts for the sidecar
-initContainers: extraInitContainers
-sidecars: extraContainers
-{{- end -}}
-
 {{- define "amqp-sidecar.check.app" -}}
 {{- $a := .root.Values.app | default dict -}}
-{{- if not (kindIs "map" $a.image) -}}
+{{- if not (kindIs "map" $a.image) }}
+- app.image: is a map, as image is. Write app.image.repository and app.image.tag
 {{- else if not $a.image.repository }}
 - app.image.repository: is empty, so there is no app to bring the messages to. Set your app's image, e.g. app.image.repository=registry.example.com/billing and app.image.tag=1.4.2
 {{- else }}

@@ -21,17 +21,17 @@
 {{- $a := .root.Values.autoscaling | default dict -}}
 {{- $k := $a.keda | default dict -}}
 {{- if and $a.enabled (eq $a.type "keda") -}}
-{{- $sources := compact (list $k.managementUrl $k.existingSecret $k.triggerAuthentication) -}}
+{{- $sources := compact (list $k.managementURL $k.existingSecret $k.triggerAuthentication) -}}
 {{- if not $sources }}
-- autoscaling.keda: KEDA asks the management API for the length of the queue, and nothing says where that is. Set existingSecret to a Secret whose key {{ $k.existingSecretKey | default "host" }} has http://user:password@rabbitmq:15672/vhost; or managementUrl, or triggerAuthentication
+- autoscaling.keda: KEDA asks the management API for the length of the queue, and nothing says where that is. Set existingSecret to a Secret whose key {{ $k.existingSecretKey | default "host" }} has http://user:password@rabbitmq:15672/vhost; or managementURL, or triggerAuthentication
 {{- else if gt (len $sources) 1 }}
-- autoscaling.keda: more than one of managementUrl, existingSecret and triggerAuthentication is set, and one of them says where the management API is. Keep one
+- autoscaling.keda: more than one of managementURL, existingSecret and triggerAuthentication is set, and one of them says where the management API is. Keep one
 {{- end }}
-{{- with $k.managementUrl }}
+{{- with $k.managementURL }}
 {{- if regexMatch "^amqps?://" . }}
-- autoscaling.keda.managementUrl: this is an AMQP URL, over which KEDA would see ready messages only and remove pods with messages in flight. Write that of the management API, http://user:password@rabbitmq:15672/vhost
+- autoscaling.keda.managementURL: this is an AMQP URL, over which KEDA would see ready messages only and remove pods with messages in flight. Write that of the management API, http://user:password@rabbitmq:15672/vhost
 {{- else if not (regexMatch "^https?://[^/]+" .) }}
-- autoscaling.keda.managementUrl: is not an http:// or https:// URL. Write http://user:password@rabbitmq:15672/vhost
+- autoscaling.keda.managementURL: is not an http:// or https:// URL. Write http://user:password@rabbitmq:15672/vhost
 {{- end }}
 {{- end }}
 {{- if or ($a.hpa | default dict).targetCPU ($a.hpa | default dict).targetMemory ($a.hpa | default dict).metrics }}
@@ -59,7 +59,7 @@
 {{- if lt (int $a.minReplicas) 1 }}
 - autoscaling.minReplicas: a HorizontalPodAutoscaler cannot scale to 0, because nothing would ever use CPU again. Set 1, or type=keda
 {{- end }}
-{{- if or $k.managementUrl $k.existingSecret $k.triggerAuthentication $k.triggers }}
+{{- if or $k.managementURL $k.existingSecret $k.triggerAuthentication $k.triggers }}
 - autoscaling.keda: is set with autoscaling.type=hpa, and only one of the two can decide the number of pods. Set type=keda, or leave autoscaling.keda empty
 {{- end }}
 {{- $r := (.root.Values.app | default dict).resources | default dict -}}
