@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// TestPortInUse is the one thing about the machine that ends the process: exit 1, naming the address.
+// TestPortInUse is the one thing about the machine that ends the process: exit 1, naming the variable and the address.
 func TestPortInUse(t *testing.T) {
 	t.Parallel()
 	taken := newApp(t)
-	for _, name := range []string{"ADMIN_ADDR", "CONTROL_ADDR"} {
+	for _, name := range []string{"SIDECAR_ADMIN_ADDR", "SIDECAR_CONTROL_ADDR", "SIDECAR_PUBLISH_ADDR"} {
 		env := valid()
-		env["SIDECAR_"+name] = taken.addr
-		if r := command(t, env, "run"); r.code != 1 || !strings.Contains(r.all(), taken.addr) {
-			t.Errorf("%s in use: exit %d, want 1 and the address:\n%s", name, r.code, r.all())
+		env[name] = taken.addr
+		if r := command(t, env, "run"); r.code != 1 || !strings.Contains(r.stderr, name+"="+taken.addr+": address already in use: stop") {
+			t.Errorf("%s in use: exit %d, want 1, the variable and the address:\n%s", name, r.code, r.all())
 		}
 	}
 }

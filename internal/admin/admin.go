@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -112,7 +113,7 @@ func (s *Server) listeners() []*listener { return []*listener{s.admin, s.control
 // Listen binds both addresses. It refuses a control address that other machines can reach unless a token is set.
 func (s *Server) Listen() (Addrs, error) {
 	for _, l := range s.listeners() {
-		ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", l.addr)
+		ln, err := httpguard.Listen("SIDECAR_"+strings.ToUpper(l.name)+"_ADDR", l.addr)
 		if err != nil {
 			s.close()
 			return Addrs{}, fmt.Errorf("listen for %s: %w", l.name, err)

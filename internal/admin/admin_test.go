@@ -57,9 +57,10 @@ func TestListenRefuses(t *testing.T) {
 	}
 	defer func() { _ = taken.Close() }()
 	for want, o := range map[string]Options{
-		"listen for admin: listen tcp":            {AdminAddr: taken.Addr().String(), ControlAddr: "127.0.0.1:0"},
-		"listen for control: listen tcp":          {AdminAddr: "127.0.0.1:0", ControlAddr: taken.Addr().String()},
-		"is not a loopback address and no token ": {AdminAddr: "127.0.0.1:0", ControlAddr: "0.0.0.0:0"},
+		"listen for admin: SIDECAR_ADMIN_ADDR=192.0.2.1:1: listen tcp":                                         {AdminAddr: "192.0.2.1:1", ControlAddr: "127.0.0.1:0"},
+		"listen for admin: SIDECAR_ADMIN_ADDR=" + taken.Addr().String() + ": address already in use: stop":     {AdminAddr: taken.Addr().String(), ControlAddr: "127.0.0.1:0"},
+		"listen for control: SIDECAR_CONTROL_ADDR=" + taken.Addr().String() + ": address already in use: stop": {AdminAddr: "127.0.0.1:0", ControlAddr: taken.Addr().String()},
+		"is not a loopback address and no token ":                                                              {AdminAddr: "127.0.0.1:0", ControlAddr: "0.0.0.0:0"},
 	} {
 		o.Logger = telemetry.NewLogger(new(apptest.Log), "info", "json")
 		o.State, o.DeadLetters = newFakeState(), apiOf(nil, o.Logger)

@@ -3,10 +3,12 @@ package httpguard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"sidecar/internal/budget"
@@ -57,6 +59,19 @@ func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
 		next.ServeHTTP(w, r)
 	})
 	return b
+}
+
+// Listen binds the address that a variable of the configuration has. Its errors name both.
+func Listen(variable, addr string) (net.Listener, error) {
+	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s=%s: address already in use: stop the process that listens there, or set another address",
+			variable, addr)
+	case err != nil:
+		return nil, fmt.Errorf("%s=%s: %w", variable, addr, err)
+	}
+	return ln, nil
 }
 
 // Listener returns ln within the bounds.

@@ -104,7 +104,7 @@ func New(o Options) *Server {
 
 // Listen binds the address and returns it as host:port. Without a token only loopback is allowed.
 func (s *Server) Listen() (string, error) {
-	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.o.Addr)
+	ln, err := httpguard.Listen("SIDECAR_PUBLISH_ADDR", s.o.Addr)
 	if err != nil {
 		return "", fmt.Errorf("listen for publishing: %w", err)
 	}
