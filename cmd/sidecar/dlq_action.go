@@ -159,7 +159,7 @@ const (
 	meterRedraw = 200 * time.Millisecond // on a terminal
 	meterLine   = 10 * time.Second       // elsewhere
 	meterWindow = 10 * time.Second       // over which the rate is taken
-	meterBar    = 24                     // columns
+	meterBar    = 24                     // columns, at most
 )
 
 // meter shows on standard error how far an action has come: a bar on a terminal, a line now and then elsewhere.
@@ -235,8 +235,11 @@ func (m *meter) show(now time.Time) {
 	for len(m.past) > 2 && now.Sub(m.past[0].at) > meterWindow {
 		m.past = m.past[1:]
 	}
+	if columns, ok := terminalWidth(m.w); ok { // the window may have another size now
+		m.width = columns
+	}
 	text := m.text(p) + "\n"
-	if m.width > 0 {
+	if m.width > 0 { // a line that wraps could not be written over
 		text = "\r" + cut(m.text(p), m.width-1) + "\x1b[K"
 	}
 	_, _ = io.WriteString(m.w, text)
@@ -262,12 +265,12 @@ func (m *meter) text(p *deadletter.Progress) string {
 	}
 	part = min(part, 1)
 	text = fmt.Sprintf("%3.0f%%  %s, %d of %d read", 100*part, text, p.Scanned, p.Total)
-	if m.width > 0 {
-		full := int(part * meterBar)
-		text = "[" + strings.Repeat("#", full) + strings.Repeat("-", meterBar-full) + "] " + text
-	}
 	if eta := time.Duration(left * float64(time.Second)); left < (100 * time.Hour).Seconds() {
 		text += ", " + eta.Round(time.Second).String() + " left"
+	}
+	if bar := min(meterBar, m.width-len(text)-len("[] ")-1); bar >= 3 { // what the text leaves
+		full := int(part * float64(bar))
+		text = "[" + strings.Repeat("#", full) + strings.Repeat("-", bar-full) + "] " + text
 	}
 	return text
 }

@@ -13,7 +13,7 @@ import (
 )
 
 var listColumns = []column{
-	{title: "REF"}, {title: "PARKED"}, {title: "REASON"}, {title: "STATUS/ERROR", least: 12},
+	{title: "REF"}, {title: "PARKED"}, {title: "REASON", colour: yellow}, {title: "STATUS/ERROR", least: 12},
 	{title: "RETRIES", right: true, rank: 3}, {title: "REDRIVEN", right: true, rank: 2},
 	{title: "ROUTING KEY", least: 8, rank: 4}, {title: "SIZE", right: true, rank: 1}, {title: "MESSAGE ID", least: 12},
 }
@@ -39,7 +39,7 @@ func dlqList(ctx context.Context, c *call) error {
 // table is one for people, on standard output.
 func (c *call) table(columns []column) *table {
 	width, _ := terminalWidth(c.stdout)
-	return &table{w: c.out, columns: columns, width: width}
+	return &table{w: c.out, columns: columns, width: width, colours: c.coloured(c.stdout)}
 }
 
 // line adds a row to a table, or writes v with --json.
@@ -91,8 +91,8 @@ func listed(s *deadletter.Summary, limit int) string {
 }
 
 var groupColumns = []column{
-	{title: "GROUP"}, {title: "COUNT", right: true}, {title: "REASON"}, {title: "STATUS"}, {title: "PROBLEM", least: 16},
-	{title: "ROUTING KEY", least: 10}, {title: "FIRST", rank: 1}, {title: "LAST", rank: 2},
+	{title: "GROUP"}, {title: "COUNT", right: true}, {title: "REASON", colour: yellow}, {title: "STATUS"},
+	{title: "PROBLEM", least: 16}, {title: "ROUTING KEY", least: 10}, {title: "FIRST", rank: 1}, {title: "LAST", rank: 2},
 }
 
 func dlqGroups(ctx context.Context, c *call) error {

@@ -62,6 +62,23 @@ func TestMeterOnATerminal(t *testing.T) {
 	}
 }
 
+// TestMeterFits: the numbers of a large queue need most of 80 columns; the bar has what they leave.
+func TestMeterFits(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1e9, 0)
+	p := deadletter.Progress{Total: 1_000_000, Scanned: 500_000, Matched: 412_000, Done: 412_000}
+	for width, want := range map[int]string{
+		100: "[############------------]  50%  412000 redriven, 412/s, 500000 of 1000000 read, 16m40s left",
+		80:  "[#####------]  50%  412000 redriven, 412/s, 500000 of 1000000 read, 16m40s left",
+		70:  " 50%  412000 redriven, 412/s, 500000 of 1000000 read, 16m40s left",
+	} {
+		m := meter{width: width, done: "redriven", past: []sample{{at: at}, {at.Add(1000 * time.Second), p.Done, p.Scanned}}}
+		if got := m.text(&p); got != want || len(got) >= width {
+			t.Errorf("%d columns: %q, want %q", width, got, want)
+		}
+	}
+}
+
 func TestMeterText(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1e9, 0)

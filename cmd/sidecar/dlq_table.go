@@ -12,15 +12,16 @@ import (
 // column of a table. When the terminal is narrow, columns with a least width are cut down to it, the widest first; then
 // those with a rank are left out, one after the other.
 type column struct {
-	title string
-	right bool // aligned
-	least int
-	rank  int // from 1, without a gap
+	title  string
+	right  bool // aligned
+	least  int
+	rank   int    // from 1, without a gap
+	colour string // where there are colours
 }
 
 const (
 	tableSample = 100 // rows that decide how wide the columns are: the rest is not kept
-	widestCell  = 60  // without a terminal, except in the last column
+	widestCell  = 60  // of a column that others are aligned behind; without a terminal a longer cell moves them
 	columnGap   = "  "
 )
 
@@ -28,7 +29,8 @@ const (
 type table struct {
 	w       io.Writer
 	columns []column
-	width   int // of the terminal; 0 = not a terminal
+	width   int  // of the terminal; 0 = not a terminal
+	colours bool // it has
 	rows    [][]string
 	widths  []int // once decided; 0 = the column is left out
 }
@@ -41,7 +43,7 @@ func (t *table) add(cells ...string) error {
 		}
 	}
 	if t.widths != nil {
-		return t.write(cells)
+		return t.write(cells, false)
 	}
 	t.rows = append(t.rows, cells)
 	if len(t.rows) < tableSample {
@@ -60,11 +62,11 @@ func (t *table) flush() error {
 	for i, c := range t.columns {
 		titles[i] = c.title
 	}
-	if err := t.write(titles); err != nil {
+	if err := t.write(titles, true); err != nil {
 		return err
 	}
 	for _, r := range t.rows {
-		if err := t.write(r); err != nil {
+		if err := t.write(r, false); err != nil {
 			return err
 		}
 	}
@@ -124,35 +126,48 @@ func total(widths []int) int {
 	return sum
 }
 
-func (t *table) write(cells []string) error {
-	var b strings.Builder
-	last := len(cells) - 1
+// write writes one row. On a terminal it cuts cells, and what still does not fit; a file has room.
+func (t *table) write(cells []string, titles bool) error {
+	var line, gap string
+	room := t.width
 	for i, cell := range cells {
-		w := t.widths[i]
+		w, c := t.widths[i], t.columns[i]
 		if w == 0 {
 			continue
 		}
-		switch {
-		case t.width > 0:
+		if t.width > 0 {
 			cell = cut(cell, w)
-		case i < last: // a row behind the sample may be wider: a file has room
-			cell = cut(cell, widestCell)
 		}
-		if !t.columns[i].right {
+		if !c.right {
 			w = -w
 		}
-		_, _ = fmt.Fprintf(&b, "%*s%s", w, cell, columnGap)
+		cell = gap + fmt.Sprintf("%*s", w, cell)
+		if t.width > 0 {
+			cell = cut(cell, room)
+			room -= utf8.RuneCountInString(cell)
+		}
+		if t.colours && !titles && c.colour != "" {
+			cell = paint(cell, c.colour)
+		}
+		line, gap = line+cell, columnGap
 	}
-	_, err := io.WriteString(t.w, strings.TrimRight(b.String(), " ")+"\n")
+	line = strings.TrimRight(line, " ")
+	if t.colours && titles {
+		line = paint(line, bold)
+	}
+	_, err := io.WriteString(t.w, line+"\n")
 	return err
 }
 
 // cut shortens s to n characters.
 func cut(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
+	switch {
+	case utf8.RuneCountInString(s) <= n:
 		return s
+	case n < 1:
+		return ""
 	}
-	return string([]rune(s)[:max(n-1, 0)]) + "…"
+	return string([]rune(s)[:n-1]) + "…"
 }
 
 // ago says how long before now t was, in one unit.

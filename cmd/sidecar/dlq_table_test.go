@@ -42,14 +42,14 @@ func TestListFitsTheTerminal(t *testing.T) {
 		100: "REF PARKED REASON STATUS/ERROR RETRIES REDRIVEN ROUTING KEY MESSAGE ID",
 		120: "REF PARKED REASON STATUS/ERROR RETRIES REDRIVEN ROUTING KEY SIZE MESSAGE ID",
 		0:   "REF PARKED REASON STATUS/ERROR RETRIES REDRIVEN ROUTING KEY SIZE MESSAGE ID",
-		20:  "REF PARKED REASON STATUS/ERROR MESSAGE ID", // no use, but no harm
+		20:  "REF P…", // no use, but no harm
 	} {
 		lines := drawn(t, width, aView, aView)
 		if got := strings.Join(strings.Fields(lines[0]), " "); got != columns || len(lines) != 3 {
 			t.Errorf("%d columns: %q", width, lines)
 		}
 		for _, l := range lines {
-			if n := utf8.RuneCountInString(l); width >= 80 && n > width {
+			if n := utf8.RuneCountInString(l); width > 0 && n > width {
 				t.Errorf("%d columns: %d in %q", width, n, l)
 			}
 		}

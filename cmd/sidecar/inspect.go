@@ -1,35 +1,39 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"sidecar/internal/app"
+	"sidecar/internal/config"
 )
 
 func check(ctx context.Context, c *call) error {
 	roundtrip := c.flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are "+
 		"removed again, to an app of this command's own")
-	asJSON := c.flags.Bool("json", false, "one JSON object on standard output")
+	c.takesJSON()
 	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
 	if *roundtrip {
 		w := c.stdout
-		if *asJSON {
+		if c.json {
 			w = c.stderr
 		}
 		err = app.RoundTrip(ctx, cfg, app.Build{Version: version, Commit: commit}, w)
 	}
-	return errors.Join(err, app.Check(ctx, cfg, c.stdout, *asJSON))
+	return errors.Join(err, app.Check(ctx, cfg, c.highlighting(), c.json))
 }
 
 func printConfig(_ context.Context, c *call) error {
+	c.takesJSON()
 	cfg, err := c.load()
 	if err != nil {
 		return err
@@ -38,12 +42,18 @@ func printConfig(_ context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	all := cfg.Effective()
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	for _, s := range cfg.Effective() {
-		if s.Value == "" { // what the topology makes of the others
-			s.Value = preset[s.Name]
-		}
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Origin)
+	for i, s := range all {
+		all[i].Value = cmp.Or(s.Value, preset[s.Name]) // what the topology makes of the others
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, all[i].Value, s.Origin)
+	}
+	if c.json {
+		return errors.Join(c.document(struct {
+			Service   string           `json:"service"`
+			Variables []config.Setting `json:"variables"`
+			Warnings  []string         `json:"warnings"`
+		}{cfg.Service.Name, all, append([]string{}, warnings...)}), c.out.Flush())
 	}
 	for _, warning := range warnings {
 		_, _ = fmt.Fprintf(c.stderr, "warning: %s\n", warning)
@@ -52,18 +62,25 @@ func printConfig(_ context.Context, c *call) error {
 }
 
 func plan(_ context.Context, c *call) error {
-	format := "text"
-	c.choice(&format, "format", "`FORMAT`: text (the default), mermaid, definitions (a definitions.json for rabbitmqctl "+
+	c.takesJSON()
+	format := ""
+	c.choice(&format, "format", "`FORMAT` of the output: text (the default), mermaid, definitions (a definitions.json for rabbitmqctl "+
 		"import_definitions), permissions (the least a broker user needs) or json (a file for SIDECAR_PLAN_FILE)",
 		app.PlanFormats)
 	if err := c.parse(0); err != nil {
 		return err
 	}
+	if c.json && cmp.Or(format, "json") != "json" {
+		return c.misuse("--json and --format %s contradict each other", format)
+	}
+	if c.json {
+		format = "json"
+	}
 	cfg, err := loadConfig(c.environ)
 	if err != nil {
 		return err
 	}
-	out, err := app.RenderPlan(cfg, format)
+	out, err := app.RenderPlan(cfg, cmp.Or(format, "text"))
 	if err != nil {
 		return err
 	}
@@ -73,6 +90,7 @@ func plan(_ context.Context, c *call) error {
 
 // explain needs no service to say what an answer means: without one it explains for an imaginary service.
 func explain(_ context.Context, c *call) error {
+	c.takesJSON()
 	q := app.Question{RetryAfter: -1}
 	c.count(&q.Status, "status", "HTTP status `N` of the answer")
 	c.choice(&q.Failure, "failure", "failure of this `KIND` instead of a status: refused, timeout, reset, malformed or "+
@@ -96,10 +114,11 @@ func explain(_ context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	text, err := app.Explain(cfg, q)
+	e, err := app.Explain(cfg, q)
 	if err != nil {
 		return c.misuse("%w", err)
 	}
-	_, err = fmt.Fprint(c.stdout, text)
-	return err
+	verdict := fmt.Sprintf(": %s (", e.Action)
+	text := strings.Replace(e.String(), verdict, c.painted(c.stdout, verdict, bold), 1)
+	return errors.Join(c.result(e, "%s", strings.TrimSuffix(text, "\n")), c.out.Flush())
 }

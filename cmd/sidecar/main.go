@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -57,13 +56,13 @@ var commands = []subcommand{
 		"bindings and policies to what it sees; changes nothing without --roundtrip", check,
 		[]string{"", "--roundtrip", "--json"}},
 	{"plan", "", "print what would be declared; needs no broker", plan, []string{
-		"", "--format definitions > definitions.json", "--format json > plan.json",
+		"", "--format definitions > definitions.json", "--json > plan.json",
 	}},
 	{"explain", "--status N|--failure KIND", "print the verdict on an answer and why; needs no broker", explain, []string{
-		"--status 503 --retry 10", "--failure timeout",
+		"--status 503 --retry 10", "--failure timeout --json",
 	}},
 	{"config", "", "print the effective configuration and where each value comes from, secrets masked", printConfig,
-		[]string{""}},
+		[]string{"", "--json"}},
 	{"dlq", "COMMAND", "list, understand, redrive, discard, export or import parked messages; needs no running sidecar",
 		dlq, []string{ // from an alert to a repaired queue
 			"groups                                    # what fails, how often",
@@ -76,7 +75,7 @@ var commands = []subcommand{
 	{"drain", "", "ask the running sidecar to drain and wait until it has", drain, []string{""}},
 	{"health", "[live|ready|startup]", "ask the running sidecar whether it is live, ready (the default) or started",
 		health, []string{"", "live"}},
-	{"version", "", "print version, commit and Go version; --version is the same", printVersion, []string{""}},
+	{"version", "", "print version, commit and Go version; --version is the same", printVersion, []string{"", "--json"}},
 	{"help", "[COMMAND]", "print the help of a command", help, []string{"dlq redrive"}},
 }
 
@@ -100,21 +99,22 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	}
 	root := &subcommand{"sidecar", "[COMMAND]", "", all.choose, []string{"check", "dlq groups", "help dlq redrive"}}
 	in := invocation{root, args, environ, stdin, stdout, stderr}
-	return exitCode(root.run(ctx, newCall(in, "", *root)), stderr)
+	return in.exitCode(root.run(ctx, newCall(in, "", *root)))
 }
 
 // help is for its own help: choose has made another command line of the rest.
 func help(_ context.Context, c *call) error { return c.parse(-1) }
 
-func exitCode(err error, stderr io.Writer) int {
+func (in *invocation) exitCode(err error) int {
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return exitOK
 	}
 	if problems, ok := errors.AsType[*config.Errors](err); ok {
-		_, _ = fmt.Fprintln(stderr, problems)
+		_, _ = fmt.Fprintln(in.stderr, problems)
 		return exitUsage
 	}
-	_, _ = fmt.Fprintf(stderr, "sidecar: %s\n", strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
+	_, _ = fmt.Fprintf(in.stderr, "%s %s\n", in.painted(in.stderr, "sidecar:", red),
+		strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
 	if errors.Is(err, errUsage) || errors.Is(err, app.ErrConfig) {
 		return exitUsage
 	}
@@ -128,11 +128,16 @@ func loadConfig(environ []string) (*config.Config, error) {
 }
 
 func printVersion(_ context.Context, c *call) error {
+	c.takesJSON()
 	if err := c.parse(0); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(c.stdout, "sidecar %s (commit %s, %s)\n", version, commit, runtime.Version())
-	return err
+	v := struct {
+		Version string `json:"version"`
+		Commit  string `json:"commit"`
+		Go      string `json:"go"`
+	}{version, commit, runtime.Version()}
+	return errors.Join(c.result(v, "sidecar %s (commit %s, %s)", v.Version, v.Commit, v.Go), c.out.Flush())
 }
 
 // runSidecar runs until SIGTERM or SIGINT has drained it. A second signal stops at once. SIGHUP is ignored.
@@ -145,7 +150,11 @@ func runSidecar(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	useOneCore(c.environ)
+	// On one core, unless GOMAXPROCS says how many. A sidecar's work is short system calls: on one core they follow one
+	// another; on several every message wakes threads on other cores, and idle ones spin in search of work.
+	if c.getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	now, stopNow := context.WithCancel(context.Background())
@@ -162,17 +171,4 @@ func runSidecar(ctx context.Context, c *call) error {
 		stopNow()
 	}()
 	return a.Run(ctx, now)
-}
-
-// useOneCore keeps Go's scheduler on one core, unless GOMAXPROCS in environ says how many. A sidecar's work is short
-// system calls: on one core they follow one another; on several every message wakes threads on other cores, and idle
-// ones spin in search of work.
-func useOneCore(environ []string) {
-	given := slices.ContainsFunc(environ, func(v string) bool {
-		n, ok := strings.CutPrefix(v, "GOMAXPROCS=")
-		return ok && n != ""
-	})
-	if !given {
-		runtime.GOMAXPROCS(1)
-	}
 }

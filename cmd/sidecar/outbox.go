@@ -122,9 +122,9 @@ func (c *outboxCall) printStatus(s *outbox.Status) error {
 		return nil
 	}
 	c.say("")
-	t, now := &table{w: c.out, columns: []column{
-		{title: "QUARANTINED ROW"}, {title: "ATTEMPTS", right: true}, {title: "SINCE"}, {title: "LAST ERROR"},
-	}}, time.Now()
+	t, now := c.table([]column{
+		{title: "QUARANTINED ROW"}, {title: "ATTEMPTS", right: true}, {title: "SINCE"}, {title: "LAST ERROR", least: 16},
+	}), time.Now()
 	for _, r := range s.Rows {
 		if err := t.add(r.ID, strconv.Itoa(r.Attempts), ago(r.Since, now), r.Error); err != nil {
 			return err

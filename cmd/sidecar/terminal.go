@@ -2,7 +2,10 @@ package main
 
 import (
 	"cmp"
+	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -22,6 +25,65 @@ func terminalWidth(stream any) (columns int, ok bool) {
 		return 0, false
 	}
 	return cmp.Or(int(size.Col), 80), true // some do not report their width
+}
+
+// Colours, as parameters of SGR.
+const (
+	bold   = "1"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+// paint returns s in a colour.
+func paint(s, colour string) string { return "\x1b[" + colour + "m" + s + "\x1b[0m" }
+
+// coloured reports whether a stream is a terminal that has colours, and the user has nothing against them.
+func (in *invocation) coloured(stream any) bool {
+	_, terminal := terminalWidth(stream)
+	return terminal && in.getenv("NO_COLOR") == "" && !slices.Contains([]string{"", "dumb"}, in.getenv("TERM"))
+}
+
+// painted is paint for a stream.
+func (in *invocation) painted(stream any, s, colour string) string {
+	if in.coloured(stream) {
+		return paint(s, colour)
+	}
+	return s
+}
+
+// getenv returns a variable that concerns the terminal or Go itself, not the configuration.
+func (in *invocation) getenv(name string) string {
+	for _, v := range in.environ {
+		if value, ok := strings.CutPrefix(v, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// severities are the words that begin the lines of a check, with their colours.
+var (
+	severities = map[string]string{"problem": red, "warning": yellow, "ok": green}
+	severity   = regexp.MustCompile(`(?m)^(problem|warning|ok)\b`)
+)
+
+// highlighter colours the severities of a check, whose lines it gets whole.
+type highlighter struct{ w io.Writer }
+
+func (h highlighter) Write(p []byte) (int, error) {
+	_, err := io.WriteString(h.w, severity.ReplaceAllStringFunc(string(p), func(word string) string {
+		return paint(word, severities[word])
+	}))
+	return len(p), err
+}
+
+// highlighting is standard output, with colours on a terminal.
+func (in *invocation) highlighting() io.Writer {
+	if in.coloured(in.stdout) {
+		return highlighter{in.stdout}
+	}
+	return in.stdout
 }
 
 // printable makes a message's own text harmless for a terminal: a character that is not a letter, mark, number,

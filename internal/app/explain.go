@@ -25,15 +25,41 @@ type Question struct {
 	RetryAfter  time.Duration // negative: none
 }
 
+// Explanation is the verdict on a message, as its JSON.
+type Explanation struct {
+	Status     int      `json:"status,omitempty"`
+	Failure    string   `json:"failure,omitempty"`
+	Retry      int      `json:"retry"`
+	MaxRetries int      `json:"max_retries"`
+	Action     string   `json:"action"`
+	Reason     string   `json:"reason"`
+	Detail     string   `json:"detail,omitempty"`
+	Error      string   `json:"error,omitempty"`
+	Steps      []string `json:"steps"` // why, and how the message leaves
+}
+
+// String is e for people.
+func (e *Explanation) String() string {
+	lines := []string{fmt.Sprintf("%s at retry %d of %d: %s (reason %s)",
+		cmp.Or(e.Failure, fmt.Sprintf("status %d", e.Status)), e.Retry, e.MaxRetries, e.Action, e.Reason)}
+	if e.Detail != "" {
+		lines = append(lines, "detail: "+e.Detail)
+	}
+	if e.Error != "" {
+		lines = append(lines, "error: "+e.Error)
+	}
+	return strings.Join(append(lines, e.Steps...), "\n  ") + "\n"
+}
+
 // Explain answers with the verdict, why, and how it leaves.
-func Explain(cfg *config.Config, q Question) (string, error) {
+func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 	p, err := newPlan(cfg)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	o, err := q.outcome(cfg)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	m := &message.Message{
 		Queue: p.Queue, RetryCount: q.RetryCount, MaxRetries: p.MaxRetries,
@@ -41,18 +67,15 @@ func Explain(cfg *config.Config, q Question) (string, error) {
 	}
 	s := p.Settlement(m, newPolicy(cfg).Decide(m, o))
 
-	what := cmp.Or(q.Failure, fmt.Sprintf("status %d", q.Status))
-	lines := []string{fmt.Sprintf("%s at retry %d of %d: %s (reason %s)", what, q.RetryCount, p.MaxRetries,
-		s.Verdict.Action, s.Verdict.Reason)}
-	if o.Detail != "" {
-		lines = append(lines, "detail: "+o.Detail)
+	e := &Explanation{
+		Status: q.Status, Failure: q.Failure, Retry: q.RetryCount, MaxRetries: p.MaxRetries,
+		Action: s.Verdict.Action.String(), Reason: s.Verdict.Reason.String(), Detail: o.Detail,
+		Steps: append([]string{explainVerdict(s.Verdict, m)}, explainSettlement(&s, p)...),
 	}
 	if o.Err != nil {
-		lines = append(lines, "error: "+o.Err.Error())
+		e.Error = o.Err.Error()
 	}
-	lines = append(lines, explainVerdict(s.Verdict, m))
-	lines = append(lines, explainSettlement(&s, p)...)
-	return strings.Join(lines, "\n  ") + "\n", nil
+	return e, nil
 }
 
 func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {

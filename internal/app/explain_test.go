@@ -26,11 +26,11 @@ func TestRetriesOfEachMode(t *testing.T) {
 		}
 		planned, drawn := rendered(t, "text", "SIDECAR_TOPOLOGY_MODE="+mode), rendered(t, "mermaid", "SIDECAR_TOPOLOGY_MODE="+mode)
 		_, way, _ := strings.Cut(planned, "WHAT HAPPENS")
-		if !strings.Contains(explained, row.explained) || !strings.Contains(way, row.planned) || !strings.Contains(drawn, row.drawn) {
+		if !strings.Contains(explained.String(), row.explained) || !strings.Contains(way, row.planned) || !strings.Contains(drawn, row.drawn) {
 			t.Errorf("%s:\n%s%s%s", mode, explained, way, drawn)
 		}
 		for _, word := range row.never {
-			if strings.Contains(explained, word) || strings.Contains(way, word) || strings.Contains(drawn, "failed: "+word) {
+			if strings.Contains(explained.String(), word) || strings.Contains(way, word) || strings.Contains(drawn, "failed: "+word) {
 				t.Errorf("%s speaks of %q:\n%s%s", mode, word, explained, way)
 			}
 		}
@@ -51,7 +51,7 @@ func TestDiscardsAreExplained(t *testing.T) {
 		for _, q := range questions {
 			q.RetryAfter = -1
 			explained, err := Explain(cfg, q)
-			if err != nil || !strings.Contains(explained, want) || strings.Contains(explained, asked) != (want == asked) {
+			if err != nil || !strings.Contains(explained.String(), want) || strings.Contains(explained.String(), asked) != (want == asked) {
 				t.Errorf("%+v: %v\n%s", q, err, explained)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func TestPlanFromFile(t *testing.T) {
 				}
 			}
 			want, err := Explain(cfg, Question{Status: 503, RetryAfter: -1})
-			if got, errFile := Explain(fromFile, Question{Status: 503, RetryAfter: -1}); err != nil || errFile != nil || got != want {
+			if got, errFile := Explain(fromFile, Question{Status: 503, RetryAfter: -1}); err != nil || errFile != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("%v %s: %v %v\n%s", preset, mode, err, errFile, got)
 			}
 			planned, filed := must.Get(newPlan(cfg))(t), must.Get(newPlan(fromFile))(t)

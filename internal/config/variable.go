@@ -200,9 +200,9 @@ var checks = map[string]func(text string) error{
 
 // Setting is one variable as it is in effect.
 type Setting struct {
-	Name   string
-	Value  string // secrets and the query of a URL are masked; "" when nothing is set, or when the topology decides
-	Origin string // default, environment, derived, preset, or "file:" and a path
+	Name   string `json:"name"`
+	Value  string `json:"value"`  // secrets and the query of a URL are masked; "" when nothing is set, or when the topology decides
+	Origin string `json:"origin"` // default, environment, derived, preset, or "file:" and a path
 }
 
 // Effective lists every variable in the order of the documentation.
