@@ -25,6 +25,23 @@ build: ## build bin/sidecar, one static binary
 	@# The same commit, platform and compiler give the same bytes wherever they are built: no path, no state of the checkout.
 	CGO_ENABLED=0 go build -mod=readonly -trimpath -buildvcs=false -tags "$(TAGS)" -ldflags "$(LDFLAGS)" -o $(OUT) ./cmd/sidecar
 
+PREFIX ?= /usr/local
+INSTALLED = $(addprefix $(DESTDIR)$(PREFIX)/,bin/sidecar share/man/man1/sidecar.1 share/bash-completion/completions/sidecar \
+  share/zsh/site-functions/_sidecar share/fish/vendor_completions.d/sidecar.fish)
+
+.PHONY: install
+install: $(OUT) ## install the binary, its manual page and the completions of three shells below PREFIX (/usr/local), in DESTDIR; builds only what is missing
+	@set -- $(INSTALLED); install -D -m 755 $(OUT) $$1; install -D -m 644 <($(OUT) man) $$2; \
+	  for shell in bash zsh fish; do install -D -m 644 <($(OUT) completion $$shell) $$3; shift; done
+	@printf '%s\n' $(INSTALLED)
+
+$(OUT):
+	@$(MAKE) build
+
+.PHONY: uninstall
+uninstall: ## remove what make install has installed
+	rm -f $(INSTALLED)
+
 .PHONY: image
 image: ## build the container image amqp-sidecar:dev, with a docker engine or without one (ARGS='-t NAME:TAG -o FILE.tar -p linux/arm64')
 	@scripts/image.sh build $(ARGS)

@@ -63,6 +63,10 @@ if go list "${packages[@]}" | grep '/test/docs$' >/dev/null; then
   scripts/need.sh curl curl
   scripts/need.sh ip iproute2
 fi
+# Completion is tested in each shell, the manual page by mandoc. The first call installs what is missing of all three.
+if go list "${packages[@]}" | grep '/test$' >/dev/null; then
+  for tool in fish zsh mandoc; do scripts/need.sh $tool fish zsh mandoc; done
+fi
 # The metrics are scraped by a real Prometheus, and promtool tests the alerts. Both are in one package.
 if go list "${packages[@]}" | grep -E '/test(/metrics)?$' >/dev/null; then scripts/need.sh promtool prometheus; fi
 read -r -a extra <<<"${ARGS:-}"

@@ -27,6 +27,11 @@ type terminal struct {
 
 func onTerminal(t testing.TB, columns int, env map[string]string, args ...string) *terminal {
 	t.Helper()
+	return commandOnTerminal(t, columns, exec.Command(program, args...), env)
+}
+
+func commandOnTerminal(t testing.TB, columns int, cmd *exec.Cmd, env map[string]string) *terminal {
+	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -46,8 +51,9 @@ func onTerminal(t testing.TB, columns int, env map[string]string, args ...string
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &terminal{t: t, cmd: exec.Command(program, args...), keys: keys, exited: make(chan struct{})}
+	x := &terminal{t: t, cmd: cmd, keys: keys, exited: make(chan struct{})}
 	x.cmd.Env, x.cmd.SysProcAttr = environ(env), dieWithTest()
+	x.cmd.SysProcAttr.Setsid, x.cmd.SysProcAttr.Setctty = true, true // it is the terminal of that process, as shells need it
 	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = line, line, line
 	if err := x.cmd.Start(); err != nil {
 		t.Fatal(err)

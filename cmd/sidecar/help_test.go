@@ -18,6 +18,8 @@ var helps = map[string]struct{ usage, summary, flags string }{
 	"config":         {"[flags]", "configuration", "--json"},
 	"drain":          {"", "drain", ""},
 	"health":         {"[live|ready|startup]", "ready", ""},
+	"completion":     {"bash|zsh|fish", "shell", ""},
+	"man":            {"", "manual page", ""},
 	"version":        {"[flags]", "commit", "--json"},
 	"dlq":            {"COMMAND", "dead-letter", conditionFlags},
 	"dlq list":       {"[conditions] [flags]", "parked", "--json --limit --quiet --scan" + conditionFlags},

@@ -75,6 +75,9 @@ var commands = []subcommand{
 	{"drain", "", "ask the running sidecar to drain and wait until it has", drain, []string{""}},
 	{"health", "[live|ready|startup]", "ask the running sidecar whether it is live, ready (the default) or started",
 		health, []string{"", "live"}},
+	{"completion", "bash|zsh|fish", "print a script by which the shell completes commands, flags and their values",
+		completion, []string{"bash > /etc/bash_completion.d/sidecar", "fish | source"}},
+	{"man", "", "print the manual page, sidecar(1)", man, []string{"| man -l -"}},
 	{"version", "", "print version, commit and Go version; --version is the same", printVersion, []string{"", "--json"}},
 	{"help", "[COMMAND]", "print the help of a command", help, []string{"dlq redrive"}},
 }

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"flag"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+//go:embed completion
+var completionScripts embed.FS
+
+// completion prints the script of a shell. The scripts call it again, with "candidates" and the words of the command
+// line, for the words that may come next.
+func completion(_ context.Context, c *call) error {
+	if err := c.parse(-1); err != nil {
+		return err
+	}
+	if len(c.words) > 1 && c.words[0] == "candidates" {
+		for _, t := range c.candidates(c.words[1:]) {
+			c.say("%s", strings.TrimRight(t.name+"\t"+t.text, "\t"))
+		}
+		return c.out.Flush()
+	}
+	shells := argumentWords(c.arguments)
+	if len(c.words) != 1 || !slices.Contains(shells, c.words[0]) {
+		return c.misuse("want the name of a shell; %s", meant(strings.Join(c.words, " "), shells))
+	}
+	script, err := completionScripts.ReadFile("completion/sidecar." + c.words[0])
+	_, writeErr := c.stdout.Write(script)
+	return errors.Join(err, writeErr)
+}
+
+// described is a command with its flags, or with the commands below it. Nothing is done: help comes before everything.
+func described(s subcommand, above string) *call {
+	c := newCall(invocation{args: []string{"--help"}, stdout: io.Discard}, above, s)
+	_ = s.run(context.Background(), c) // flag.ErrHelp
+	return c
+}
+
+// candidates returns what the last word of a command line may become, or the name ":files" where a file is meant.
+func (c *call) candidates(line []string) (found []term) {
+	line = slices.DeleteFunc(line, func(word string) bool { return word == "=" || word == "help" }) // bash splits at =
+	if len(line) == 0 {
+		line = []string{""}
+	}
+	words, last := line[:len(line)-1], line[len(line)-1]
+	at := described(*c.root, "")
+	for ; at.group != nil && len(words) > 0; words = words[1:] {
+		i := slices.IndexFunc(at.group.commands, func(s subcommand) bool { return s.name == words[0] })
+		if i < 0 {
+			return nil
+		}
+		at = described(at.group.commands[i], at.flags.Name())
+	}
+	for _, t := range at.next(append([]string{""}, words...), last) {
+		if strings.HasPrefix(t.name, last) || t.name == ":files" {
+			found = append(found, t)
+		}
+	}
+	return found
+}
+
+// next returns what may follow words behind the name of a command; last is the word that is being typed.
+func (c *call) next(words []string, last string) (found []term) {
+	if name, _, given := strings.Cut(last, "="); given {
+		for _, t := range c.values(name) {
+			found = append(found, term{name + "=" + t.name, ""})
+		}
+		return found
+	}
+	before := words[len(words)-1]
+	if f := c.flags.Lookup(strings.TrimLeft(before, "-")); f != nil && strings.HasPrefix(before, "-") {
+		if value, _ := flag.UnquoteUsage(f); value != "" {
+			return c.values(before)
+		}
+	}
+	found = c.below()
+	for _, word := range argumentWords(c.arguments) {
+		found = append(found, term{word, ""})
+	}
+	if strings.Contains(c.arguments, "FILE") && !strings.HasPrefix(last, "-") {
+		found = append(found, term{":files", ""})
+	}
+	if len(found) == 0 || strings.HasPrefix(last, "-") {
+		c.flags.VisitAll(func(f *flag.Flag) {
+			if _, text := flag.UnquoteUsage(f); text != "" && c.group == nil {
+				found = append(found, term{"--" + f.Name, text})
+			}
+		})
+		found = append(found, term{"--help", "what the command does, with its flags and examples"})
+	}
+	return found
+}
+
+// values returns the known values of a flag.
+func (c *call) values(name string) (found []term) {
+	if f := c.flags.Lookup(strings.TrimLeft(name, "-")); f != nil {
+		if w, ok := f.Value.(*words); ok {
+			for _, word := range w.known {
+				found = append(found, term{word, ""})
+			}
+		}
+	}
+	return found
+}
+
+var argumentWord = regexp.MustCompile(`^[a-z]+$`)
+
+// argumentWords are the words that arguments, as in a line of usage, has for one to choose from.
+func argumentWords(arguments string) []string {
+	return slices.DeleteFunc(strings.Split(strings.Trim(arguments, "[]"), "|"), func(word string) bool {
+		return !argumentWord.MatchString(word) || word == "conditions"
+	})
+}
