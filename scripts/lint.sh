@@ -9,6 +9,8 @@ go -C examples/outbox/go mod tidy -diff
 echo "lint: go vet"
 go vet -tags charts,kubernetes ./...
 go -C examples/outbox/go vet ./...
+echo "lint: builds for other systems"
+for os in darwin windows; do GOOS=$os CGO_ENABLED=0 go build -o /dev/null ./cmd/sidecar; done
 echo "lint: golangci-lint"
 scripts/golangci.sh run
 echo "lint: dead code"

@@ -106,12 +106,17 @@ charts() {
   rm -rf "$work"
 }
 
+# name OS ARCH, of the archive; list OS NAME, the files in it; program OS NAME, the bytes of the program.
+name() { if [ "$1" = windows ]; then echo "amqp-sidecar_${VERSION}_$1_$2.zip"; else echo "amqp-sidecar_${VERSION}_$1_$2.tar.gz"; fi; }
+list() { if [ "$1" = windows ]; then unzip -Z1 "dist/$2"; else tar -tzf "dist/$2"; fi; }
+program() { if [ "$1" = windows ]; then unzip -p "dist/$2" sidecar.exe; else tar -xzOf "dist/$2" sidecar; fi; }
+
 # same OS ARCH: the archive's program is the one of `make build`.
 same() {
   local os=$1 arch=$2 first second
   GOOS=$os GOARCH=$arch GOTOOLCHAIN=go$(sed -n 's/^FROM .*golang:\([0-9.]*\).*/\1/p' Dockerfile) \
     make -s build OUT="$dir/built" VERSION="$VERSION"
-  tar -xzOf "dist/amqp-sidecar_${VERSION}_${os}_$arch.tar.gz" sidecar >"$dir/released"
+  program "$os" "$(name "$os" "$arch")" >"$dir/released"
   first=$(sha256sum <"$dir/released")
   second=$(sha256sum <"$dir/built")
   [ "$first" = "$second" ] || die "$os/$arch: the archive has another program ($first) than make build ($second)"
@@ -122,11 +127,11 @@ look() {
   local archive os arch want got module
   module=$(go list -m -f '{{.Path}}@{{.Version}}' github.com/rabbitmq/amqp091-go)
   (cd dist && sha256sum --quiet -c checksums.txt) || die "the checksums are not those of the files"
-  for os in linux darwin; do
+  for os in linux darwin windows; do
     for arch in amd64 arm64; do
-      archive=amqp-sidecar_${VERSION}_${os}_$arch.tar.gz
-      got=$(tar -tzf "dist/$archive" | sort | tr '\n' ' ')
-      want='CHANGELOG.md LICENSE README.md sidecar '
+      archive=$(name "$os" "$arch")
+      got=$(list "$os" "$archive" | sort | tr '\n' ' ')
+      want="CHANGELOG.md LICENSE README.md sidecar$([ "$os" != windows ] || echo .exe) "
       [ "$got" = "$want" ] || die "$archive holds $got, not $want"
       grep -q " $archive\$" dist/checksums.txt || die "checksums.txt misses $archive"
       grep -q " $archive.sbom.json\$" dist/checksums.txt || die "checksums.txt misses the SBOM of $archive"
@@ -134,7 +139,7 @@ look() {
       same "$os" "$arch"
     done
   done
-  got=$(tar -xzOf "dist/amqp-sidecar_${VERSION}_linux_$(go env GOHOSTARCH).tar.gz" sidecar >"$dir/run" &&
+  got=$(program linux "$(name linux "$(go env GOHOSTARCH)")" >"$dir/run" &&
     chmod +x "$dir/run" && "$dir/run" version)
   [[ $got = "sidecar $VERSION (commit $(make -s print-COMMIT), go"* ]] || die "version says $got"
 }
@@ -142,7 +147,7 @@ look() {
 look_at_charts() {
   local helm text
   for helm in 3 4; do
-    text=$("$(scripts/helm.sh $helm)" template orders-billing "dist/charts/amqp-sidecar-$VERSION.tgz" --set app.image=orders:1 \
+    text=$("$(scripts/helm.sh $helm)" template orders-billing "dist/charts/amqp-sidecar-$VERSION.tgz" --set app.image.repository=orders,app.image.tag=1 \
       --set broker.existingSecret=rabbitmq --set metrics.prometheusRule.enabled=true --api-versions monitoring.coreos.com/v1)
     grep -qE "image: \"?registry.example.com/team/amqp-sidecar:$VERSION\"?\$" <<<"$text" || die "Helm $helm: the chart takes another image"
     grep -qF "helm.sh/chart: amqp-sidecar-$VERSION" <<<"$text" || die "Helm $helm: the chart has another version"
@@ -184,6 +189,7 @@ look_at_versions() {
 
 check() {
   export VERSION=1.2.3-test
+  scripts/need.sh unzip unzip
   dir=$(mktemp -d)
   trap 'rm -rf "$dir"' EXIT
   look_at_versions

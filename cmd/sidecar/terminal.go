@@ -1,31 +1,13 @@
 package main
 
 import (
-	"cmp"
 	"io"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
-
-	"golang.org/x/sys/unix"
 )
-
-// terminalWidth returns how many columns the terminal of a stream has. ok is false when it is not a terminal: /dev/null
-// is a character device too, but has no size.
-func terminalWidth(stream any) (columns int, ok bool) {
-	f, ok := stream.(*os.File)
-	if !ok {
-		return 0, false
-	}
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ) //nolint:gosec // a file descriptor is a small number
-	if err != nil {
-		return 0, false
-	}
-	return cmp.Or(int(size.Col), 80), true // some do not report their width
-}
 
 // Colours, as parameters of SGR.
 const (

@@ -176,8 +176,8 @@ var checks = map[string]func(text string) error{
 	"SIDECAR_APP_URL":              checkAppURL,
 	"SIDECAR_APP_TOKEN":            checkToken,
 	"SIDECAR_APP_HEALTH_PATH":      checkHTTPPath,
-	"SIDECAR_SPOOL_DIR":            require(filepath.IsAbs, "not an absolute path"),
-	"SIDECAR_CRASH_DIR":            require(filepath.IsAbs, "not an absolute path"),
+	"SIDECAR_SPOOL_DIR":            require(absolute, "not an absolute path"),
+	"SIDECAR_CRASH_DIR":            require(absolute, "not an absolute path"),
 	"SIDECAR_PREFIX":               checkName,
 	"SIDECAR_EXCHANGE":             checkExchange,
 	"SIDECAR_QUEUE":                checkName,
@@ -197,6 +197,9 @@ var checks = map[string]func(text string) error{
 	"SIDECAR_OUTBOX_COLUMNS":       checkColumns,
 	"SIDECAR_OUTBOX_EXCHANGE":      checkShortString,
 }
+
+// absolute also accepts a path without a drive, as the defaults are: on Windows it is one of the current drive.
+func absolute(path string) bool { return filepath.IsAbs(path) || strings.HasPrefix(path, "/") }
 
 // Setting is one variable as it is in effect.
 type Setting struct {
