@@ -20,7 +20,7 @@ func TestDocumentedInstallations(t *testing.T) {
 	for _, page := range []string{"README.md", "docs/kubernetes.md", "deploy/helm/amqp-sidecar/README.md"} {
 		for _, m := range installation.FindAllStringSubmatch(read(t, filepath.Join(root, page)), -1) {
 			args := []string{"template", "--kube-version", kubernetes}
-			for _, word := range strings.Fields(strings.ReplaceAll(m[1], "\\\n", " ")) {
+			for word := range strings.FieldsSeq(strings.ReplaceAll(m[1], "\\\n", " ")) {
 				if path := filepath.Join(root, word); strings.Contains(word, "/") && !strings.Contains(word, "=") {
 					if _, err := os.Stat(path); err != nil {
 						t.Errorf("%s: %v", page, err)
