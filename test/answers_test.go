@@ -145,7 +145,7 @@ func TestParkOnStatus(t *testing.T) {
 // TestProblemDetailsAreKept and long or hostile reasons are cut.
 func TestProblemDetailsAreKept(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("PARK_ON_STATUS", "422").seed()
+	sc := newScene(t).with("PARK_ON_STATUS", "422").with("PARK_ANSWER", "0").seed()
 	problem := `{"type":"https://example.com/stock","title":"Out of stock","detail":"Item 7","status":422,"secret":"canary-body"}`
 	sc.app.on("problem", answer{status: 422, header: map[string]string{"Content-Type": "application/problem+json"}, body: problem})
 	sc.app.on("long", answer{status: 422, header: map[string]string{"Amqp-Reason": strings.Repeat("r", 5000)}})

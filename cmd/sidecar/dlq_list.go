@@ -1,10 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -69,13 +69,13 @@ func listRow(v *deadletter.View, now time.Time) []string {
 	}
 }
 
-// failureText is the status of the last answer with its problem, or the error.
+// failureText is the status of the last answer with what it says, or the error.
 func failureText(v *deadletter.Facts) string {
-	text := cmp.Or(v.Problem.Title, v.Problem.Type, v.Problem.Detail, v.Error, v.Detail)
+	words := strings.Fields(v.Why())
 	if v.Status != 0 {
-		text = strings.TrimSpace(strconv.Itoa(v.Status) + " " + text)
+		words = slices.Insert(words, 0, strconv.Itoa(v.Status))
 	}
-	return text
+	return strings.Join(words, " ")
 }
 
 // listed says how much of the queue a list has shown.

@@ -29,7 +29,7 @@ func TestShow(t *testing.T) {
 	got := shown(t, &deadletter.Full{
 		View: deadletter.View{
 			Ref: "0123456789abcdef", Group: "abc", Facts: deadletter.Facts{
-				Position: 3, MessageID: "m-1", Reason: "max_retries", Status: 503, Error: "e", Detail: "d",
+				Position: 3, MessageID: "m-1", Reason: "max_retries", Status: 503, Error: "e", Detail: "d", Answer: "out of\n\tstock\x1b[2J\n",
 				Problem: deadletter.Problem{Type: "urn:t", Title: "Closed", Detail: "on Sundays"}, RetryCount: 10, RedriveCount: 1,
 				ParkedAt: time.Unix(1e9-60, 0), OriginalQueue: "q", OriginalExchange: "x", RoutingKey: "k", Foreign: true,
 			},
@@ -49,7 +49,7 @@ func TestShow(t *testing.T) {
 		"message id        m-1\n", "reference         0123456789abcdef\n", "position          3 from the head", "parked            2001-09-09T01:45:40Z (1m ago)\n",
 		"reason            max_retries\n", "status            503\n", "error             e\n", "detail            d\n", "problem type      urn:t\n",
 		"problem title     Closed\n", "problem detail    on Sundays\n", "retries           10\n", "redriven          1 time\n", "service's queue   q\n",
-		"another service's message", `exchange "x", routing key "k"`, "group             abc\n",
+		"another service's message", `exchange "x", routing key "k"`, "group             abc\n", "\nanswer\nout of\n\tstock" + `\x1b[2J` + "\n\nproperties\n",
 		"content type      text/plain\n", "content encoding  gzip\n", "delivery mode     2\n", "priority          4\n", "correlation id    c\n", "reply to          r\n",
 		"expiration        60000\n", "timestamp         2001-09-09T01:46:40Z\n", "type              ty\n", "user id           u\n", "app id            a\n",
 		"  b  binary     Af8=\n", "  n  int32      7\n", `  s  string     text\x1b[31m` + "\n", `  t  table      {"k":[1,"x"]}` + "\n", "  v  void",

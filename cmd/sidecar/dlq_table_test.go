@@ -88,7 +88,9 @@ func TestFailureText(t *testing.T) {
 		"503":         {Status: 503},
 		"timeout":     {Error: "timeout"},
 		"422 no sku":  {Status: 422, Detail: "no sku"},
-		"422 Closed":  {Status: 422, Detail: "x", Problem: deadletter.Problem{Title: "Closed", Type: "t"}},
+		"422 x":       {Status: 422, Detail: "x", Problem: deadletter.Problem{Title: "Closed", Type: "t"}},
+		"422 Closed":  {Status: 422, Problem: deadletter.Problem{Title: "Closed", Type: "t"}},
+		"422 gone":    {Status: 422, Answer: `{"error": "gone"}`},
 		"422 urn:t":   {Status: 422, Problem: deadletter.Problem{Type: "urn:t"}},
 		"500 no luck": {Status: 500, Problem: deadletter.Problem{Detail: "no luck"}},
 	} {

@@ -1,13 +1,10 @@
 package deadletter
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -16,7 +13,7 @@ type GroupKey struct {
 	ID         string `json:"id"`               // twelve hexadecimal digits over the rest
 	Reason     string `json:"reason"`           // "" if unknown
 	Status     int    `json:"status,omitempty"` // of the last answer; 0 = there was none
-	Problem    string `json:"problem"`          // problem type, else the error with its numbers and names taken out
+	Problem    string `json:"problem"`          // Why, or the problem type; names and numbers are removed
 	RoutingKey string `json:"routing_key"`
 }
 
@@ -32,30 +29,14 @@ type Group struct {
 
 // Group is the key of the group that m belongs to.
 func (m *Message) Group() GroupKey {
-	k := GroupKey{Reason: m.Reason, Status: m.Status, Problem: m.Problem.Type, RoutingKey: m.RoutingKey}
-	if k.Problem == "" || k.Problem == "about:blank" {
-		k.Problem = normalise(cmp.Or(m.Problem.Title, m.Error, m.Detail))
+	kind := strings.TrimPrefix(m.Problem.Type, "about:blank")
+	k := GroupKey{Reason: m.Reason, Status: m.Status, Problem: m.Why(m.Detail, kind), RoutingKey: m.RoutingKey}
+	if k.Problem != kind {
+		k.Problem = normalise(k.Problem)
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{k.Reason, strconv.Itoa(k.Status), k.Problem, k.RoutingKey}, "\x00")))
 	k.ID = hex.EncodeToString(sum[:6])
 	return k
-}
-
-// variable finds what differs between two reports of one error: quoted texts, addresses, identifiers and numbers.
-var variable = sync.OnceValue(func() *regexp.Regexp { // hardly any process of ours ever needs it
-	return regexp.MustCompile(`"[^"]*"|'[^']*'|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b|\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]*[0-9][0-9a-fA-F]{7,}\b|[0-9]+(?:[.:][0-9]+)*`)
-})
-
-// maxNormal bounds a normalised error, in bytes: it is shown in a table.
-const maxNormal = 160
-
-// normalise removes from an error what differs from one message to the next, so that equal failures have equal texts.
-func normalise(s string) string {
-	s = strings.Join(strings.Fields(variable().ReplaceAllString(s, "…")), " ")
-	if len(s) > maxNormal {
-		s = strings.ToValidUTF8(s[:maxNormal], "") + "…"
-	}
-	return s
 }
 
 // maxGroups bounds the number of groups: a routing key may be different in every message.

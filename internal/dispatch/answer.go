@@ -16,9 +16,8 @@ type answer struct {
 	dapr  bool // the body of a 2xx may contain a Dapr status
 	limit int  // bytes of a failing answer's text
 
-	contentType []byte // its beginning
-	encoded     bool   // the body has a Content-Encoding
-	isProblem   bool
+	contentType []byte        // its beginning
+	encoded     bool          // the body has a Content-Encoding
 	retryAfter  time.Duration // -1 without one that is understood
 	disposition message.Disposition
 	asked       bool // for a disposition, known or not
@@ -39,7 +38,6 @@ func (a *answer) Field(name, value []byte) {
 	case http1.FoldEqual(name, "amqp-reason") && a.reason == "":
 		a.reason = clean(value, maxReason)
 	case http1.FoldEqual(name, "content-type"):
-		a.isProblem = isProblem(value)
 		a.contentType = append(a.contentType[:0], value[:min(len(value), maxContentType)]...)
 	case http1.FoldEqual(name, "content-encoding"):
 		a.encoded = !http1.FoldEqual(value, "identity")
@@ -56,7 +54,7 @@ func (a *answer) Body(status int) (http1.Use, error) {
 		return http1.Skip, errDispositions
 	case a.dapr && status/100 == 2:
 		return http1.Need, nil
-	case a.isProblem:
+	case isProblem(a.contentType):
 		return http1.Keep, nil
 	case a.limit > 0 && fails(a.disposition, status):
 		return http1.Begin, nil
@@ -70,26 +68,21 @@ func (a *answer) report(in *http1.Answer, o *message.Outcome, retryAfterMax time
 	o.RetryAfter = min(a.retryAfter, retryAfterMax)
 	o.Disposition, o.Unknown = a.disposition, a.asked && a.disposition == message.DispositionNone
 	o.Detail = a.reason
-	if a.isProblem {
+	if isProblem(a.contentType) {
 		o.Problem = parseProblem(in.Body)
 	}
 	if a.dapr {
 		daprAnswer(in.Body, !in.Whole, o)
 	}
-	if a.limit > 0 && o.Failure == message.FailureNone && fails(o.Disposition, o.Status) {
+	if a.limit > 0 && in.Size > 0 && o.Failure == message.FailureNone && fails(o.Disposition, o.Status) {
 		o.Answer = a.text(in)
 	}
 }
 
 // fails reports whether a message may be parked after an answer with this disposition and status.
 func fails(d message.Disposition, status int) bool {
-	switch d {
-	case message.DispositionNone:
-		return status/100 != 2
-	case message.DispositionAck, message.DispositionDiscard:
-		return false
-	}
-	return true
+	return d == message.DispositionNone && status/100 != 2 ||
+		d == message.DispositionRetry || d == message.DispositionRequeue || d == message.DispositionPark
 }
 
 // retryAfter reads a Retry-After header, seconds or a date, as the time from now; 0 for a date that has passed, and -1

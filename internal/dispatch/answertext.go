@@ -1,10 +1,11 @@
 package dispatch
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"mime"
+	"net/http"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -12,65 +13,37 @@ import (
 	"sidecar/internal/http1"
 )
 
-// maxContentType is how many bytes of a Content-Type are read.
-const maxContentType = 100
+const (
+	maxContentType = 100 // bytes of a Content-Type that are read
+	latin1         = "iso-8859-1"
+)
 
-// text returns the beginning of the body as text for people, at most a.limit bytes of it; "" without a body. What is not
-// text is named by its type and size in parentheses.
+// text returns the beginning of the body as text for people, at most a.limit bytes. What is not text is named by its
+// type and size.
 func (a *answer) text(in *http1.Answer) string {
-	kind, parameters, _ := mime.ParseMediaType(string(a.contentType)) // "" if it is missing or malformed
-	charset := strings.ToLower(parameters["charset"])
-	latin1 := charset == "iso-8859-1"
-	body, why := in.Body, ""
-	switch {
-	case in.Size == 0 || in.Size < 0 && len(body) == 0:
-		return ""
-	case a.encoded:
-		why = "compressed"
-	case kind != "" && !isText(kind), kind == "" && bytes.ContainsFunc(wholeRunes(body), binary):
-		why = "not text"
-	case !latin1 && charset != "" && charset != "utf-8" && charset != "us-ascii":
-		why = "another charset"
-	case !in.Whole || int64(len(body)) < in.Size: // the end of body may be a part of a character
-		body = wholeRunes(body)
+	contentType := string(a.contentType)
+	if contentType == "" {
+		contentType = http.DetectContentType(in.Body)
 	}
-	if why != "" {
-		size := "of unknown size"
-		if in.Size > 0 {
-			size = fmt.Sprintf("%d bytes", in.Size)
-		}
-		return escape(fmt.Appendf(nil, "(%s: %s, %s)", why, cmp.Or(kind, "no content type"), size), false, a.limit)
-	}
-	return escape(body, latin1, a.limit)
-}
-
-func isText(kind string) bool {
-	return strings.HasPrefix(kind, "text/") || kind == "application/x-www-form-urlencoded" ||
+	kind, parameters, _ := mime.ParseMediaType(contentType)
+	charset := strings.ToLower(cmp.Or(parameters["charset"], "utf-8"))
+	readable := slices.Contains([]string{"utf-8", "us-ascii", latin1}, charset)
+	isText := strings.HasPrefix(kind, "text/") || kind == "application/x-www-form-urlencoded" ||
 		strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "xml")
-}
-
-// wholeRunes returns b without the beginning of a character at its end.
-func wholeRunes(b []byte) []byte {
-	for i := max(0, len(b)-utf8.UTFMax); i < len(b); i++ {
-		if utf8.RuneStart(b[i]) && !utf8.FullRune(b[i:]) {
-			return b[:i]
-		}
+	if readable && isText && !a.encoded {
+		return escape(in.Body, charset, int64(len(in.Body)) < in.Size, a.limit)
 	}
-	return b
-}
-
-// binary reports whether r is not a character of a text, or is a byte that is not UTF-8.
-func binary(r rune) bool {
-	return r == utf8.RuneError || unicode.IsControl(r) && !strings.ContainsRune("\t\n\r", r)
+	how, least := map[bool]string{true: "compressed "}[a.encoded], map[bool]string{false: "at least "}[in.Whole]
+	return escape(fmt.Appendf(nil, "(not text: %s%s, %s%d bytes)", how, contentType, least, in.Size), "", false, a.limit)
 }
 
 // escape returns at most limit bytes of b as valid UTF-8: control characters except LF and TAB, and bytes that are not
-// UTF-8, are written as \xNN. No character and no \xNN is cut.
-func escape(b []byte, latin1 bool, limit int) string {
+// UTF-8, are written as \xNN. No character and no \xNN is cut; cut means that b may end within a character.
+func escape(b []byte, charset string, cut bool, limit int) string {
 	out := make([]byte, 0, min(limit, len(b)))
-	for len(b) > 0 {
+	for len(b) > 0 && (!cut || utf8.FullRune(b)) {
 		r, n := utf8.DecodeRune(b)
-		if latin1 {
+		if charset == latin1 {
 			r, n = rune(b[0]), 1
 		}
 		end := len(out)

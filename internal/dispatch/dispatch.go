@@ -38,7 +38,7 @@ type Options struct {
 	Envelopes   bool     // structured content mode: bodies are CloudEvents in JSON, whatever their content type
 
 	Dapr   bool // the body of a 2xx may hold the status of a Dapr subscriber, see DaprAnswer
-	Answer int  // bytes of a failing answer's body that are kept as text, at most http1.MaxBegin; 0 = none
+	Answer int  // bytes of a failing answer's body that are kept as text, at most 4 KiB; 0 = none
 
 	Token   func() string // bearer token, asked for every request; nil or "" = none
 	Version string        // for User-Agent

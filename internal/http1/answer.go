@@ -24,7 +24,7 @@ type Use uint8
 // The uses of a body.
 const (
 	Skip  Use = iota // it is read past, so that the connection may serve again
-	Begin            // its first MaxBegin bytes are kept
+	Begin            // its first 4 KiB are kept
 	Keep             // it is kept, or only its beginning if the memory for a large one is used up
 	Need             // it is kept, and an answer whose body breaks off is an error
 )
@@ -33,7 +33,7 @@ const (
 type Answer struct {
 	Status   int
 	Body     []byte // the kept part of the body, at most MaxBody bytes; valid until the next Read
-	Size     int64  // of the body, in bytes; -1 if it has no Content-Length and was not read to its end
+	Size     int64  // of the body, in bytes: its Content-Length, else what was read of it
 	Whole    bool   // the body was read to its end
 	Reusable bool   // nothing follows the answer on the connection, which may serve another request
 
@@ -58,7 +58,7 @@ type fields struct {
 // beginning is kept, and Whole is false.
 func (a *Answer) Read(src io.Reader, h Header) error {
 	a.in.reset(src)
-	a.Reusable, a.Whole, a.Body = false, false, a.Body[:0]
+	a.Reusable, a.Whole, a.Size, a.Body = false, false, 0, a.Body[:0]
 	for budget := maxHead; ; {
 		head, err := a.in.head(budget)
 		if err != nil {
@@ -79,7 +79,7 @@ func (a *Answer) Read(src io.Reader, h Header) error {
 	}
 	clean, err := a.body()
 	a.Whole = err == nil
-	a.Size = a.size()
+	a.Size = max(a.Size, a.fields.length)
 	a.Reusable = a.Whole && clean && a.in.pos == a.in.end
 	if a.use == Need && !errors.Is(err, errLongBody) {
 		return err

@@ -59,9 +59,9 @@ func TestAnswersWithoutMemory(t *testing.T) { //nolint:paralleltest // measures 
 	}{
 		"small, kept":              {answer(small), Keep, 1, nil, len(small)},
 		"large, kept":              {answer(large), Keep, largeAnswer, nil, len(large)},
-		"large, kept, no memory":   {answer(large), Keep, 1, nil, MaxBegin},
-		"large, its beginning":     {answer(large), Begin, largeAnswer, nil, MaxBegin},
-		"beginning, no memory":     {answer(large), Begin, 1, nil, MaxBegin},
+		"large, kept, no memory":   {answer(large), Keep, 1, nil, smallAnswer},
+		"large, its beginning":     {answer(large), Begin, largeAnswer, nil, smallAnswer},
+		"beginning, no memory":     {answer(large), Begin, 1, nil, smallAnswer},
 		"small, its beginning":     {answer(small), Begin, 1, nil, len(small)},
 		"a large head":             {long, Skip, largeAnswer, nil, 0},
 		"a large head, no memory":  {long, Skip, 1, errNoMemory, 0},

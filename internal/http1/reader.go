@@ -15,8 +15,6 @@ const (
 	maxHead = 64 << 10
 	// smallAnswer is what every attempt has memory for: so much of a head, and so much of a body that is kept.
 	smallAnswer = 4 << 10
-	// MaxBegin bounds the beginning of a body that is kept for Begin: it never needs more memory than that.
-	MaxBegin = smallAnswer
 	// largeAnswer is what an answer may hold at a time once it is larger than that, the decoding of its body included.
 	largeAnswer = 512 << 10
 )

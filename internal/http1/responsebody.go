@@ -38,33 +38,12 @@ func (a *Answer) body() (clean bool, err error) {
 	case f.chunked && a.minor != '0':
 		trailers, err := a.chunks()
 		return clean && !trailers, err
+	case f.length > MaxBody && !f.coded && a.use == Skip: // nothing in it matters
+		return false, errLongBody
 	case f.length >= 0 && !f.coded:
-		a.skipEnd(f.length)
 		return clean, a.discard(f.length)
 	}
 	return false, a.rest()
-}
-
-// skipEnd leaves unread what does not have to be kept of the next n bytes if they are too many to be read to their end.
-func (a *Answer) skipEnd(n int64) {
-	switch {
-	case n <= MaxBody || a.use == Need:
-	case a.use == Skip:
-		a.left.body = 0
-	default:
-		a.left.body = min(a.left.body, max(0, MaxBegin-int64(len(a.Body))))
-	}
-}
-
-// size returns what Answer.Size says once the body was read.
-func (a *Answer) size() int64 {
-	switch {
-	case a.fields.length >= 0 && !a.fields.coded:
-		return a.fields.length
-	case a.Whole:
-		return MaxBody - a.left.body
-	}
-	return -1
 }
 
 // more reads on within a body.
@@ -99,6 +78,7 @@ func (a *Answer) discard(n int64) error {
 		a.in.pos += len(b)
 		n -= int64(len(b))
 		a.left.body -= int64(len(b))
+		a.Size += int64(len(b))
 	}
 	return nil
 }
@@ -109,13 +89,13 @@ func (a *Answer) keepBytes(b []byte) error {
 	switch {
 	case a.use == Skip:
 		return nil
-	case len(a.Body)+len(b) <= MaxBegin || a.use != Begin && a.in.reserve() || a.use == Need && a.in.await():
+	case len(a.Body)+len(b) <= smallAnswer || a.use != Begin && a.in.reserve() || a.use == Need && a.in.await():
 		a.Body = append(a.Body, b...)
 		return nil
 	case a.use == Need:
 		return errNoMemory
 	}
-	a.use, a.Body = Skip, append(a.Body, b[:MaxBegin-len(a.Body)]...)
+	a.use, a.Body = Skip, append(a.Body, b[:smallAnswer-len(a.Body)]...)
 	return nil
 }
 
@@ -148,8 +128,9 @@ func (a *Answer) chunks() (trailers bool, err error) {
 				}
 				trailers = true
 			}
+		case size > MaxBody && a.use == Skip:
+			return false, errLongBody
 		}
-		a.skipEnd(size)
 		if err := a.discard(size); err != nil {
 			return false, err
 		}

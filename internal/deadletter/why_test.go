@@ -1,0 +1,180 @@
+package deadletter
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestWhy: what different frameworks answer, and what is shown of it. A key says the status.
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		f    Facts
+		want string
+	}{
+		"Amqp-Reason first":            {Facts{Detail: "no stock", Problem: Problem{Type: "urn:p", Title: "T"}, Answer: `{"error":"x"}`}, "no stock"},
+		"a problem":                    {Facts{Status: 422, Problem: Problem{Type: "urn:p", Title: "Out of stock"}, Answer: `{"error":"x"}`}, "Out of stock"},
+		"a problem without a title":    {Facts{Status: 422, Problem: Problem{Type: "urn:p", Detail: "d"}}, "urn:p"},
+		"about:blank":                  {Facts{Status: 500, Problem: Problem{Type: "about:blank", Title: "Internal Server Error", Detail: "sku gone"}, Answer: `{"type":"about:blank","title":"Internal Server Error","detail":"sku gone"}`}, "sku gone"},
+		"about:blank, answer off":      {Facts{Status: 500, Problem: Problem{Type: "about:blank", Title: "Internal Server Error", Detail: "sku gone"}}, "sku gone"},
+		"about:blank and no more":      {Facts{Status: 500, Problem: Problem{Type: "about:blank", Title: "Internal Server Error"}}, "Internal Server Error"},
+		"about:blank alone":            {Facts{Status: 500, Problem: Problem{Type: "about:blank"}}, "about:blank"},
+		"no answer":                    {Facts{Error: "timeout: no answer"}, "timeout: no answer"},
+		"nothing":                      {Facts{Status: 500}, ""},
+		"flask":                        {Facts{Status: 500, Answer: `{"detail":"IntegrityError: x"}`}, "IntegrityError: x"},
+		"fastapi validation":           {Facts{Status: 422, Answer: `{"detail":[{"type":"missing","loc":["body","sku"],"msg":"Field required"}]}`}, "Field required"},
+		"spring":                       {Facts{Status: 500, Answer: `{"timestamp":"2026-11-25T13:14:33.123+00:00","status":500,"error":"Internal Server Error","message":"could not execute","path":"/"}`}, "could not execute"},
+		"spring without a message":     {Facts{Status: 500, Answer: `{"timestamp":"x","status":500,"error":"Internal Server Error","path":"/"}`}, "Internal Server Error"},
+		"spring, cut within the trace": {Facts{Status: 500, Answer: `{"status":500,"error":"Internal Server Error","trace":"java.lang.IllegalStateException: boom\r\n\tat com.acme.`}, "java.lang.IllegalStateException: boom\r\n\tat com.acme."},
+		"nest":                         {Facts{Status: 400, Answer: `{"statusCode":400,"message":["email must be an email","x"],"error":"Bad Request"}`}, "email must be an email"},
+		"express":                      {Facts{Status: 500, Answer: "<!DOCTYPE html>\n<html><head><title>Error</title></head><body>\n<pre>Error: can&#39;t book<br> &nbsp; at x</pre>"}, "Error: can't book"},
+		"nested":                       {Facts{Status: 500, Answer: `{"error":{"code":"P1","message":"no such table","innererror":{"message":"x"}}}`}, "no such table"},
+		"json:api":                     {Facts{Status: 500, Answer: `{"errors":[{"status":"500","title":"Oops","detail":"disk full"}]}`}, "disk full"},
+		"graphql":                      {Facts{Status: 500, Answer: ` [{"message":"no field"}]`}, "no field"},
+		"rails":                        {Facts{Status: 500, Answer: `{"status":500,"error":"Internal Server Error","exception":"#<RuntimeError: boom>","traces":{}}`}, "#<RuntimeError: boom>"},
+		"dotnet":                       {Facts{Status: 500, Answer: "{\\x0d\n  \"Message\": \"An error has occurred.\"\\x0d\n}"}, "An error has occurred."},
+		"order of the members":         {Facts{Status: 500, Answer: `{"exception":"e","title":"t","detail":"d","message":"m","error":"x"}`}, "x"},
+		"not a string":                 {Facts{Status: 500, Answer: `{"error":true,"message":7,"detail":null,"title":{},"exception":[],"msg":"why"}`}, "why"},
+		"other members":                {Facts{Status: 500, Answer: `{"data":{"error":"no"},"x":1}`}, `{"data":{"error":"no"},"x":1}`},
+		"a string":                     {Facts{Status: 500, Answer: `"boom"`}, `"boom"`},
+		"looks like json":              {Facts{Status: 500, Answer: "[ERROR] no stock\nmore"}, "[ERROR] no stock"},
+		"text":                         {Facts{Status: 500, Answer: "\ufeff\n\n  panic: nil map\\x0d\n\ngoroutine 1"}, "panic: nil map\r"},
+		"python":                       {Facts{Status: 500, Answer: "Traceback (most recent call last):\n  File \"x\", line 1\n    raise\nKeyError: 'sku'\n"}, "KeyError: 'sku'"},
+		"python, cut":                  {Facts{Status: 500, Answer: "Traceback (most recent call last):\n  File \"x\", li"}, "Traceback (most recent call last):"},
+		"werkzeug":                     {Facts{Status: 500, Answer: "<!doctype html><title>KeyError: &#39;sku&#39; // Werkzeug Debugger</title>"}, "KeyError: 'sku' // Werkzeug Debugger"},
+		"tomcat":                       {Facts{Status: 500, Answer: "<html><head><title>HTTP Status 500 – Internal Server Error</title><style>h1{}</style></head><body><pre>java.lang.Error: x\n\tat"}, "java.lang.Error: x\n\tat"},
+		"whitelabel":                   {Facts{Status: 500, Answer: "<html><body><h1>Whitelabel Error Page</h1><div>no stock</div></body></html>"}, "   Whitelabel Error Page  no stock   "},
+		"xml":                          {Facts{Status: 500, Answer: "<?xml version=\"1.0\"?><Error><Message>Slow Down</Message"}, "   Slow Down "},
+		"a script":                     {Facts{Status: 500, Answer: "<script>if (a<b) {}</script>no stock"}, "no stock"},
+		"not text":                     {Facts{Status: 500, Answer: "(not text: image/png, 12 bytes)"}, "(not text: image/png, 12 bytes)"},
+	} {
+		if got := c.f.Why(); strings.TrimSpace(got) != strings.TrimSpace(c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestWhyOfJSONThatIsCut: wherever the text breaks off, what was kept of the message is found.
+func TestWhyOfJSONThatIsCut(t *testing.T) {
+	t.Parallel()
+	const text = `{"a":[1,{"b":"c\\"}],"error":{"code":5,"message":"no \"stock\" für \u00e9 C:\\u1\\"},"x":1}`
+	const whole = "no \"stock\" für é C:\\u1\\"
+	from, to := strings.Index(text, "no "), strings.Index(text, `"},"x"`)
+	for n := range len(text) {
+		got := (&Facts{Status: 500, Answer: valid(text[:n])}).Why()
+		switch {
+		case n > to && got != whole:
+			t.Errorf("%q: %q", text[:n], got)
+		case n > from+8 && (!strings.HasPrefix(whole, strings.TrimRight(got, "\uFFFD\\u1")) || len(got) < 3):
+			t.Errorf("%q: %q", text[:n], got)
+		}
+	}
+	for _, deep := range []string{strings.Repeat("[", 1<<17), strings.Repeat(`{"error":`, 1<<15), strings.Repeat(`[{"error":`, 1000) + `"x"`} {
+		_ = (&Facts{Status: 500, Answer: deep}).Why()
+	}
+}
+
+// TestNormaliseErrors: two reports of one bug have one text, and different bugs have different ones.
+func TestNormaliseErrors(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for want, reports := range map[string][]string{
+		`duplicate key value violates unique constraint … DETAIL: Key (email)=(…) already exists.`: {
+			"duplicate key value violates unique constraint \"users_email_key\"\nDETAIL:  Key (email)=(a@b) already exists.",
+			"duplicate key value violates unique constraint \"users_email_key\"\nDETAIL:  Key (email)=(c.d+e@example.org) already exists."},
+		"duplicate key (email)=(…)":                       {"duplicate key (email)=(a@b)", "duplicate key (email)=(c@d)"},
+		"duplicate key (name)=(…)":                        {"duplicate key (name)=(a@b)"},
+		"Duplicate entry … for key …":                     {"Duplicate entry 'a@b.c' for key 'users.email'", "Duplicate entry 'it''s x' for key 'users.email'"},
+		"customer … is gone":                              {"customer a.b@shop.example is gone", "customer 17 is gone", "customer 'x y' is gone", "customer `z` is gone", "customer “z” is gone"},
+		"no row …":                                        {"no row 550e8400-e29b-41d4-a716-446655440000", "no row 123E4567-e89b-12d3-a456-426614174000", "no row 507f1f77bcf86cd799439011", "no row ae91993f"},
+		"could not book com.acme.Order@…":                 {"could not book com.acme.Order@1b6d3586", "could not book com.acme.Order@ae91993f"},
+		"at … the lock was lost":                          {"at 2026-11-25T13:14:33.123Z the lock was lost", "at 2026-11-25 13:14:33,7+01:00 the lock was lost", "at 2026-11-25T13:14:33 the lock was lost"},
+		"GET http://billing/… answered …":                 {"GET http://billing/invoices/17?x=y#z answered 500", "GET http://billing/other answered 503"},
+		"GET http://stock/… answered …":                   {"GET http://stock/invoices/17 answered 500"},
+		"can't open … for …":                              {"can't open 'a' for 'b'", "can't open 'it isn't' for 'b'"},
+		"dial tcp …: connection refused":                  {"dial tcp 10.0.0.7:8080: connection refused", "dial tcp 10.0.121.7:80: connection refused"},
+		"KeyError: …":                                     {"KeyError: 'sku'", "KeyError: 'a b"},
+		"invalid payload: …":                              {`invalid payload: "{\"a\":1} is cut`, `invalid payload: "{\"b\":[2,3]}"`},
+		"index out of range [… with length":               {"index out of range [5 with length", "index out of range [77 with length"},
+		"object at … of cus_…":                            {"object at 0x7f8a2c3d of cus_NffrFeUfNV2Hib", "object at 0x12 of cus_4QFHdxxyz7Zu8"},
+		"sha… of line… differs":                           {"sha256 of line2 differs"},
+		"sha… of page… differs":                           {"sha256 of page2 differs"},
+		"no method book() for null":                       {"no method book() for null"},
+		"(psycopg….errors.UniqueViolation) duplicate key": {"(psycopg2.errors.UniqueViolation) duplicate key"},
+	} {
+		for _, r := range reports {
+			if got := normalise(r); got != want {
+				t.Errorf("%q: %q, want %q", r, got, want)
+			}
+		}
+		if other := seen[want]; other != "" {
+			t.Error(other)
+		}
+		seen[want] = want
+	}
+}
+
+// TestGroupsOfAnswers: seventy failures of five bugs with one status and one key are five groups, whatever the app is
+// written in.
+func TestGroupsOfAnswers(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(text string, i int) string{
+		"flask": func(s string, i int) string { return fmt.Sprintf(`{"detail": %q, "request": "%d"}`, s, i) },
+		"spring": func(s string, i int) string {
+			return fmt.Sprintf(`{"timestamp":"2026-11-25T13:14:%02d.5Z","status":500,"error":"Internal Server Error","message":%q,"path":"/"}`, i%60, s)
+		},
+		"express": func(s string, i int) string {
+			return fmt.Sprintf("<html><head><title>Error</title></head><body><pre>Error: %s<br>at %d</pre>", strings.ReplaceAll(s, `"`, "&quot;"), i)
+		},
+		"go": func(s string, i int) string { return fmt.Sprintf("%s\nrequest %d\n", s, i) },
+		"python": func(s string, i int) string {
+			return fmt.Sprintf("Traceback (most recent call last):\n  File \"x%d\"\nError: %s", i, s)
+		},
+		"nested": func(s string, i int) string { return fmt.Sprintf(`{"id":%d,"error":{"message":%q}}`, i, s) },
+	} {
+		counts := map[string]int{}
+		for i := range 70 {
+			text := []string{
+				fmt.Sprintf("duplicate key (email)=(user%d@example.org)", i), fmt.Sprintf("duplicate key (phone)=(%d)", i),
+				fmt.Sprintf(`order "A-%d" is closed`, i), fmt.Sprintf("order %08x is not known", i*7919), fmt.Sprintf("no route to http://stock/items/%d", i),
+			}[i%5]
+			m := Message{Facts: Facts{Reason: "max_retries", Status: 500, RoutingKey: "order.created", Answer: answer(text, i)}}
+			counts[m.Group().Problem]++
+		}
+		if len(counts) != 5 {
+			t.Errorf("%s: %d groups: %v", name, len(counts), counts)
+		}
+		for problem, n := range counts {
+			if n != 14 {
+				t.Errorf("%s: %d of %q", name, n, problem)
+			}
+		}
+	}
+}
+
+// TestGroupKeepsProblemTypes: a type is an identifier, and stays as it is.
+func TestGroupKeepsProblemTypes(t *testing.T) {
+	t.Parallel()
+	m := Message{Facts: Facts{Problem: Problem{Type: "https://example.test/p/17", Title: "Gone"}}}
+	if got := m.Group().Problem; got != m.Problem.Type {
+		t.Error(got)
+	}
+	if m.Detail = "no 17"; m.Group().Problem != "no …" {
+		t.Error(m.Group().Problem)
+	}
+}
+
+func FuzzWhy(f *testing.F) {
+	for _, s := range []string{
+		`{"error":{"message":"x"}}`, `{"error":"a\u00`, `{"error":"a\\`, `[[{"detail":`, "<title>x</title>", "<pre>", "Traceback (most recent call last):\n\nE", `"`, "{\"\\x0d\n", "\ufeff{",
+	} {
+		f.Add(s, 500)
+	}
+	f.Fuzz(func(t *testing.T, s string, status int) {
+		m := Message{Facts: Facts{Status: status, Answer: valid(s)}}
+		if got := m.Group().Problem; valid(got) != got || len(got) > maxNormal+len("…") || strings.ContainsAny(got, "\n\t") {
+			t.Errorf("%q: %q", s, got)
+		}
+	})
+}
