@@ -75,6 +75,12 @@ func TestPlaces(t *testing.T) {
 	b := sc.open()
 	b.until("#link", "Live")
 	b.when("the title of the overview", `document.title === "Consuming · `+sc.name+`"`)
+	first := `document.querySelector("#content > section").id === `
+	b.do(chromedp.EmulateViewport(390, 844))
+	b.when("the dead letters first on a phone", first+`"parked"`)
+	b.fits("overview on a phone")
+	b.do(chromedp.EmulateViewport(1280, 900))
+	b.when("the state first on a wide screen", first+`"state"`)
 	b.click("Topology")
 	b.until("#topology-tables", "Bindings")
 	if b.visible("#flow") || b.focused() == "BODY: " {

@@ -1,10 +1,14 @@
 package console
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp/kb"
+
+	"sidecar/internal/testkit/must"
 )
 
 const (
@@ -59,6 +63,9 @@ func TestReadToken(t *testing.T) {
 	b.until("#state-title", "Consuming")
 	b.click("Read the queue")
 	b.until("#view h3", "1 message")
+	b.click("Export")
+	b.until("#view .problem", "Not exported: This token is shown no message bodies.")
+	b.until("#read-only", "need the control token")
 	b.open("500")
 	b.open("order-1")
 	b.until("#view h3", "order-1")
@@ -75,4 +82,35 @@ func TestReadToken(t *testing.T) {
 	b.until("#state-title", "Consuming")
 	b.click("Show body")
 	b.until("#view .body pre", "order-1")
+}
+
+// TestTokenChanges: a dialog that needs a new token is there again afterwards, with what was typed.
+func TestTokenChanges(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	must.Do(t, os.WriteFile(file, []byte(writeToken), 0o600))
+	sc := newScene(t).with("CONTROL_TOKEN_FILE", file).start()
+	b := sc.open()
+	b.expect("401")
+	b.until("#token-form", "A token is needed")
+	b.keys(writeToken + kb.Enter)
+	b.until("#state-title", "Consuming")
+	sc.fillQueue(kind{key: "order.created", id: "order", status: 503, count: 5})
+	b.click("Read the queue")
+	b.click("Redrive all …")
+	b.until("#act-count", "5 messages")
+	b.fill("#act-to", "some queue")
+	must.Do(t, os.WriteFile(file, []byte("another-"+writeToken), 0o600))
+	eventually(t, "the new token counts", func() bool {
+		if b.visible("#act") {
+			b.click("Redrive 5 messages")
+			b.when("an answer", `document.querySelector("#act-problem").textContent !== "" || !document.querySelector("#act").open`)
+		}
+		return b.visible("#token-form")
+	})
+	b.keys("another-" + writeToken + kb.Enter)
+	b.until("#act", "5 messages")
+	if got := eval[string](b, `document.querySelector("#act-to").value`); got != "some queue" {
+		t.Errorf("the field holds %q", got)
+	}
 }

@@ -18,6 +18,7 @@ let unread = false; // the last read of this place has failed
 let applied = new Map(); // conditions that the form had from an address
 
 export function startParked() {
+  phone.addEventListener('change', arrange);
   byId('look').addEventListener('click', () => pages[place.view] ? read(place, { stay: true }) : navigate('#/dlq'));
   byId('stop').addEventListener('click', () => reading?.abort());
   byId('changed-look').addEventListener('click', () => read(place, { stay: true }));
@@ -36,6 +37,15 @@ export function startParked() {
 
 export const isReading = () => reading !== null;
 
+const phone = matchMedia('(max-width: 760px)');
+
+// arrange puts the dead letters before the state where both do not fit: in the overview on a phone.
+function arrange() {
+  const [parked, state] = [byId('parked'), byId('state')];
+  const first = phone.matches && place.view === 'overview';
+  if (first !== (parked.nextElementSibling === state)) parked[first ? 'after' : 'before'](state);
+}
+
 // showPlace shows a place: it is what the router calls.
 export function showPlace(to, how) {
   reading?.abort();
@@ -49,6 +59,7 @@ export function showPlace(to, how) {
     else link.removeAttribute('aria-current');
   }
   syncForm(to.conditions);
+  arrange();
   put(byId('look'), pages[to.view] ? 'Read again' : 'Read the queue');
   byId('look').classList.toggle('primary', !pages[to.view]);
   byId('topology-text').open ||= to.view === 'topology';
