@@ -48,7 +48,7 @@ func TestCompletion(t *testing.T) {
 				{c.source + "; echo so\"\"urced\r", "sourced"},
 				{"sidecar expl\t--fail\ttim\t\r", "timeout at retry 0 of 10"},
 				{"sidecar explain --failure=ref\t\r", "refused at retry 0 of 10"},
-				{"sidecar vers\t--js\t\r", `{"version":`},
+				{"sidecar vers\t--js\t\r", `{"commit":`},
 				{"sidecar dlq \t\t", "discard"},
 				{"\x15sidecar dlq import --skip 7 par\t", "ked.jsonl"},
 				{"\x15sidecar help outbox mig\t\r", "usage: sidecar outbox migrate"},

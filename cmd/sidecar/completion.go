@@ -11,8 +11,10 @@ import (
 	"strings"
 )
 
-//go:embed completion
-var completionScripts embed.FS
+// shellFiles are the scripts for completion, and the manual page without its commands.
+//
+//go:embed shell
+var shellFiles embed.FS
 
 // completion prints the script of a shell. The scripts call it again, with "candidates" and the words of the command
 // line, for the words that may come next.
@@ -30,7 +32,7 @@ func completion(_ context.Context, c *call) error {
 	if len(c.words) != 1 || !slices.Contains(shells, c.words[0]) {
 		return c.misuse("want the name of a shell; %s", meant(strings.Join(c.words, " "), shells))
 	}
-	script, err := completionScripts.ReadFile("completion/sidecar." + c.words[0])
+	script, err := shellFiles.ReadFile("shell/sidecar." + c.words[0])
 	_, writeErr := c.stdout.Write(script)
 	return errors.Join(err, writeErr)
 }
@@ -68,16 +70,11 @@ func (c *call) candidates(line []string) (found []term) {
 // next returns what may follow words behind the name of a command; last is the word that is being typed.
 func (c *call) next(words []string, last string) (found []term) {
 	if name, _, given := strings.Cut(last, "="); given {
-		for _, t := range c.values(name) {
-			found = append(found, term{name + "=" + t.name, ""})
-		}
+		found, _ = c.values(name, name+"=")
 		return found
 	}
-	before := words[len(words)-1]
-	if f := c.flags.Lookup(strings.TrimLeft(before, "-")); f != nil && strings.HasPrefix(before, "-") {
-		if value, _ := flag.UnquoteUsage(f); value != "" {
-			return c.values(before)
-		}
+	if found, takes := c.values(words[len(words)-1], ""); takes {
+		return found
 	}
 	found = c.below()
 	for _, word := range argumentWords(c.arguments) {
@@ -87,26 +84,32 @@ func (c *call) next(words []string, last string) (found []term) {
 		found = append(found, term{":files", ""})
 	}
 	if len(found) == 0 || strings.HasPrefix(last, "-") {
-		c.flags.VisitAll(func(f *flag.Flag) {
-			if _, text := flag.UnquoteUsage(f); text != "" && c.group == nil {
-				found = append(found, term{"--" + f.Name, text})
-			}
-		})
+		flags, conditions := c.terms()
+		if c.group != nil {
+			conditions = nil // they are for the commands below
+		}
+		for _, t := range append(flags, conditions...) {
+			name, _, _ := strings.Cut(strings.TrimSuffix(t.name, ", -q"), " ")
+			found = append(found, term{name, t.text})
+		}
 		found = append(found, term{"--help", "what the command does, with its flags and examples"})
 	}
 	return found
 }
 
-// values returns the known values of a flag.
-func (c *call) values(name string) (found []term) {
-	if f := c.flags.Lookup(strings.TrimLeft(name, "-")); f != nil {
-		if w, ok := f.Value.(*words); ok {
-			for _, word := range w.known {
-				found = append(found, term{word, ""})
-			}
+// values returns the known values of a flag; takes is false for a word that is not a flag with a value.
+func (c *call) values(name, prefix string) (found []term, takes bool) {
+	f := c.flags.Lookup(strings.TrimLeft(name, "-"))
+	if f == nil || !strings.HasPrefix(name, "-") {
+		return nil, false
+	}
+	if w, ok := f.Value.(*words); ok {
+		for _, word := range w.known {
+			found = append(found, term{prefix + word, ""})
 		}
 	}
-	return found
+	value, _ := flag.UnquoteUsage(f)
+	return found, value != ""
 }
 
 var argumentWord = regexp.MustCompile(`^[a-z]+$`)

@@ -31,6 +31,7 @@ func TestCandidates(t *testing.T) {
 		"help dlq re":                  "redrive",
 		"dlq help re":                  "redrive",
 		"--":                           "--help",
+		"dlq --":                       "--help",
 		"xyz ":                         "",
 		"dlq xyz ":                     "",
 		"health ":                      "live ready startup",

@@ -79,7 +79,7 @@ func (c *call) takesConditions() {
 		c.flags.Var(&words{usualValues[known.Name], func(value string) error {
 			c.condition(known.Name, value)
 			return nil // parse reports a mistake
-		}}, known.Name, known.Help)
+		}, true}, known.Name, known.Help)
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"sidecar/internal/deadletter"
 )
 
 const helpWidth = 80 // columns
@@ -18,28 +16,19 @@ type term struct{ name, text string }
 
 // terms are the flags of a command, those for conditions separately.
 func (c *call) terms() (flags, conditions []term) {
-	isCondition := map[*flag.Flag]bool{}
-	for _, known := range deadletter.Conditions {
-		if f := c.flags.Lookup(known.Name); f != nil && f.Usage == known.Help { // explain has another --status
-			isCondition[f] = true
-			conditions = append(conditions, flagTerm(f))
-		}
-	}
 	c.flags.VisitAll(func(f *flag.Flag) {
-		if f.Usage != "" && !isCondition[f] { // else a short form
-			flags = append(flags, flagTerm(f))
+		value, text := flag.UnquoteUsage(f)
+		name := strings.TrimRight("--"+f.Name+" "+strings.ToUpper(value), " ")
+		if f.Name == "quiet" {
+			name += ", -q"
+		}
+		if w, ok := f.Value.(*words); ok && w.condition {
+			conditions = append(conditions, term{name, text})
+		} else if text != "" { // a short form has none
+			flags = append(flags, term{name, text})
 		}
 	})
 	return flags, conditions
-}
-
-func flagTerm(f *flag.Flag) term {
-	value, text := flag.UnquoteUsage(f)
-	name := strings.TrimRight("--"+f.Name+" "+strings.ToUpper(value), " ")
-	if f.Name == "quiet" {
-		name += ", -q"
-	}
-	return term{name, text}
 }
 
 // below are the commands of a group.
@@ -61,12 +50,12 @@ func (c *call) usage() string {
 	return usage
 }
 
-// about is what a command does, and notes is what else its user should read.
-func (c *call) about() (about, notes string) {
+// about is what a command does.
+func (c *call) about() string {
 	if c.group != nil {
-		return c.group.about, c.group.notes
+		return c.group.about
 	}
-	return strings.ToUpper(c.summary[:1]) + c.summary[1:] + ".", ""
+	return strings.ToUpper(c.summary[:1]) + c.summary[1:] + "."
 }
 
 // exampleLines are complete commands, indented.
@@ -81,14 +70,13 @@ func (c *call) exampleLines() string {
 // printUsage prints the help of a command or of a group of commands.
 func (c *call) printUsage() {
 	flags, conditions := c.terms()
-	about, notes := c.about()
-	_, _ = fmt.Fprintf(c.stdout, "usage: %s\n\n%s\n", c.usage(), wrapped(about, 0))
+	_, _ = fmt.Fprintf(c.stdout, "usage: %s\n\n%s\n", c.usage(), wrapped(c.about(), 0))
 	c.printTerms("Commands", c.below())
 	c.printTerms("Flags", flags)
 	c.printTerms(conditionsTitle, conditions)
 	_, _ = fmt.Fprintf(c.stdout, "\nExamples:\n\n%s", c.exampleLines())
-	if notes != "" {
-		_, _ = fmt.Fprintf(c.stdout, "\n%s\n", wrapped(notes, 0))
+	if c.group != nil {
+		_, _ = fmt.Fprintf(c.stdout, "\n%s\n", wrapped(c.group.notes, 0))
 	}
 }
 
@@ -111,17 +99,16 @@ func wrapped(text string, indent int) string {
 	var b strings.Builder
 	at := indent
 	for i, word := range strings.Fields(text) {
-		switch wide := utf8.RuneCountInString(word); {
-		case i > 0 && at+1+wide > helpWidth:
-			b.WriteString("\n" + strings.Repeat(" ", indent) + word)
-			at = indent + wide
-		case i > 0:
-			b.WriteString(" " + word)
-			at += 1 + wide
+		switch at += 1 + utf8.RuneCountInString(word); {
+		case i == 0:
+			at--
+		case at > helpWidth:
+			b.WriteString("\n" + strings.Repeat(" ", indent))
+			at = indent + utf8.RuneCountInString(word)
 		default:
-			b.WriteString(word)
-			at += wide
+			b.WriteByte(' ')
 		}
+		b.WriteString(word)
 	}
 	return b.String()
 }

@@ -36,7 +36,7 @@ var helps = map[string]struct{ usage, summary, flags string }{
 	"outbox retry":   {"ID...|--all [flags]", "quarantine", "--all --json"},
 }
 
-const conditionFlags = " --status --reason --older --newer --routing-key --correlation-id --header --error --group --text --id"
+const conditionFlags = " --correlation-id --error --group --header --id --newer --older --reason --routing-key --status --text"
 
 // TestHelp: every command has the same form of help, asked for in each way, without a configuration.
 func TestHelp(t *testing.T) {

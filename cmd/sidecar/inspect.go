@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 
 	"sidecar/internal/app"
-	"sidecar/internal/config"
 )
 
 func check(ctx context.Context, c *call) error {
@@ -29,7 +28,12 @@ func check(ctx context.Context, c *call) error {
 		}
 		err = app.RoundTrip(ctx, cfg, app.Build{Version: version, Commit: commit}, w)
 	}
-	return errors.Join(err, app.Check(ctx, cfg, c.highlighting(), c.json))
+	var text strings.Builder
+	err = errors.Join(err, app.Check(ctx, cfg, &text, c.json))
+	_, writeErr := io.WriteString(c.stdout, severity.ReplaceAllStringFunc(text.String(), func(word string) string {
+		return c.painted(c.stdout, word, severities[word])
+	}))
+	return errors.Join(err, writeErr)
 }
 
 func printConfig(_ context.Context, c *call) error {
@@ -49,11 +53,9 @@ func printConfig(_ context.Context, c *call) error {
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, all[i].Value, s.Origin)
 	}
 	if c.json {
-		return errors.Join(c.document(struct {
-			Service   string           `json:"service"`
-			Variables []config.Setting `json:"variables"`
-			Warnings  []string         `json:"warnings"`
-		}{cfg.Service.Name, all, append([]string{}, warnings...)}), c.out.Flush())
+		return errors.Join(c.document(map[string]any{
+			"service": cfg.Service.Name, "variables": all, "warnings": append([]string{}, warnings...),
+		}), c.out.Flush())
 	}
 	for _, warning := range warnings {
 		_, _ = fmt.Fprintf(c.stderr, "warning: %s\n", warning)
@@ -62,25 +64,19 @@ func printConfig(_ context.Context, c *call) error {
 }
 
 func plan(_ context.Context, c *call) error {
-	c.takesJSON()
-	format := ""
+	format := "text"
 	c.choice(&format, "format", "`FORMAT` of the output: text (the default), mermaid, definitions (a definitions.json for rabbitmqctl "+
 		"import_definitions), permissions (the least a broker user needs) or json (a file for SIDECAR_PLAN_FILE)",
 		app.PlanFormats)
+	c.flags.BoolFunc("json", "the same as --format json", func(string) error { return c.flags.Set("format", "json") })
 	if err := c.parse(0); err != nil {
 		return err
-	}
-	if c.json && cmp.Or(format, "json") != "json" {
-		return c.misuse("--json and --format %s contradict each other", format)
-	}
-	if c.json {
-		format = "json"
 	}
 	cfg, err := loadConfig(c.environ)
 	if err != nil {
 		return err
 	}
-	out, err := app.RenderPlan(cfg, cmp.Or(format, "text"))
+	out, err := app.RenderPlan(cfg, format)
 	if err != nil {
 		return err
 	}

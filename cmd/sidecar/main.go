@@ -135,12 +135,8 @@ func printVersion(_ context.Context, c *call) error {
 	if err := c.parse(0); err != nil {
 		return err
 	}
-	v := struct {
-		Version string `json:"version"`
-		Commit  string `json:"commit"`
-		Go      string `json:"go"`
-	}{version, commit, runtime.Version()}
-	return errors.Join(c.result(v, "sidecar %s (commit %s, %s)", v.Version, v.Commit, v.Go), c.out.Flush())
+	v := map[string]string{"version": version, "commit": commit, "go": runtime.Version()}
+	return errors.Join(c.result(v, "sidecar %s (commit %s, %s)", version, commit, v["go"]), c.out.Flush())
 }
 
 // runSidecar runs until SIGTERM or SIGINT has drained it. A second signal stops at once. SIGHUP is ignored.

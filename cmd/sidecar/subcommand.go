@@ -185,8 +185,9 @@ func (c *call) duration(d *time.Duration, name, usage string, least time.Duratio
 
 // words is the value of a flag for which there are known words.
 type words struct {
-	known []string
-	set   func(string) error
+	known     []string
+	set       func(string) error
+	condition bool // it chooses messages
 }
 
 func (w *words) String() string         { return "" }
@@ -199,7 +200,7 @@ func (c *call) choice(value *string, name, usage string, known []string) {
 			return errors.New(meant(*value, known))
 		}
 		return nil
-	}}, name, usage)
+	}, false}, name, usage)
 }
 
 // document writes v as one line of JSON that does no harm to a terminal.

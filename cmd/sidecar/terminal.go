@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -49,24 +48,6 @@ var (
 	severities = map[string]string{"problem": red, "warning": yellow, "ok": green}
 	severity   = regexp.MustCompile(`(?m)^(problem|warning|ok)\b`)
 )
-
-// highlighter colours the severities of a check, whose lines it gets whole.
-type highlighter struct{ w io.Writer }
-
-func (h highlighter) Write(p []byte) (int, error) {
-	_, err := io.WriteString(h.w, severity.ReplaceAllStringFunc(string(p), func(word string) string {
-		return paint(word, severities[word])
-	}))
-	return len(p), err
-}
-
-// highlighting is standard output, with colours on a terminal.
-func (in *invocation) highlighting() io.Writer {
-	if in.coloured(in.stdout) {
-		return highlighter{in.stdout}
-	}
-	return in.stdout
-}
 
 // printable makes a message's own text harmless for a terminal: a character that is not a letter, mark, number,
 // punctuation, symbol or plain space is written as an escape, so that nothing moves the cursor, colours, reorders or

@@ -33,22 +33,13 @@ type Explanation struct {
 	MaxRetries int      `json:"max_retries"`
 	Action     string   `json:"action"`
 	Reason     string   `json:"reason"`
-	Detail     string   `json:"detail,omitempty"`
-	Error      string   `json:"error,omitempty"`
 	Steps      []string `json:"steps"` // why, and how the message leaves
 }
 
 // String is e for people.
 func (e *Explanation) String() string {
-	lines := []string{fmt.Sprintf("%s at retry %d of %d: %s (reason %s)",
-		cmp.Or(e.Failure, fmt.Sprintf("status %d", e.Status)), e.Retry, e.MaxRetries, e.Action, e.Reason)}
-	if e.Detail != "" {
-		lines = append(lines, "detail: "+e.Detail)
-	}
-	if e.Error != "" {
-		lines = append(lines, "error: "+e.Error)
-	}
-	return strings.Join(append(lines, e.Steps...), "\n  ") + "\n"
+	return fmt.Sprintf("%s at retry %d of %d: %s (reason %s)\n  %s\n", cmp.Or(e.Failure, fmt.Sprintf("status %d", e.Status)),
+		e.Retry, e.MaxRetries, e.Action, e.Reason, strings.Join(e.Steps, "\n  "))
 }
 
 // Explain answers with the verdict, why, and how it leaves.
@@ -69,12 +60,15 @@ func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 
 	e := &Explanation{
 		Status: q.Status, Failure: q.Failure, Retry: q.RetryCount, MaxRetries: p.MaxRetries,
-		Action: s.Verdict.Action.String(), Reason: s.Verdict.Reason.String(), Detail: o.Detail,
-		Steps: append([]string{explainVerdict(s.Verdict, m)}, explainSettlement(&s, p)...),
+		Action: s.Verdict.Action.String(), Reason: s.Verdict.Reason.String(),
+	}
+	if o.Detail != "" {
+		e.Steps = append(e.Steps, "detail: "+o.Detail)
 	}
 	if o.Err != nil {
-		e.Error = o.Err.Error()
+		e.Steps = append(e.Steps, "error: "+o.Err.Error())
 	}
+	e.Steps = append(append(e.Steps, explainVerdict(s.Verdict, m)), explainSettlement(&s, p)...)
 	return e, nil
 }
 
