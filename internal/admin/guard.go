@@ -62,7 +62,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			return
 		}
 		s.refusals.Do(func(suppressed int) {
-			s.o.Logger.Warn("control refused", "peer", r.RemoteAddr, "status", status, "reason", detail, "suppressed", suppressed)
+			s.o.Logger.Warn("control refused", "peer", r.RemoteAddr, "status", status, "reason", detail,
+				"suppressed", suppressed)
 		})
 		// Without this the server would read a refused body, however slowly it comes, before it answers.
 		w.Header().Set("Connection", "close")
