@@ -16,8 +16,9 @@ type answer struct {
 	dapr  bool // the body of a 2xx may contain a Dapr status
 	limit int  // bytes of a failing answer's text
 
-	contentType []byte        // its beginning
-	encoded     bool          // the body has a Content-Encoding
+	contentType []byte // its beginning
+	encoded     bool   // the body has a Content-Encoding
+	isProblem   bool
 	retryAfter  time.Duration // -1 without one that is understood
 	disposition message.Disposition
 	asked       bool // for a disposition, known or not
@@ -38,6 +39,7 @@ func (a *answer) Field(name, value []byte) {
 	case http1.FoldEqual(name, "amqp-reason") && a.reason == "":
 		a.reason = clean(value, maxReason)
 	case http1.FoldEqual(name, "content-type"):
+		a.isProblem = isProblem(value)
 		a.contentType = append(a.contentType[:0], value[:min(len(value), maxContentType)]...)
 	case http1.FoldEqual(name, "content-encoding"):
 		a.encoded = !http1.FoldEqual(value, "identity")
@@ -54,7 +56,7 @@ func (a *answer) Body(status int) (http1.Use, error) {
 		return http1.Skip, errDispositions
 	case a.dapr && status/100 == 2:
 		return http1.Need, nil
-	case isProblem(a.contentType):
+	case a.isProblem:
 		return http1.Keep, nil
 	case a.limit > 0 && fails(a.disposition, status):
 		return http1.Begin, nil
@@ -68,7 +70,7 @@ func (a *answer) report(in *http1.Answer, o *message.Outcome, retryAfterMax time
 	o.RetryAfter = min(a.retryAfter, retryAfterMax)
 	o.Disposition, o.Unknown = a.disposition, a.asked && a.disposition == message.DispositionNone
 	o.Detail = a.reason
-	if isProblem(a.contentType) {
+	if a.isProblem {
 		o.Problem = parseProblem(in.Body)
 	}
 	if a.dapr {
