@@ -14,7 +14,8 @@ import (
 type View struct {
 	Ref string `json:"ref"`
 	Facts
-	Group string `json:"group"` // id
+	Group   string `json:"group"`             // id
+	Failure string `json:"failure,omitempty"` // Why
 }
 
 // Full is a message with everything in it.
@@ -37,7 +38,7 @@ type Body struct {
 }
 
 // View returns what a list shows of m.
-func (m *Message) View() View { return View{m.Ref(), m.Facts, m.Group().ID} }
+func (m *Message) View() View { return View{m.Ref(), m.Facts, m.Group().ID, m.Why()} }
 
 // Full returns all of m, with at most maxBody bytes of its body; 0 or less leaves the body out.
 func (m *Message) Full(maxBody int) *Full {

@@ -70,7 +70,7 @@ func TestRepair(t *testing.T) {
 	b.window("docs-search", "header")
 	b.click("Groups")
 	b.until("#view h3", "120 messages in 1 group")
-	b.open("500 ")
+	b.open("IntegrityError: duplicate key")
 	b.until("#view h3", "The first 100 messages")
 	b.open("customer-000")
 	b.until("#view .answer", "already exists")
@@ -95,8 +95,9 @@ func TestRepair(t *testing.T) {
 	// 3. The warehouse is open again: three go first.
 	b.click("Dead letters 380")
 	b.until("#view h3", "380 messages in 4 groups")
-	b.open("503 ")
+	b.open("warehouse closed")
 	b.until("#view h3", "The first 100 messages")
+	b.until("#view .messages", "warehouse closed until 06:1")
 	b.click("Redrive …")
 	b.until("#act-count", "300 messages of 380")
 	b.inspect("repair-dialog")
@@ -112,7 +113,7 @@ func TestRepair(t *testing.T) {
 	// 4. Another service's messages: to its queue.
 	b.click("Dead letters 80")
 	b.until("#view h3", "80 messages in 3 groups")
-	b.open("404 ")
+	b.open("no route for tenant")
 	b.until("#view h3", "50 messages")
 	b.click("Redrive …")
 	b.until("#act-count", "50 messages of 80")

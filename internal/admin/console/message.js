@@ -4,22 +4,8 @@
 import { get } from './api.js';
 import { ago, bytes, count, el, long, number, row, visible } from './dom.js';
 
-// failure is the text of a failure, of a message or a group: what the app gave as its reason, its answer, or the error.
-export function failure(m) {
-  const answer = m.answer && said(m.answer);
-  const problem = typeof m.problem === 'string' ? m.problem : m.problem?.title || m.problem?.type;
-  return problem || m.detail || answer || m.error || (m.status ? `status ${m.status}` : m.reason || 'no reason given');
-}
-
-// said is an answer in a line: what JSON names as the error, else all of it.
-function said(answer) {
-  try {
-    const named = JSON.parse(answer);
-    const text = ['error', 'message', 'detail', 'title', 'exception'].map((name) => named[name]).find((t) => t && typeof t === 'string');
-    if (text) return text;
-  } catch { /* an answer is any text */ }
-  return answer.replace(/\s+/g, ' ').trim();
-}
+// failure is the text of a failure, of a message or a group. For either the sidecar chooses the one that says most.
+export const failure = (m) => m.failure || typeof m.problem === 'string' && m.problem || (m.status ? `status ${m.status}` : m.reason || 'no reason given');
 
 // why is a failure in a line, with the status.
 export const why = (m) => m.status && !failure(m).startsWith('status') ? `${m.status} ${failure(m)}` : failure(m);
