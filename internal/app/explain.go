@@ -38,8 +38,9 @@ type Explanation struct {
 
 // String is e for people.
 func (e *Explanation) String() string {
-	return fmt.Sprintf("%s at retry %d of %d: %s (reason %s)\n  %s\n", cmp.Or(e.Failure, fmt.Sprintf("status %d", e.Status)),
-		e.Retry, e.MaxRetries, e.Action, e.Reason, strings.Join(e.Steps, "\n  "))
+	answer := cmp.Or(e.Failure, fmt.Sprintf("status %d", e.Status))
+	return fmt.Sprintf("%s at retry %d of %d: %s (reason %s)\n  %s\n",
+		answer, e.Retry, e.MaxRetries, e.Action, e.Reason, strings.Join(e.Steps, "\n  "))
 }
 
 // Explain answers with the verdict, why, and how it leaves.
