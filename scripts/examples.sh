@@ -32,7 +32,9 @@ if [[ $wanted = *node* && -z ${EXAMPLES_NODE:-} ]]; then
     scripts/need.sh npm npm 9>&-
     echo "fetching the packages of examples/outbox/node (once)" >&2
     cp examples/outbox/node/{package.json,package-lock.json,.npmrc} "$EXAMPLES_NODE/"
-    (cd "$EXAMPLES_NODE" && npm ci --silent --ignore-scripts --no-audit --no-fund >&2)
+    # Without a network npm would wait for minutes before it takes what its cache has.
+    (cd "$EXAMPLES_NODE" && npm ci --silent --prefer-offline --fetch-retry-mintimeout=1000 --fetch-retry-maxtimeout=3000 \
+      --ignore-scripts --no-audit --no-fund >&2)
     cp examples/outbox/node/package-lock.json "$EXAMPLES_NODE/installed.json"
   fi
   cp examples/outbox/node/{package.json,orders.js} "$EXAMPLES_NODE/"
