@@ -57,8 +57,7 @@ const probeFailures = 2
 func New(o Options) *Control {
 	c := &Control{Gate: newGate(), o: o}
 	c.ramp = newRamp(o.Concurrency, c.Nudge)
-	c.breaker = newBreaker(o.Concurrency, c.trip)
-	c.rejects = &rejects{c: c, epoch: time.Now().Add(-rejectsQuiet)}
+	c.breaker, c.rejects = newBreaker(c), newRejects(c)
 	register(o.Registerer, c)
 	if !o.CountRefused {
 		c.Hold(AppDown, "the app has not answered yet")
@@ -88,10 +87,12 @@ func (c *Control) Run(ctx context.Context) error {
 func (c *Control) AppUp() bool { return c.appUp.Load() }
 
 // Limit is how many messages may be in flight.
-func (c *Control) Limit() int { return int(c.ramp.limit.Load()) }
+func (c *Control) Limit() int {
+	return int(min(c.ramp.limit.Load(), c.breaker.limit(), c.rejects.limit()))
+}
 
 // Ramping reports whether Limit is still below the full concurrency.
-func (c *Control) Ramping() bool { return c.ramp.limit.Load() < c.ramp.full }
+func (c *Control) Ramping() bool { return c.Limit() < c.o.Concurrency }
 
 // Report takes the outcome of one attempt. On the healthy path it costs a few atomic loads.
 func (c *Control) Report(m *message.Message, o *message.Outcome) {
@@ -102,10 +103,7 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 	case c.rejects.report(m, o):
 		// Whatever the app answers: one message at a time is enough, and the breaker need not count them, too.
 	case o.Failure == message.FailureNone && o.Status < 500:
-		if c.breaker.success() {
-			c.o.Logger.Info("breaker closed")
-			c.ramp.resume()
-		}
+		c.breaker.success()
 		c.ramp.grow()
 	case o.Failure == message.FailureRefused && !c.o.CountRefused:
 		c.probing.Lock()
@@ -117,6 +115,7 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 		// Says nothing about the app's health: one message's trouble, or ours.
 	case o.Disposition != message.DispositionNone:
 		// An app that steers its messages is alive.
+		c.breaker.success()
 		c.ramp.grow()
 	default:
 		c.breaker.failure(m.RetryCount == 0)
@@ -130,15 +129,6 @@ func (c *Control) PauseFor(d time.Duration) {
 	}
 }
 
-func (c *Control) trip(pause time.Duration) {
-	c.o.Logger.Warn("paused", "reason", string(Breaker), "for", pause.String(),
-		"detail", "the app fails everything")
-	c.HoldFor(Breaker, pause, "the app fails everything", func() {
-		c.ramp.hold(c.breaker.trial)
-		c.breaker.endPause()
-	})
-}
-
 // reportProbe takes a probe's result.
 func (c *Control) reportProbe(ctx context.Context, err error) {
 	if ctx.Err() != nil {
@@ -149,7 +139,7 @@ func (c *Control) reportProbe(ctx context.Context, err error) {
 	if err == nil {
 		c.failures = 0
 		if !c.appUp.Swap(true) {
-			c.ramp.restart()
+			c.ramp.restart(1)
 			c.rejects.restart()
 			c.o.Logger.Info("app up")
 		}

@@ -340,6 +340,50 @@ func TestBreakerTrialsAndCloses(t *testing.T) {
 	})
 }
 
+// TestTrialsLimitTogether: the breaker trips while the app that refused everything is on trial.
+func TestTrialsLimitTogether(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		want := func(limit int, when string) {
+			t.Helper()
+			time.Sleep(5 * rampStep)
+			if !c.Open() || c.Limit() != limit || c.Ramping() != (limit < 10) {
+				t.Fatalf("%s: limit %d ramping %v holds %v, want %d", when, c.Limit(), c.Ramping(), c.Holds(), limit)
+			}
+		}
+		c.refuse(rejectsThreshold, 404)
+		time.Sleep(time.Second)
+		want(1, "one message is risked")
+		for range breakerThreshold {
+			c.fail(message.FailureTimeout)
+		}
+		if !slices.Equal(reasons(c), []Reason{Breaker}) {
+			t.Fatalf("holds %v after %d timeouts", reasons(c), breakerThreshold)
+		}
+		time.Sleep(time.Second)
+		want(1, "after the breaker's pause one message is risked still")
+		c.answer(500, 0)
+		want(breakerTrial, "the app refuses no more, and the breaker's trial goes on")
+		c.answer(200, 0)
+		want(10, "the app is back")
+	})
+}
+
+func TestAppThatSteersClosesTheBreaker(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		for range breakerThreshold {
+			c.answer(500, 0)
+		}
+		time.Sleep(2 * time.Second)
+		c.Report(&message.Message{}, &message.Outcome{Status: 500, Disposition: message.DispositionRetry})
+		time.Sleep(2 * rampStep)
+		if c.Limit() != 10 {
+			t.Fatalf("limit %d after an answer with a disposition", c.Limit())
+		}
+	})
+}
+
 func TestHoldsAddUp(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, c *Control) {

@@ -27,23 +27,12 @@ func newRamp(full int, grown func()) *ramp {
 	return r
 }
 
-// restart begins again at one.
-func (r *ramp) restart() {
-	r.limit.Store(1)
-	r.resume()
-}
-
-// hold begins a trial of at most n, which only answers end.
-func (r *ramp) hold(n int32) {
-	r.stop()
-	r.limit.Store(min(n, r.full))
-}
-
-// resume lets time grow the limit.
-func (r *ramp) resume() {
+// restart begins again at n.
+func (r *ramp) restart(n int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.timer == nil && r.limit.Load() < r.full {
+	r.limit.Store(n)
+	if r.timer == nil && n < r.full {
 		r.timer = time.AfterFunc(rampStep, r.step)
 	}
 }

@@ -109,6 +109,23 @@ func TestDifferentMessagesAreCounted(t *testing.T) {
 	}
 }
 
+// TestOnlyTheBeginningOfAMessageIsHashed: all workers wait for it, so its cost must not grow with the message.
+func TestOnlyTheBeginningOfAMessageIsHashed(t *testing.T) {
+	t.Parallel()
+	for name, id := range map[string]string{"by id": "one", "by body": ""} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *Control) {
+				for i := range 2 * rejectsThreshold {
+					body := make([]byte, rejectsHashed+1)
+					body[rejectsHashed] = byte(i)
+					c.Report(&message.Message{MessageID: id, Body: body, RetryCount: 1}, &outcome404)
+				}
+				wantOpen(t, c, true, "equal messages were counted as different ones")
+			})
+		})
+	}
+}
+
 var outcome404 = message.Outcome{Status: 404, At: time.Now().Add(24 * time.Hour)}
 
 func TestRejectsAllAgainAfterFiveMinutes(t *testing.T) {
