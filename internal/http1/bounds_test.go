@@ -72,3 +72,39 @@ func TestReaderThatNeverReads(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// stalls is a connection on which nothing follows what was sent.
+type stalls struct {
+	t *testing.T
+	*strings.Reader
+}
+
+func (s stalls) Read(p []byte) (int, error) {
+	if s.Len() == 0 {
+		s.t.Error("the rest of the body is waited for")
+	}
+	return s.Reader.Read(p)
+}
+
+// Of a failing answer the beginning is kept. The rest of a body that is too long is not waited for: an app that stalls
+// must not hold an attempt for it.
+func TestTheRestOfALongBodyIsNotAwaited(t *testing.T) {
+	t.Parallel()
+	for name, head := range map[string]string{
+		"a length":     "Content-Length: 70000\r\n\r\n",
+		"a chunk":      "Transfer-Encoding: chunked\r\n\r\n11170\r\n",
+		"a late chunk": "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n10000\r\n",
+	} {
+		for _, sent := range []int{smallAnswer, 5000} {
+			x := NewExchange(content{Begin})
+			src := stalls{t, strings.NewReader("HTTP/1.1 200 OK\r\n" + head + strings.Repeat("x", sent))}
+			if err := x.Answer.Read(src, x.Header); err != nil || len(x.Answer.Body) != smallAnswer || x.Answer.Whole {
+				t.Errorf("%s, %d bytes: %v, kept %d", name, sent, err, len(x.Answer.Body))
+			}
+			if x.Answer.Size < MaxBody || x.Answer.Reusable {
+				t.Errorf("%s: %d bytes", name, x.Answer.Size)
+			}
+			x.End()
+		}
+	}
+}

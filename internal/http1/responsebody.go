@@ -38,8 +38,6 @@ func (a *Answer) body() (clean bool, err error) {
 	case f.chunked && a.minor != '0':
 		trailers, err := a.chunks()
 		return clean && !trailers, err
-	case f.length > MaxBody && !f.coded && a.use == Skip: // nothing in it matters
-		return false, errLongBody
 	case f.length >= 0 && !f.coded:
 		return clean, a.discard(f.length)
 	}
@@ -58,10 +56,13 @@ func (a *Answer) more() error {
 	return err
 }
 
-// discard removes n bytes from the window, and keeps as many as are needed of the body.
+// discard removes n bytes from the window, and keeps as many as are needed of the body. It does not wait for the rest
+// of a body that is too long once enough of it is kept.
 func (a *Answer) discard(n int64) error {
 	for n > 0 {
-		if a.left.body == 0 {
+		enough := a.use == Skip || a.use == Begin && len(a.Body) == smallAnswer
+		if a.left.body == 0 || n > a.left.body && enough {
+			a.Size = MaxBody
 			return errLongBody
 		}
 		b := a.in.buffered()
@@ -128,8 +129,6 @@ func (a *Answer) chunks() (trailers bool, err error) {
 				}
 				trailers = true
 			}
-		case size > MaxBody && a.use == Skip:
-			return false, errLongBody
 		}
 		if err := a.discard(size); err != nil {
 			return false, err
