@@ -33,15 +33,22 @@ func (a *answer) text(in *http1.Answer) string {
 	if readable && isText && !a.encoded {
 		return escape(in.Body, charset, int64(len(in.Body)) < in.Size, a.limit)
 	}
-	how, least := map[bool]string{true: "compressed "}[a.encoded], map[bool]string{false: "at least "}[in.Whole]
+	how, least := "", ""
+	if a.encoded {
+		how = "compressed "
+	}
+	if !in.Whole {
+		least = "at least "
+	}
 	return escape(fmt.Appendf(nil, "(not text: %s%s, %s%d bytes)", how, contentType, least, in.Size), "", false, a.limit)
 }
 
 // escape returns at most limit bytes of b as valid UTF-8: control characters except LF and TAB, and bytes that are not
-// UTF-8, are written as \xNN. No character and no \xNN is cut; cut means that b may end within a character.
-func escape(b []byte, charset string, cut bool, limit int) string {
+// UTF-8, are written as \xNN. No character and no \xNN is cut; more means that b is only the
+// beginning, which may end within a character.
+func escape(b []byte, charset string, more bool, limit int) string {
 	out := make([]byte, 0, min(limit, len(b)))
-	for len(b) > 0 && (!cut || utf8.FullRune(b)) {
+	for len(b) > 0 && (!more || charset == latin1 || utf8.FullRune(b)) {
 		r, n := utf8.DecodeRune(b)
 		if charset == latin1 {
 			r, n = rune(b[0]), 1

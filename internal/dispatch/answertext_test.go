@@ -26,6 +26,7 @@ func TestFailingAnswersAreKeptAsText(t *testing.T) {
 		"an image":              {"image/png", "\x89PNG", "(not text: image/png, 4 bytes)"},
 		"bytes":                 {"application/octet-stream", "hello", "(not text: application/octet-stream, 5 bytes)"},
 		"compressed":            {"text/plain\r\nContent-Encoding: gzip", "\x1f\x8b", "(not text: compressed text/plain, 2 bytes)"},
+		"compressed, and more":  {"text/plain\r\nContent-Encoding: gzip\r\nContent-Encoding: identity", "\x1f\x8b", "(not text: compressed text/plain, 2 bytes)"},
 		"not compressed":        {"text/plain\r\nContent-Encoding: Identity", "x", "x"},
 		"without a type":        {"", "plain\r\nwords ü", "plain\\x0d\nwords ü"},
 		"bytes without a type":  {"", "a\x00b", "(not text: application/octet-stream, 3 bytes)"},
@@ -97,6 +98,10 @@ func TestAnswersAreCut(t *testing.T) {
 				t.Errorf("%d bytes of %.20q by %s: %.40q, %d bytes, want %d", c.limit, c.body, framing, o.Answer, len(o.Answer), len(c.want))
 			}
 		}
+	}
+	latin := strings.Repeat("\xe9", 3000)
+	if o := answered(t, apptest.Full(500, latin+latin, "Content-Type: text/plain; charset="+latin1), kept(1<<20)); o.Answer != strings.Repeat("é", 4096) {
+		t.Errorf("Latin-1: %d bytes", len(o.Answer))
 	}
 	if o := answered(t, apptest.Full(500, "12345", "Content-Type: image/png"), kept(10)); o.Answer != "(not text:" {
 		t.Errorf("a name that does not fit: %q", o.Answer)

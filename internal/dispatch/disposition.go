@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 	"unicode"
-	"unicode/utf8"
 
 	"sidecar/internal/http1"
 	"sidecar/internal/message"
@@ -69,24 +69,16 @@ func parseProblem(b []byte) *message.Problem {
 // and formatting characters, which could fake lines or reorder what a terminal shows. Line breaks and tabs become
 // spaces.
 func clean(b []byte, limit int) string {
-	out := make([]byte, 0, min(len(b), limit))
-	for len(b) > 0 {
-		r, size := utf8.DecodeRune(b)
-		b = b[size:]
+	s := strings.Map(func(r rune) rune {
 		switch {
-		case r == utf8.RuneError && size == 1:
-			continue
 		case r == '\n' || r == '\r' || r == '\t':
-			r = ' '
+			return ' '
 		case !unicode.IsGraphic(r):
-			continue
+			return -1
 		}
-		if len(out)+utf8.RuneLen(r) > limit {
-			break
-		}
-		out = utf8.AppendRune(out, r)
-	}
-	return string(out)
+		return r
+	}, strings.ToValidUTF8(string(b), ""))
+	return strings.ToValidUTF8(s[:min(len(s), limit)], "")
 }
 
 // DaprAnswer adds to o what a Dapr subscriber says in the body of a 2xx, {"status":"SUCCESS|RETRY|DROP"}, read as
