@@ -125,7 +125,7 @@ func written(v any) uint64 {
 	return n
 }
 
-// natural is v as a count; 0 for everything that is none.
+// natural is v as a count; 0 for everything that is not one.
 func natural(v any) uint64 {
 	n := uint64(0)
 	switch r := reflect.ValueOf(v); {

@@ -97,8 +97,8 @@ type death struct {
 }
 
 // readDeaths returns the count of the queue's own "rejected" entry at any position: the order of a third entry differs
-// between broker versions. Of forged duplicates the larger count wins. It sets Malformed, Looped and Moved, and where
-// the message was published before it came to the queue for the first time.
+// between broker versions. Of forged duplicates the larger count wins. It sets Malformed, Looped and Untrusted, and
+// where the message was published before it came to the queue for the first time.
 func (m *Message) readDeaths() (rejected int) {
 	raw, present := m.Headers[HeaderDeath]
 	if !present {
@@ -130,7 +130,7 @@ func (m *Message) readDeaths() (rejected int) {
 			m.Exchange, m.RoutingKey = d.exchange, d.key
 		}
 	}
-	m.Moved = rejected > returns
+	m.Untrusted = rejected > returns
 	return rejected
 }
 

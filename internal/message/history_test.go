@@ -115,8 +115,8 @@ func TestRetryCount(t *testing.T) {
 	}
 }
 
-// TestMoved: a message that was rejected more often than it returned was moved by hand, or its history is made up.
-func TestMoved(t *testing.T) {
+// TestUntrusted: a message that was rejected more often than it returned was moved by hand, or its history is made up.
+func TestUntrusted(t *testing.T) {
 	t.Parallel()
 	const q, wait = "wms.queue.wms-cincout", "wms.retry-queue.wms-cincout"
 	waited := func(n int64) amqp.Table {
@@ -142,8 +142,8 @@ func TestMoved(t *testing.T) {
 			h["x-death"] = c.death
 		}
 		var m Message
-		if m.FromDelivery(&amqp.Delivery{Headers: h}, q, 10); m.Moved != c.want {
-			t.Errorf("%s: %v", c.name, m.Moved)
+		if m.FromDelivery(&amqp.Delivery{Headers: h}, q, 10); m.Untrusted != c.want {
+			t.Errorf("%s: %v", c.name, m.Untrusted)
 		}
 	}
 }
@@ -178,6 +178,7 @@ func TestOrigin(t *testing.T) {
 		{"republished by a delay ladder's consumer", amqp.Table{"x-delivery-count": "2", "x-original-routing-key": "k"}, "", "k"},
 		{"counted by the broker", amqp.Table{"x-delivery-count": int64(2), "x-original-routing-key": "k"}, "", q},
 		{"parked and moved back", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": "e", "x-original-routing-key": "k", "x-death": []any{rejected(q, int64(10))}}, "e", "k"},
+		{"published to the queue by its name", amqp.Table{"x-death": []any{entry("rejected", "", q)}}, "", q},
 		{"parked and moved back by a tool that dropped the origin", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": int32(1), "x-death": []any{rejected(q, int64(10))}}, "wms.main-exchange", "order.created"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -42,10 +42,11 @@ type Message struct {
 	// never be rejected: a broker of the 3.x line would drop it as an automatic cycle.
 	Looped bool
 
-	// Moved means that the message was rejected here more often than it returned from a delay, by its x-death. It was
-	// moved manually, or its history is forged: from RabbitMQ 4.0 the next reject would start to count at one again. A
-	// history of another message, which topology.Plan.Read does not believe, is Moved too.
-	Moved bool
+	// Untrusted means that the broker would not go on counting from this x-death, so that every retry has to be a
+	// publish. The message was rejected here more often than it returned from a delay: it was moved manually, or its
+	// history is forged, and from RabbitMQ 4.0 the next reject would start to count at one again. Or topology.Plan.Read
+	// has found that the history is that of another message.
+	Untrusted bool
 
 	// Crashes of app or sidecar while they had the message, if they are counted: those in the headers and newer ones.
 	Crashes int

@@ -55,7 +55,7 @@ func TestACrashIsWrittenDown(t *testing.T) {
 				t.Errorf("%v crashes, want %v", h[message.HeaderCrashes], c.want)
 			}
 			if c.v.Action == message.Requeue && h != nil && h[message.HeaderRetryCount] != int32(1) {
-				t.Errorf("%v retries, want 1: a requeue is none", h[message.HeaderRetryCount])
+				t.Errorf("%v retries, want 1: a requeue is not one", h[message.HeaderRetryCount])
 			}
 		})
 	}

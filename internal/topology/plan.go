@@ -232,25 +232,30 @@ func (p *Plan) Foreign(d *amqp.Delivery) bool {
 		return false
 	}
 	back := p.WayBack()
-	return back == nil || back.brings(d.RoutingKey)
+	return back == nil || back.mayReturn(d.RoutingKey)
 }
 
-// brings reports whether a message with that routing key can be a retry that returned by this binding. The retry of any
-// service with this topology ends in the same word as our own. Wait queues that do not change the key say nothing.
-func (b *Binding) brings(key string) bool { return b.Key == "" || lastWord(key) == lastWord(b.Key) }
+// mayReturn reports whether a message with that routing key can be a retry that returned by this binding. The retry of
+// any service with this topology ends in the same word as our own. Wait queues that do not change the key say nothing.
+func (b *Binding) mayReturn(key string) bool { return b.Key == "" || lastWord(key) == lastWord(b.Key) }
 
-// Read makes m the message of a delivery from the service's queue. Only what came the way by which retries and redriven
-// messages return has a history of its own. Anything else was just published, with headers that its publisher may have
-// copied from another message: it is from where it was delivered, and a reject would not correct these headers.
+// Read makes m the message of a delivery from the service's queue. Where its headers say that it was first published
+// elsewhere and it has not returned, it was published by another client: the headers are not its history, and Untrusted
+// makes every retry a publish, which corrects them.
 func (p *Plan) Read(m *message.Message, d *amqp.Delivery) {
 	m.FromDelivery(d, p.Queue, p.MaxRetries)
-	if m.Exchange == d.Exchange && m.RoutingKey == d.RoutingKey || d.Exchange == "" ||
-		d.Exchange == p.Redrive.Exchange && d.RoutingKey == p.Redrive.Key {
-		return
+	if (m.Exchange != d.Exchange || m.RoutingKey != d.RoutingKey) && !p.returned(d) {
+		m.Exchange, m.RoutingKey, m.Untrusted = d.Exchange, d.RoutingKey, true
 	}
-	if back := p.WayBack(); back == nil || d.Exchange != back.Exchange || !back.brings(d.RoutingKey) {
-		m.Exchange, m.RoutingKey, m.Moved = d.Exchange, d.RoutingKey, true
+}
+
+// returned reports whether a delivery came a way by which retries and redriven messages return.
+func (p *Plan) returned(d *amqp.Delivery) bool {
+	if d.Exchange == "" || d.Exchange == p.Redrive.Exchange && d.RoutingKey == p.Redrive.Key {
+		return true
 	}
+	back := p.WayBack()
+	return back != nil && d.Exchange == back.Exchange && back.mayReturn(d.RoutingKey)
 }
 
 // lastWord is what follows the last dot of a routing key.

@@ -142,7 +142,7 @@ func (p *Plan) shortest(delay time.Duration) WaitPath {
 // broker's any more: some versions start their own count again at one, so only a publish continues the count.
 func rejectable(m *message.Message) bool {
 	_, redriven := m.Headers[message.HeaderFinalRetryCount]
-	return !redriven && !m.Malformed && !m.Looped && !m.Moved
+	return !redriven && !m.Malformed && !m.Looped && !m.Untrusted
 }
 
 // detour is used when no place to wait here is free: the message waits in the broker, uncounted.

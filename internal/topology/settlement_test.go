@@ -116,7 +116,7 @@ func TestRetryLeavesByPublish(t *testing.T) {
 			m.RetryCount, m.Headers["x-final-retry-count"], m.Headers["x-death"] = 3, int32(3), death
 		}, 4},
 		{"once expired in this queue", p, func(m *message.Message) { m.Looped, m.RetryCount, m.Headers["x-death"] = true, 2, death }, 3},
-		{"moved by hand", p, func(m *message.Message) { m.Moved, m.RetryCount, m.Headers["x-death"] = true, 2, death }, 3},
+		{"moved by hand", p, func(m *message.Message) { m.Untrusted, m.RetryCount, m.Headers["x-death"] = true, 2, death }, 3},
 		{"binding not proven", p.WithoutReject(), func(m *message.Message) { m.RetryCount, m.Headers["x-death"] = 2, death }, 3},
 		{"count at its limit", p.WithoutReject(), func(m *message.Message) { m.RetryCount = math.MaxInt32 }, math.MaxInt32},
 	} {

@@ -97,7 +97,7 @@ func copiedHistory(t *testing.T, r *shared) {
 	}
 }
 
-// uncounted: what is no count of this queue's rejects is none, so these have all their attempts.
+// uncounted: what does not count rejects of this queue is not a count, so these have all their attempts.
 func (r *shared) uncounted(t *testing.T, ids map[string]bool) {
 	t.Helper()
 	for _, name := range []string{"string", "empty", "negative", "text-count", "foreign", "expired", "maxlen",
