@@ -225,14 +225,17 @@ func (p *Plan) publishRetries() {
 // is not enough: producers copy headers. A message that was published to the queue by its name, or with a key that no
 // retry has, is for this service.
 func (p *Plan) Foreign(d *amqp.Delivery) bool {
-	if !p.StampQueue || d.Exchange == "" {
-		return false
-	}
-	if queue, ok := d.Headers[HeaderRetryQueue].(string); !ok || queue == p.Queue {
+	if d.Exchange == "" || !p.stampedElsewhere(d.Headers) {
 		return false
 	}
 	back := p.WayBack()
 	return back == nil || back.mayReturn(d.RoutingKey)
+}
+
+// stampedElsewhere reports whether the headers have the stamp of another queue.
+func (p *Plan) stampedElsewhere(h amqp.Table) bool {
+	queue, ok := h[HeaderRetryQueue].(string)
+	return p.StampQueue && ok && queue != p.Queue
 }
 
 // mayReturn reports whether a message with that routing key can be a retry that returned by this binding. The retry of

@@ -102,7 +102,8 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 	switch {
 	case nearFrameMax(m):
 		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
-	case w.ByReject && rejectable(m) && !m.NewCrash(): // a reject cannot write the crash down
+	// A reject cannot write a crash down, nor correct a stamp.
+	case w.ByReject && rejectable(m) && !m.NewCrash() && !p.stampedElsewhere(m.Headers):
 		s.Final = FinalReject
 	default:
 		s.Final = FinalAck

@@ -104,6 +104,8 @@ func TestSettlementIsTotal(t *testing.T) {
 func TestRetryLeavesByPublish(t *testing.T) {
 	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})
+	stamped := *p
+	stamped.StampQueue = true
 	death := []any{amqp.Table{"count": int64(2), "reason": "rejected", "queue": "wms.queue.wms-cincout", "exchange": "", "routing-keys": []any{"rk"}}}
 	for _, c := range []struct {
 		name   string
@@ -117,6 +119,7 @@ func TestRetryLeavesByPublish(t *testing.T) {
 		}, 4},
 		{"once expired in this queue", p, func(m *message.Message) { m.Looped, m.RetryCount, m.Headers["x-death"] = true, 2, death }, 3},
 		{"moved by hand", p, func(m *message.Message) { m.Untrusted, m.RetryCount, m.Headers["x-death"] = true, 2, death }, 3},
+		{"stamped elsewhere", &stamped, func(m *message.Message) { m.Headers[HeaderRetryQueue] = "other" }, 1},
 		{"binding not proven", p.WithoutReject(), func(m *message.Message) { m.RetryCount, m.Headers["x-death"] = 2, death }, 3},
 		{"count at its limit", p.WithoutReject(), func(m *message.Message) { m.RetryCount = math.MaxInt32 }, math.MaxInt32},
 	} {
