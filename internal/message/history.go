@@ -106,7 +106,7 @@ func (m *Message) readDeaths() (rejected int) {
 	}
 	entries, ok := raw.([]any)
 	m.Malformed = !ok || len(entries) == 0
-	returns := 0
+	returns, delivered := 0, m.Exchange
 	for _, e := range entries {
 		t, ok := e.(amqp.Table)
 		if !ok {
@@ -126,7 +126,8 @@ func (m *Message) readDeaths() (rejected int) {
 		default:
 			rejected = max(rejected, d.count)
 		}
-		if d.exchange != "" || d.key != "" && d.key != m.Queue { // else it may have returned from a retry
+		// An entry that names the queue itself may be that of a retry, where retries return by the default exchange.
+		if d.exchange != "" || d.key != "" && (d.key != m.Queue || delivered != "") {
 			m.Exchange, m.RoutingKey = d.exchange, d.key
 		}
 	}

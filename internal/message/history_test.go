@@ -191,6 +191,19 @@ func TestOrigin(t *testing.T) {
 	}
 }
 
+// TestOriginIsTheQueue: a message that was published to the queue by its name has returned from a retry by an exchange.
+func TestOriginIsTheQueue(t *testing.T) {
+	t.Parallel()
+	h := amqp.Table{"x-death": []any{amqp.Table{
+		"count": int64(1), "reason": "rejected", "queue": "q", "exchange": "", "routing-keys": []any{"q"},
+	}}}
+	var m Message
+	m.FromDelivery(&amqp.Delivery{Headers: h, Exchange: "retries", RoutingKey: "back"}, "q", 10)
+	if m.Exchange != "" || m.RoutingKey != "q" {
+		t.Errorf("%q %q", m.Exchange, m.RoutingKey)
+	}
+}
+
 func TestFromDeliveryForgetsThePreviousMessage(t *testing.T) {
 	t.Parallel()
 	var m Message

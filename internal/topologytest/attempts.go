@@ -93,6 +93,22 @@ func everyAttempt(t *testing.T, r *shared) {
 	asSent(t, d, &m)
 }
 
+// straight: a message that was published to the service's queue by its name says so on every attempt.
+func straight(t *testing.T, r *shared) {
+	const id = "straight"
+	r.app.On(id, failing())
+	r.put(t, message(id))
+	d := r.givenUp(t, id, "max_retries")
+	for i, one := range r.app.Seen(id) {
+		if h := one.Header; h.Get("Amqp-Exchange") != "" || h.Get("Amqp-Routing-Key") != r.plan.Queue {
+			t.Errorf("receipt %d: Amqp-Exchange %q, Amqp-Routing-Key %q", i, h.Get("Amqp-Exchange"), h.Get("Amqp-Routing-Key"))
+		}
+	}
+	if d != nil && (d.Headers["x-original-exchange"] != "" || d.Headers["x-original-routing-key"] != r.plan.Queue) {
+		t.Errorf("parked with %v", d.Headers)
+	}
+}
+
 // noAnswer: without an answer there is no status to write down, but what happened instead.
 func noAnswer(t *testing.T, r *shared) {
 	const id = "no-answer"

@@ -54,6 +54,24 @@ func TestExamplePlans(t *testing.T) {
 	}
 }
 
+// TestReturnByAnExchange: a plan whose messages are rejected into the retry queue, and return by a named exchange.
+func TestReturnByAnExchange(t *testing.T) {
+	t.Parallel()
+	four := 4
+	plan, err := topology.Build(topology.Options{Service: "orders-svc", RetryDelay: brief, MaxRetries: &four})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan.StampQueue = true
+	for i := range plan.Queues {
+		if q := &plan.Queues[i]; q.Name == waitQueue {
+			q.Args = with(q.Args, topology.ArgDLX, retryExchange, topology.ArgDLKey, "back")
+		}
+	}
+	plan.Bindings = append(plan.Bindings, topology.Binding{Exchange: retryExchange, Key: "back", Queue: ownQueue})
+	Exercise(t, plan)
+}
+
 // TestTheHeadersExchangeSorts: the bindings' arguments reach the broker with their types, which sends on what matches
 // and nothing else.
 func TestTheHeadersExchangeSorts(t *testing.T) {

@@ -51,6 +51,7 @@ func together(plan *topology.Plan) map[string]func(*testing.T, *shared) {
 		"success":             success,
 		"every attempt":       everyAttempt,
 		"no answer":           noAnswer,
+		"straight":            straight,
 		"forged history":      forgedHistory,
 		"copied history":      copiedHistory,
 		"large headers":       largeHeaders,
@@ -83,7 +84,7 @@ func alone(plan *topology.Plan) map[string]func(*testing.T, *topology.Plan) {
 	if plan.Park.Exchange != "" || len(plan.Waits) > 0 && !plan.Waits[0].ByReject && plan.Waits[0].Exchange != "" {
 		tests["binding deleted"] = bindingDeleted
 	}
-	if plan.StampQueue {
+	if plan.StampQueue && len(plan.Waits) > 0 && !plan.Waits[0].ByReject { // a reject stamps nothing
 		tests["foreign retries"] = foreignRetries
 	}
 	return tests
