@@ -95,8 +95,9 @@ type Request struct {
 	PassthroughHeaders []string `env:"PASSTHROUGH_HEADERS" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; except those that match a header with a meaning in HTTP or a header of the sidecar"`
 
 	// `binary`: AMQP headers `cloudEvents_*` and `cloudEvents:*` become `ce-*`, bytes in base64, and required attributes
-	// that are missing are made up; without a content type the request has none either. `structured`: every body is a CloudEvents envelope in JSON, as Dapr publishes them, and is sent as
-	// `application/cloudevents+json` unless the message's own content type says that already.
+	// that are missing are made up; without a content type the request has none either. `structured`: every body is a
+	// CloudEvents envelope in JSON, as Dapr publishes them, and is sent as `application/cloudevents+json` unless the
+	// message's own content type says that already.
 	CloudEvents string `env:"CLOUDEVENTS" envDefault:"off" oneof:"off|binary|structured"`
 }
 

@@ -67,8 +67,11 @@ func (l *loader) suggestion(name string) string {
 }
 
 // Nearest returns the known name of which the smallest share has to be edited to get name, "" if that is more than half
-// of each.
+// of each. No known name is longer than 64 bytes, and a longer name, which may come from outside, is near none.
 func Nearest(name string, known []string) (nearest string) {
+	if len(name) > 64 {
+		return ""
+	}
 	least := 0.5
 	for _, k := range known {
 		share := float64(distance(name, k)) / float64(max(len(name), len(k), 1))
@@ -81,8 +84,6 @@ func Nearest(name string, known []string) (nearest string) {
 
 // distance counts the insertions, deletions, substitutions and swaps of neighbours between a and b.
 func distance(a, b string) int {
-	const longest = 64 // no known name is longer, and names from outside may be
-	a = a[:min(len(a), longest)]
 	var before, last []int
 	row := make([]int, len(b)+1)
 	for j := range row {
