@@ -2,9 +2,11 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,7 +67,8 @@ func TestListenRefuses(t *testing.T) {
 		o.Logger = telemetry.NewLogger(new(apptest.Log), "info", "json")
 		o.State, o.DeadLetters = newFakeState(), apiOf(nil, o.Logger)
 		s := New(o)
-		if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), want) ||
+			errors.Is(err, syscall.EADDRINUSE) != strings.Contains(want, "in use") {
 			t.Errorf("got %v, want %q", err, want)
 		}
 		// What was bound before the failure is free again.

@@ -66,8 +66,8 @@ func Listen(variable, addr string) (net.Listener, error) {
 	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s=%s: address already in use: stop the process that listens there, or set another address",
-			variable, addr)
+		return nil, fmt.Errorf("%s=%s: %w: stop the process that listens there, or set another address",
+			variable, addr, syscall.EADDRINUSE)
 	case err != nil:
 		return nil, fmt.Errorf("%s=%s: %w", variable, addr, err)
 	}
