@@ -51,6 +51,7 @@ func TestCompletion(t *testing.T) {
 				{"sidecar vers\t--js\t\r", `{"commit":`},
 				{"sidecar dlq \t\t", "discard"},
 				{"\x15sidecar dlq import --skip 7 par\t", "ked.jsonl"},
+				{"\x15sidecar dlq list --status=\t\t", "none"},
 				{"\x15sidecar help outbox mig\t\r", "usage: sidecar outbox migrate"},
 			} {
 				before := len(x.seen())
@@ -121,7 +122,7 @@ func TestColours(t *testing.T) {
 	for line, painted := range map[string][]string{
 		"dlq list":             {"\x1b[1mREF ", "\x1b[33m  max_retries\x1b[0m"},
 		"dlq groups":           {"\x1b[1mGROUP ", "\x1b[33m  max_retries\x1b[0m"},
-		"explain --status 503": {"10\x1b[1m: retry (\x1b[0mreason"},
+		"explain --status 503": {"10: \x1b[1mretry\x1b[0m (reason"},
 		"check":                {"\x1b[32mok\x1b[0m  "},
 		"dlq lits":             {"\x1b[31msidecar:\x1b[0m no command"},
 	} {

@@ -28,12 +28,9 @@ func check(ctx context.Context, c *call) error {
 		}
 		err = app.RoundTrip(ctx, cfg, app.Build{Version: version, Commit: commit}, w)
 	}
-	var text strings.Builder
-	err = errors.Join(err, app.Check(ctx, cfg, &text, c.json))
-	_, writeErr := io.WriteString(c.stdout, severity.ReplaceAllStringFunc(text.String(), func(word string) string {
-		return c.painted(c.stdout, word, severities[word])
-	}))
-	return errors.Join(err, writeErr)
+	return errors.Join(err, app.Check(ctx, cfg, c.out, c.json, func(word string) string {
+		return c.painted(c.stdout, word, map[string]string{"problem": red, "warning": yellow, "ok": green}[word])
+	}), c.out.Flush())
 }
 
 func printConfig(_ context.Context, c *call) error {
@@ -65,16 +62,16 @@ func printConfig(_ context.Context, c *call) error {
 
 func plan(_ context.Context, c *call) error {
 	format := "text"
-	c.choice(&format, "format", "`FORMAT` of the output: text (the default), mermaid, definitions (a definitions.json for rabbitmqctl "+
-		"import_definitions), permissions (the least a broker user needs) or json (a file for SIDECAR_PLAN_FILE)",
-		app.PlanFormats)
-	c.flags.BoolFunc("json", "the same as --format json", func(string) error { return c.flags.Set("format", "json") })
-	if err := c.parse(0); err != nil {
-		return err
-	}
-	cfg, err := loadConfig(c.environ)
+	c.choice(&format, "format", "`FORMAT` of the output: text (the default), mermaid, definitions (a definitions.json "+
+		"for rabbitmqctl import_definitions), permissions (the least a broker user needs) or json (a file for "+
+		"SIDECAR_PLAN_FILE)", app.PlanFormats)
+	c.flags.BoolVar(&c.json, "json", false, "the same as --format json")
+	cfg, err := c.load()
 	if err != nil {
 		return err
+	}
+	if c.json {
+		format = "json"
 	}
 	out, err := app.RenderPlan(cfg, format)
 	if err != nil {
@@ -89,11 +86,11 @@ func explain(_ context.Context, c *call) error {
 	c.takesJSON()
 	q := app.Question{RetryAfter: -1}
 	c.count(&q.Status, "status", "HTTP status `N` of the answer")
-	c.choice(&q.Failure, "failure", "failure of this `KIND` instead of a status: refused, timeout, reset, malformed or "+
-		"too_large", app.Failures)
+	c.choice(&q.Failure, "failure", "failure of this `KIND` instead of a status: "+strings.Join(app.Failures, ", "),
+		app.Failures)
 	c.count(&q.RetryCount, "retry", "number `N` of retries before this attempt (Amqp-Retry-Count)")
-	c.choice(&q.Disposition, "disposition", "`WORD` of Amqp-Disposition in the answer: ack, retry, requeue, park or discard",
-		app.Dispositions)
+	c.choice(&q.Disposition, "disposition", "`WORD` of Amqp-Disposition in the answer: "+
+		strings.Join(app.Dispositions, ", "), app.Dispositions)
 	c.flags.StringVar(&q.Body, "body", "", "`BODY` of the answer, for SIDECAR_RESPONSE_DIALECT")
 	c.duration(&q.RetryAfter, "retry-after", "`TIME` in Retry-After of the answer, as in 30s", 0)
 	if err := c.parse(0); err != nil {
@@ -114,7 +111,6 @@ func explain(_ context.Context, c *call) error {
 	if err != nil {
 		return c.misuse("%w", err)
 	}
-	verdict := fmt.Sprintf(": %s (", e.Action)
-	text := strings.Replace(e.String(), verdict, c.painted(c.stdout, verdict, bold), 1)
-	return errors.Join(c.result(e, "%s", strings.TrimSuffix(text, "\n")), c.out.Flush())
+	text := e.Text(func(action string) string { return c.painted(c.stdout, action, bold) })
+	return errors.Join(c.result(e, "%s", text), c.out.Flush())
 }

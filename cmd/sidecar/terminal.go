@@ -1,7 +1,6 @@
 package main
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,9 +24,9 @@ func (in *invocation) coloured(stream any) bool {
 	return terminal && in.getenv("NO_COLOR") == "" && !slices.Contains([]string{"", "dumb"}, in.getenv("TERM"))
 }
 
-// painted is paint for a stream.
+// painted is paint for a stream. Without a colour the text stays as it is.
 func (in *invocation) painted(stream any, s, colour string) string {
-	if in.coloured(stream) {
+	if colour != "" && in.coloured(stream) {
 		return paint(s, colour)
 	}
 	return s
@@ -42,12 +41,6 @@ func (in *invocation) getenv(name string) string {
 	}
 	return ""
 }
-
-// severities are the words that begin the lines of a check, with their colours.
-var (
-	severities = map[string]string{"problem": red, "warning": yellow, "ok": green}
-	severity   = regexp.MustCompile(`(?m)^(problem|warning|ok)\b`)
-)
 
 // printable makes a message's own text harmless for a terminal: a character that is not a letter, mark, number,
 // punctuation, symbol or plain space is written as an escape, so that nothing moves the cursor, colours, reorders or

@@ -127,7 +127,7 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 		t.Error("the log does not say what is wrong")
 	}
 	var out bytes.Buffer
-	if err := Check(context.Background(), cfg, &out, false); !errors.Is(err, errFindings) || !strings.Contains(out.String(), "3600000") {
+	if err := Check(context.Background(), cfg, &out, false, plain); !errors.Is(err, errFindings) || !strings.Contains(out.String(), "3600000") {
 		t.Errorf("check: %v\n%s", err, out.String())
 	}
 
@@ -142,7 +142,7 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 		return checked && len(findings) == 0
 	})
 	out.Reset()
-	if err := Check(context.Background(), cfg, &out, false); err != nil || !strings.Contains(out.String(), "ok ") {
+	if err := Check(context.Background(), cfg, &out, false, plain); err != nil || !strings.Contains(out.String(), "ok ") {
 		t.Errorf("check: %v\n%s", err, out.String())
 	}
 	if err := stop(); err != nil {
@@ -159,7 +159,7 @@ func TestVerifyPausesWhileSomethingIsMissing(t *testing.T) {
 		return st.State == "paused" && len(st.Findings) > 0 && st.Findings[0].Problem == "missing"
 	})
 	var out bytes.Buffer
-	if err := Check(context.Background(), cfg, &out, false); !errors.Is(err, errFindings) || !strings.Contains(out.String(), "note ") {
+	if err := Check(context.Background(), cfg, &out, false, plain); !errors.Is(err, errFindings) || !strings.Contains(out.String(), "note ") {
 		t.Errorf("check: %v\n%s", err, out.String())
 	}
 	if err := stop(); err != nil {

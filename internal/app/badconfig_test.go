@@ -151,7 +151,7 @@ func TestUnjudgedConfiguration(t *testing.T) {
 		"RenderPlan":   func() error { _, err := RenderPlan(cfg, "text"); return err },
 		"PresetValues": func() error { _, _, err := PresetValues(cfg); return err },
 		"Explain":      func() error { _, err := Explain(cfg, Question{Status: 200}); return err },
-		"Check":        func() error { return Check(t.Context(), cfg, &apptest.Log{}, false) },
+		"Check":        func() error { return Check(t.Context(), cfg, &apptest.Log{}, false, plain) },
 	} {
 		if err := use(); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "SIDECAR_BINDINGS") {
 			t.Errorf("%s: %v", name, err)

@@ -56,8 +56,9 @@ const (
 )
 
 // Check connects, checks whether the broker would keep every retried and parked message, and prints findings with their
-// fixes to w, for people or as one JSON object. It changes nothing. On any other error no JSON is printed.
-func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool) error {
+// fixes to w, for people or as one JSON object. It changes nothing. On any other error no JSON is printed. paint
+// colours the word that begins a finding.
+func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool, paint func(string) string) error {
 	plan, err := newPlan(cfg)
 	if err != nil {
 		return err
@@ -69,7 +70,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool) er
 	err = r.check(ctx, cfg, plan)
 	switch {
 	case !asJSON:
-		r.print(w)
+		r.print(w, paint)
 	case err == nil:
 		err = json.NewEncoder(w).Encode(r)
 	}
@@ -141,12 +142,15 @@ func (r *CheckResult) conclude(cfg *config.Config, plan *topology.Plan) {
 }
 
 // print writes r for people.
-func (r *CheckResult) print(w io.Writer) {
+func (r *CheckResult) print(w io.Writer, paint func(string) string) {
+	line := func(word, text string) {
+		_, _ = fmt.Fprintf(w, "%s%s%s\n", paint(word), "         "[len(word):], text)
+	}
 	for _, warning := range r.Warnings {
-		_, _ = fmt.Fprintf(w, "warning  %s\n", warning)
+		line("warning", warning)
 	}
 	for _, f := range r.Findings {
-		_, _ = fmt.Fprintf(w, "%-8s %s: %s\n", f.Judgement, f.Object, f.Problem)
+		line(f.Judgement.String(), f.Object+": "+string(f.Problem))
 		for _, line := range [][2]string{{"wanted", f.Wanted}, {"found", f.Found}, {"means", f.Reason}, {"fix", f.Fix}} {
 			if line[1] != "" { // an empty part is omitted
 				_, _ = fmt.Fprintf(w, "         %-7s %s\n", line[0], line[1])
@@ -154,10 +158,10 @@ func (r *CheckResult) print(w io.Writer) {
 		}
 	}
 	for _, note := range r.notes {
-		_, _ = fmt.Fprintf(w, "note     %s\n", note)
+		line("note", note)
 	}
 	if r.ok != "" {
-		_, _ = fmt.Fprintf(w, "ok       %s\n", r.ok)
+		line("ok", r.ok)
 	}
 }
 

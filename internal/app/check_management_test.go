@@ -180,7 +180,7 @@ func TestCheckCannotReadTheAPI(t *testing.T) {
 	u.User = url.UserPassword("guest", "canary-0f9e")
 	cfg := live(t, "SIDECAR_MANAGEMENT_URL="+u.String())
 	var out bytes.Buffer
-	err := Check(t.Context(), cfg, &out, true)
+	err := Check(t.Context(), cfg, &out, true, plain)
 	if err == nil || errors.Is(err, errFindings) || !strings.Contains(err.Error(), "management API") || strings.Contains(err.Error(), "canary") {
 		t.Errorf("%v", err)
 	}
@@ -191,13 +191,13 @@ func TestCheckCannotReadTheAPI(t *testing.T) {
 	must.Do(t, os.WriteFile(file, []byte(brokertest.Management(t)), 0o600))
 	cfg = live(t, "SIDECAR_MANAGEMENT_URL_FILE="+file)
 	must.Do(t, os.Remove(file))
-	if err := Check(t.Context(), cfg, &out, false); err == nil || !strings.Contains(err.Error(), "SIDECAR_MANAGEMENT_URL_FILE") {
+	if err := Check(t.Context(), cfg, &out, false, plain); err == nil || !strings.Contains(err.Error(), "SIDECAR_MANAGEMENT_URL_FILE") {
 		t.Errorf("%v", err)
 	}
 	ca := brokertest.NewAuthority(t).CAFile()
 	cfg = live(t, "SIDECAR_MANAGEMENT_URL=https://127.0.0.1:1", "SIDECAR_AMQP_TLS_CA_FILE="+ca)
 	must.Do(t, os.Remove(ca))
-	if err := Check(t.Context(), cfg, &out, false); err == nil || !strings.Contains(err.Error(), "management API: read the CA file") {
+	if err := Check(t.Context(), cfg, &out, false, plain); err == nil || !strings.Contains(err.Error(), "management API: read the CA file") {
 		t.Errorf("%v", err)
 	}
 }

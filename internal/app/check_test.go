@@ -40,7 +40,7 @@ type findingJSON struct {
 func checked(t *testing.T, cfg *config.Config) (r checkJSON, err error) {
 	t.Helper()
 	var out bytes.Buffer
-	err = Check(t.Context(), cfg, &out, true)
+	err = Check(t.Context(), cfg, &out, true, plain)
 	if err != nil && !errors.Is(err, errFindings) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
@@ -59,7 +59,7 @@ func checked(t *testing.T, cfg *config.Config) (r checkJSON, err error) {
 func printed(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Check(t.Context(), cfg, &out, false); err != nil && !errors.Is(err, errFindings) {
+	if err := Check(t.Context(), cfg, &out, false, plain); err != nil && !errors.Is(err, errFindings) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	return out.String()
@@ -90,7 +90,7 @@ func TestCheckSaysWhatItHasNotSeen(t *testing.T) {
 func TestCheckJSONHasLists(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	must.Do(t, Check(t.Context(), live(t, "SIDECAR_CONSUME=off", "SIDECAR_PUBLISH_ADDR=127.0.0.1:0", "SIDECAR_PUBLISH_TOKEN=0123456789abcdef"), &out, true))
+	must.Do(t, Check(t.Context(), live(t, "SIDECAR_CONSUME=off", "SIDECAR_PUBLISH_ADDR=127.0.0.1:0", "SIDECAR_PUBLISH_TOKEN=0123456789abcdef"), &out, true, plain))
 	want := `{"service":"demo-orders","queue":"","fits":true,"bindings":"not seen","policies":"not seen","findings":[],"warnings":[]}` + "\n"
 	if out.String() != want {
 		t.Errorf("got  %swant %s", out.String(), want)

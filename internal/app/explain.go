@@ -15,7 +15,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-// Question asks what would become of a message.
+// Question asks for the verdict on a message.
 type Question struct {
 	Status      int
 	Failure     string // one of Failures, instead of Status
@@ -36,11 +36,11 @@ type Explanation struct {
 	Steps      []string `json:"steps"` // why, and how the message leaves
 }
 
-// String is e for people.
-func (e *Explanation) String() string {
+// Text is e for people; paint marks the action.
+func (e *Explanation) Text(paint func(string) string) string {
 	answer := cmp.Or(e.Failure, fmt.Sprintf("status %d", e.Status))
-	return fmt.Sprintf("%s at retry %d of %d: %s (reason %s)\n  %s\n",
-		answer, e.Retry, e.MaxRetries, e.Action, e.Reason, strings.Join(e.Steps, "\n  "))
+	return fmt.Sprintf("%s at retry %d of %d: %s (reason %s)\n  %s",
+		answer, e.Retry, e.MaxRetries, paint(e.Action), e.Reason, strings.Join(e.Steps, "\n  "))
 }
 
 // Explain answers with the verdict, why, and how it leaves.

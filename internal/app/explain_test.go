@@ -26,12 +26,12 @@ func TestRetriesOfEachMode(t *testing.T) {
 		}
 		planned, drawn := rendered(t, "text", "SIDECAR_TOPOLOGY_MODE="+mode), rendered(t, "mermaid", "SIDECAR_TOPOLOGY_MODE="+mode)
 		_, way, _ := strings.Cut(planned, "WHAT HAPPENS")
-		if !strings.Contains(explained.String(), row.explained) || !strings.Contains(way, row.planned) || !strings.Contains(drawn, row.drawn) {
-			t.Errorf("%s:\n%s%s%s", mode, explained, way, drawn)
+		if !strings.Contains(explained.Text(plain), row.explained) || !strings.Contains(way, row.planned) || !strings.Contains(drawn, row.drawn) {
+			t.Errorf("%s:\n%s%s%s", mode, explained.Text(plain), way, drawn)
 		}
 		for _, word := range row.never {
-			if strings.Contains(explained.String(), word) || strings.Contains(way, word) || strings.Contains(drawn, "failed: "+word) {
-				t.Errorf("%s speaks of %q:\n%s%s", mode, word, explained, way)
+			if strings.Contains(explained.Text(plain), word) || strings.Contains(way, word) || strings.Contains(drawn, "failed: "+word) {
+				t.Errorf("%s speaks of %q:\n%s%s", mode, word, explained.Text(plain), way)
 			}
 		}
 	}
@@ -51,8 +51,8 @@ func TestDiscardsAreExplained(t *testing.T) {
 		for _, q := range questions {
 			q.RetryAfter = -1
 			explained, err := Explain(cfg, q)
-			if err != nil || !strings.Contains(explained.String(), want) || strings.Contains(explained.String(), asked) != (want == asked) {
-				t.Errorf("%+v: %v\n%s", q, err, explained)
+			if err != nil || !strings.Contains(explained.Text(plain), want) || strings.Contains(explained.Text(plain), asked) != (want == asked) {
+				t.Errorf("%+v: %v\n%s", q, err, explained.Text(plain))
 			}
 		}
 	}
@@ -68,3 +68,6 @@ func TestPlanKeepsTheTopologyOfEachMode(t *testing.T) {
 		}
 	}
 }
+
+// plain is for output without colours.
+func plain(word string) string { return word }

@@ -70,7 +70,7 @@ func TestPlanFromFile(t *testing.T) {
 			}
 			want, err := Explain(cfg, Question{Status: 503, RetryAfter: -1})
 			if got, errFile := Explain(fromFile, Question{Status: 503, RetryAfter: -1}); err != nil || errFile != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%v %s: %v %v\n%s", preset, mode, err, errFile, got)
+				t.Errorf("%v %v: %v %v\n%v", preset, mode, err, errFile, got)
 			}
 			planned, filed := must.Get(newPlan(cfg))(t), must.Get(newPlan(fromFile))(t)
 			if got, want := mainExchange(fromFile, filed), mainExchange(cfg, planned); got != want && preset[0] != "SIDECAR_TOPOLOGY=dead-letter" {
@@ -177,7 +177,7 @@ func TestRunAPlanFromAFile(t *testing.T) {
 	const file = "SIDECAR_PLAN_FILE=../../examples/topologies/headers/billing.json"
 	cfg := live(t, file, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_PARK_ON_STATUS=409")
 	out := &strings.Builder{}
-	if err := Check(t.Context(), cfg, out, false); !errors.Is(err, errFindings) || !strings.Contains(out.String(), `queue "billing": missing`) {
+	if err := Check(t.Context(), cfg, out, false, plain); !errors.Is(err, errFindings) || !strings.Contains(out.String(), `queue "billing": missing`) {
 		t.Errorf("a check before anything was declared: %v\n%s", err, out)
 	}
 	a, _, stop := run(t, cfg)
@@ -202,7 +202,7 @@ func TestRunAPlanFromAFile(t *testing.T) {
 	}
 	for _, mode := range []string{"declare", "verify", "none"} {
 		out.Reset()
-		if err := Check(t.Context(), live(t, file, "SIDECAR_TOPOLOGY_MODE="+mode), out, false); err != nil || !strings.Contains(out.String(), "ok       billing") {
+		if err := Check(t.Context(), live(t, file, "SIDECAR_TOPOLOGY_MODE="+mode), out, false, plain); err != nil || !strings.Contains(out.String(), "ok       billing") {
 			t.Errorf("check in mode %s: %v\n%s", mode, err, out)
 		}
 	}

@@ -61,7 +61,7 @@ func TestCheckDuringAnAlarm(t *testing.T) {
 	defer func() { _ = stop() }()
 	node.Alarm()
 	var out bytes.Buffer
-	if err := Check(t.Context(), cfg, &out, false); !errors.Is(err, errBlocked) {
+	if err := Check(t.Context(), cfg, &out, false, plain); !errors.Is(err, errBlocked) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
