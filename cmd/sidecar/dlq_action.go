@@ -158,7 +158,6 @@ func (c *call) readOnly(ctx context.Context, command func(*deadletter.Queue) err
 const (
 	meterRedraw = 200 * time.Millisecond // on a terminal
 	meterLine   = 10 * time.Second       // elsewhere
-	meterWindow = 10 * time.Second       // over which the rate is taken
 	meterBar    = 24                     // columns, at most
 )
 
@@ -169,16 +168,10 @@ type meter struct {
 	done  string // the word for what is done to messages
 	limit int    // how many messages at the most; 0 = any number
 
-	last atomic.Pointer[deadletter.Progress]
-	past []sample
-	ends chan struct{}
-	wait sync.WaitGroup
-}
-
-// sample is how far it had come at a moment.
-type sample struct {
-	at            time.Time
-	done, scanned int
+	began time.Time // the rate is taken from then on: not while a canary waits
+	last  atomic.Pointer[deadletter.Progress]
+	ends  chan struct{}
+	wait  sync.WaitGroup
 }
 
 // meter starts one, which shows nothing if it is to be quiet. stop ends it.
@@ -198,7 +191,7 @@ func (m *meter) start() {
 	m.wait.Go(m.run)
 }
 
-// report takes the news. It never waits for the terminal.
+// report takes the progress. It never waits for the terminal.
 func (m *meter) report(p deadletter.Progress) { m.last.Store(&p) }
 
 // stop ends it and waits until it shows nothing any more.
@@ -214,13 +207,13 @@ func (m *meter) run() {
 	}
 	t := time.NewTicker(every)
 	defer t.Stop()
-	m.past = []sample{{at: time.Now()}}
+	m.began = time.Now()
 	for {
 		select {
 		case now := <-t.C:
 			m.show(now)
 		case <-m.ends:
-			if len(m.past) > 1 && m.width > 0 {
+			if m.width > 0 {
 				_, _ = io.WriteString(m.w, "\r\x1b[K") // the result replaces it
 			}
 			return
@@ -228,45 +221,38 @@ func (m *meter) run() {
 	}
 }
 
-// show shows how far it has come by now.
+// show shows the progress.
 func (m *meter) show(now time.Time) {
-	p := m.last.Load()
-	m.past = append(m.past, sample{now, p.Done, p.Scanned})
-	for len(m.past) > 2 && now.Sub(m.past[0].at) > meterWindow {
-		m.past = m.past[1:]
-	}
 	if columns, ok := terminalWidth(m.w); ok { // the window may have another size now
 		m.width = columns
 	}
-	text := m.text(p) + "\n"
+	text := m.text(m.last.Load(), now)
 	if m.width > 0 { // a line that wraps could not be written over
-		text = "\r" + cut(m.text(p), m.width-1) + "\x1b[K"
+		text = "\r" + cut(text, m.width-1) + "\x1b[K"
+	} else {
+		text += "\n"
 	}
 	_, _ = io.WriteString(m.w, text)
 }
 
-func (m *meter) text(p *deadletter.Progress) string {
+func (m *meter) text(p *deadletter.Progress, now time.Time) string {
 	if k := p.Canary; k.Sent > 0 && !k.Done {
+		m.began = now
 		return fmt.Sprintf("canary: waiting for %d of %d verdicts", k.Sent-k.Good, k.Sent)
 	}
-	first, last := m.past[0], m.past[len(m.past)-1]
-	var rate, pace float64
-	if s := last.at.Sub(first.at).Seconds(); s > 0 {
-		rate, pace = float64(last.done-first.done)/s, float64(last.scanned-first.scanned)/s
-	}
-	text := fmt.Sprintf("%d %s, %.0f/s", p.Done, m.done, rate)
+	seconds := max(now.Sub(m.began).Seconds(), 1e-9)
+	text := fmt.Sprintf("%d %s, %.0f/s", p.Done, m.done, float64(p.Done)/seconds)
 	if p.Total == 0 { // the total of an import or export is not known
 		return text
 	}
-	// Whatever comes first ends it.
-	part, left := float64(p.Scanned)/float64(p.Total), float64(p.Total-p.Scanned)/max(pace, 1e-9)
-	if m.limit > 0 && float64(p.Matched)/float64(m.limit) > part {
-		part, left = float64(p.Matched)/float64(m.limit), float64(m.limit-p.Matched)/max(rate, 1e-9)
+	part := float64(p.Scanned) / float64(p.Total)
+	if m.limit > 0 { // it may be reached before the end of the queue
+		part = max(part, float64(p.Matched)/float64(m.limit))
 	}
 	part = min(part, 1)
 	text = fmt.Sprintf("%3.0f%%  %s, %d of %d read", 100*part, text, p.Scanned, p.Total)
-	if eta := time.Duration(left * float64(time.Second)); left < (100 * time.Hour).Seconds() {
-		text += ", " + eta.Round(time.Second).String() + " left"
+	if left := seconds * (1 - part) / part; left < (100 * time.Hour).Seconds() { // infinite at the start
+		text += ", " + time.Duration(left*float64(time.Second)).Round(time.Second).String() + " left"
 	}
 	if bar := min(meterBar, m.width-len(text)-len("[] ")-1); bar >= 3 { // what the text leaves
 		full := int(part * float64(bar))
