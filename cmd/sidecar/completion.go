@@ -30,36 +30,36 @@ func completion(_ context.Context, c *call) error {
 	}
 	shells := argumentWords(c.arguments)
 	if len(c.words) != 1 || !slices.Contains(shells, c.words[0]) {
-		return c.misuse("want the name of a shell; %s", meant(strings.Join(c.words, " "), shells))
+		return c.misuse("want the name of a shell; %s", suggestion(strings.Join(c.words, " "), shells))
 	}
 	script, err := shellFiles.ReadFile("shell/sidecar." + c.words[0])
 	_, writeErr := c.stdout.Write(script)
 	return errors.Join(err, writeErr)
 }
 
-// described is a command with its flags, or with the commands below it. Nothing is done: help comes before everything.
-func described(s subcommand, above string) *call {
-	c := newCall(invocation{args: []string{"--help"}, stdout: io.Discard}, above, s)
+// described runs the command with --help, which stops it after its flags, or the commands below it, are declared.
+func described(s subcommand, above string, help io.Writer) *call {
+	c := newCall(invocation{args: []string{"--help"}, stdout: help}, above, s)
 	_ = s.run(context.Background(), c) // flag.ErrHelp
 	return c
 }
 
 // candidates returns what the last word of a command line may become, or the name ":files" where a file is meant.
 func (c *call) candidates(line []string) (found []term) {
-	line = slices.DeleteFunc(line, func(word string) bool { return word == "=" || word == "help" }) // bash splits at =
-	if len(line) == 0 {
-		line = []string{""}
-	}
-	words, last := line[:len(line)-1], line[len(line)-1]
-	at := described(*c.root, "")
+	words, last := line[:len(line)-1], strings.TrimPrefix(line[len(line)-1], "=")
+	words = slices.DeleteFunc(words, func(word string) bool { return word == "=" }) // bash splits at =
+	at := described(*c.root, "", io.Discard)
 	for ; at.group != nil && len(words) > 0; words = words[1:] {
+		if words[0] == "help" {
+			continue
+		}
 		i := slices.IndexFunc(at.group.commands, func(s subcommand) bool { return s.name == words[0] })
 		if i < 0 {
 			return nil
 		}
-		at = described(at.group.commands[i], at.flags.Name())
+		at = described(at.group.commands[i], at.flags.Name(), io.Discard)
 	}
-	for _, t := range at.next(append([]string{""}, words...), last) {
+	for _, t := range at.nextWords(append([]string{""}, words...), last) {
 		if strings.HasPrefix(t.name, last) || t.name == ":files" {
 			found = append(found, t)
 		}
@@ -67,23 +67,25 @@ func (c *call) candidates(line []string) (found []term) {
 	return found
 }
 
-// next returns what may follow words behind the name of a command; last is the word that is being typed.
-func (c *call) next(words []string, last string) (found []term) {
-	if name, _, given := strings.Cut(last, "="); given {
+// nextWords returns what may follow words behind the name of a command; last is the word that is being typed.
+func (c *call) nextWords(words []string, last string) (found []term) {
+	flagsEnd := slices.Contains(words, "--")
+	if name, _, given := strings.Cut(last, "="); given && !flagsEnd {
 		found, _ = c.values(name, name+"=")
 		return found
 	}
-	if found, takes := c.values(words[len(words)-1], ""); takes {
+	if found, takes := c.values(words[len(words)-1], ""); takes && !flagsEnd {
 		return found
 	}
-	found = c.below()
+	flag := strings.HasPrefix(last, "-") && !flagsEnd
+	found = c.subcommands()
 	for _, word := range argumentWords(c.arguments) {
 		found = append(found, term{word, ""})
 	}
-	if strings.Contains(c.arguments, "FILE") && !strings.HasPrefix(last, "-") {
+	if strings.Contains(c.arguments, "FILE") && !flag {
 		found = append(found, term{":files", ""})
 	}
-	if len(found) == 0 || strings.HasPrefix(last, "-") {
+	if flag || len(found) == 0 && !flagsEnd {
 		flags, conditions := c.terms()
 		if c.group != nil {
 			conditions = nil // they are for the commands below
@@ -103,7 +105,7 @@ func (c *call) values(name, prefix string) (found []term, takes bool) {
 	if f == nil || !strings.HasPrefix(name, "-") {
 		return nil, false
 	}
-	if w, ok := f.Value.(*words); ok {
+	if w, ok := f.Value.(*wordFlag); ok {
 		for _, word := range w.known {
 			found = append(found, term{prefix + word, ""})
 		}

@@ -42,6 +42,13 @@ func TestCandidates(t *testing.T) {
 		"plan --format m":              "mermaid",
 		"plan --format=m":              "--format=mermaid",
 		"plan --format = m":            "mermaid", // bash splits it so
+		"dlq list --status =":          "4xx 5xx none",
+		"dlq list --error help --re":   "--reason",
+		"help dlq list --reason max":   "max_retries",
+		"dlq export -- --st":           ":files",
+		"dlq list -- ":                 "",
+		"dlq list -- --status ":        "",
+		"dlq list -- --status=":        "",
 		"plan --json --format json --": "--format --json --help",
 		"explain --failure ti":         "timeout",
 		"explain --disposition p":      "park",
@@ -52,7 +59,7 @@ func TestCandidates(t *testing.T) {
 		"dlq list --status ":           "4xx 5xx none",
 		"dlq list --limit ":            "",
 		"dlq list --routing":           "--routing-key",
-		"dlq list -- --routing":        "--routing-key",
+		"dlq list -- --routing":        "",
 		"dlq export ":                  ":files",
 		"dlq export --st":              "--status",
 		"dlq export --json ":           ":files",
@@ -97,7 +104,7 @@ func TestManHasEveryFlag(t *testing.T) {
 		_, section, found := strings.Cut(page, "\n.SS sidecar "+name)
 		section, _, _ = strings.Cut(section, "\n.SS ")
 		for f := range strings.FieldsSeq(strings.TrimSuffix(want.flags, conditionFlags)) {
-			found = found && (strings.Contains(section, "\n.B "+roff(f)) || strings.Contains(conditionFlags, f))
+			found = found && (strings.Contains(section, "\n  "+roff(f)) || strings.Contains(conditionFlags, f))
 		}
 		if !found {
 			t.Errorf("%s is not in the page, or one of %s:\n%s", name, want.flags, section)

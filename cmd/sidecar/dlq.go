@@ -46,8 +46,8 @@ var dlqCommands = []subcommand{
 }
 
 var dlqGroup = group{
-	about: "Works on the dead-letter queue of the configured topology, straight in the broker. The environment is that " +
-		"of sidecar run; no sidecar needs to run.",
+	description: "Works on the dead-letter queue of the configured topology, straight in the broker. The environment is " +
+		"that of sidecar run; no sidecar needs to run.",
 	commands: dlqCommands,
 	notes: "list, groups, show and export change nothing. Only one command at a time can use a queue. Every command " +
 		"takes --json for scripts and --help. " + exitCodes,
@@ -76,10 +76,10 @@ var usualValues = map[string][]string{
 // takesConditions adds a flag for every condition of a filter.
 func (c *call) takesConditions() {
 	for _, known := range deadletter.Conditions {
-		c.flags.Var(&words{usualValues[known.Name], func(value string) error {
+		c.flags.Var(&wordFlag{known: usualValues[known.Name], condition: true, set: func(value string) error {
 			c.condition(known.Name, value)
 			return nil // parse reports a mistake
-		}, true}, known.Name, known.Help)
+		}}, known.Name, known.Help)
 	}
 }
 

@@ -16,7 +16,7 @@ type column struct {
 	right  bool // aligned
 	least  int
 	rank   int    // from 1, without a gap
-	colour string // where there are colours
+	colour string // used on a colour terminal
 }
 
 const (
@@ -30,7 +30,7 @@ type table struct {
 	w       io.Writer
 	columns []column
 	width   int  // of the terminal; 0 = not a terminal
-	colours bool // it has
+	colours bool // the terminal has colours
 	rows    [][]string
 	widths  []int // once decided; 0 = the column is left out
 }

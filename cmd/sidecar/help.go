@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-const helpWidth = 80 // columns
+const helpWidth = 72 // columns: the manual page indents the help
 
 const conditionsTitle = "Conditions. All must hold; of several values for one any, of several headers all"
 
@@ -22,7 +22,7 @@ func (c *call) terms() (flags, conditions []term) {
 		if f.Name == "quiet" {
 			name += ", -q"
 		}
-		if w, ok := f.Value.(*words); ok && w.condition {
+		if w, ok := f.Value.(*wordFlag); ok && w.condition {
 			conditions = append(conditions, term{name, text})
 		} else if text != "" { // a short form has none
 			flags = append(flags, term{name, text})
@@ -31,8 +31,8 @@ func (c *call) terms() (flags, conditions []term) {
 	return flags, conditions
 }
 
-// below are the commands of a group.
-func (c *call) below() (commands []term) {
+// subcommands are the commands of a group.
+func (c *call) subcommands() (commands []term) {
 	if c.group != nil {
 		for _, s := range c.group.commands {
 			commands = append(commands, term{s.name, s.summary})
@@ -41,40 +41,25 @@ func (c *call) below() (commands []term) {
 	return commands
 }
 
-// usage is how a command is called.
-func (c *call) usage() string {
-	usage := strings.TrimRight(c.flags.Name()+" "+c.arguments, " ")
-	if flags, _ := c.terms(); len(flags) > 0 {
-		usage += " [flags]"
-	}
-	return usage
-}
-
-// about is what a command does.
-func (c *call) about() string {
-	if c.group != nil {
-		return c.group.about
-	}
-	return strings.ToUpper(c.summary[:1]) + c.summary[1:] + "."
-}
-
-// exampleLines are complete commands, indented.
-func (c *call) exampleLines() string {
-	var b strings.Builder
-	for _, e := range c.examples {
-		b.WriteString(strings.TrimRight("  "+c.flags.Name()+" "+e, " ") + "\n")
-	}
-	return b.String()
-}
-
 // printUsage prints the help of a command or of a group of commands.
 func (c *call) printUsage() {
 	flags, conditions := c.terms()
-	_, _ = fmt.Fprintf(c.stdout, "usage: %s\n\n%s\n", c.usage(), wrapped(c.about(), 0))
-	c.printTerms("Commands", c.below())
+	usage, description := strings.TrimRight(c.flags.Name()+" "+c.arguments, " "), c.summary+"."
+	if len(flags) > 0 {
+		usage += " [flags]"
+	}
+	if c.group != nil {
+		description = c.group.description
+	}
+	description = strings.ToUpper(description[:1]) + description[1:]
+	_, _ = fmt.Fprintf(c.stdout, "usage: %s\n\n%s\n", usage, wrapped(description, 0))
+	c.printTerms("Commands", c.subcommands())
 	c.printTerms("Flags", flags)
 	c.printTerms(conditionsTitle, conditions)
-	_, _ = fmt.Fprintf(c.stdout, "\nExamples:\n\n%s", c.exampleLines())
+	_, _ = fmt.Fprint(c.stdout, "\nExamples:\n\n")
+	for _, e := range c.examples {
+		_, _ = fmt.Fprintln(c.stdout, strings.TrimRight("  "+c.flags.Name()+" "+e, " "))
+	}
 	if c.group != nil {
 		_, _ = fmt.Fprintf(c.stdout, "\n%s\n", wrapped(c.group.notes, 0))
 	}

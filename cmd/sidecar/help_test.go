@@ -60,7 +60,7 @@ func TestHelp(t *testing.T) {
 				}
 			}
 			for line := range strings.Lines(out) {
-				if utf8.RuneCountInString(line) > 81 || strings.HasSuffix(line, " \n") {
+				if utf8.RuneCountInString(line) > 73 || strings.HasSuffix(line, " \n") {
 					t.Errorf("too wide, or blanks at the end: %q", line)
 				}
 			}

@@ -36,6 +36,7 @@ const (
 	exitUsage  = 64 // the configuration or the command line is wrong: EX_USAGE
 )
 
+// exitCodes is for the help and for the manual page.
 const exitCodes = "Exit codes: 0 done, also when there was nothing to do; 64 wrong command line or configuration; 1 " +
 	"anything else."
 
@@ -65,10 +66,10 @@ var commands = []subcommand{
 		[]string{"", "--json"}},
 	{"dlq", "COMMAND", "list, understand, redrive, discard, export or import parked messages; needs no running sidecar",
 		dlq, []string{ // from an alert to a repaired queue
-			"groups                                    # what fails, how often",
-			"list --group 5b7c0d1e9f24                 # which messages",
-			"show order-4711                           # one with its body",
-			"redrive --canary 3 --group 5b7c0d1e9f24   # three first, then all",
+			"groups                                   # what fails",
+			"list --group 5b7c0d1e9f24                # which messages",
+			"show order-4711                          # with its body",
+			"redrive --canary 3 --group 5b7c0d1e9f24  # three, then all",
 		}},
 	{"outbox", "COMMAND", "migrate, inspect, prune or retry the table of messages to be published; needs no running " +
 		"sidecar and no broker", outboxGroup.run, []string{"migrate", "status --json"}},
@@ -85,8 +86,7 @@ var commands = []subcommand{
 // errUsage marks errors of the command line.
 var errUsage = errors.New("usage")
 
-// run chooses and runs the command. It returns the exit code: 0 done or drained, 64 configuration or command line
-// wrong, 1 anything else.
+// run chooses and runs the command. It returns the exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	app.DisableCoreDumps() // before the first secret is read
 	switch {
@@ -96,7 +96,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 		args = append([]string{"version"}, args[1:]...)
 	}
 	all := group{
-		commands: commands, about: "Consumes a service's RabbitMQ queue and POSTs every message to the local app.",
+		commands: commands, description: "Consumes a service's RabbitMQ queue and POSTs every message to the local app.",
 		notes: "Every command takes --help. Configured by environment variables only, see docs/configuration.md; " +
 			"SIDECAR_SERVICE is required. " + exitCodes,
 	}

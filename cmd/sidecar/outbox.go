@@ -14,8 +14,8 @@ import (
 )
 
 var outboxGroup = group{
-	about: "Works on the table of SIDECAR_OUTBOX_TABLE, in the database of SIDECAR_OUTBOX_DSN. The environment is that " +
-		"of sidecar run; no sidecar needs to run, and no broker.",
+	description: "Works on the table of SIDECAR_OUTBOX_TABLE, in the database of SIDECAR_OUTBOX_DSN. The environment is " +
+		"that of sidecar run; no sidecar needs to run, and no broker.",
 	commands: []subcommand{
 		{"migrate", "", "make the table, or add to an existing one what the relay needs; the app may go on inserting",
 			outboxMigrate, []string{"", "--print | psql", "--no-notify"}},

@@ -29,9 +29,9 @@ type subcommand struct {
 
 // group is all commands below one.
 type group struct {
-	about    string
-	commands []subcommand
-	notes    string // at the end of the help
+	description string
+	commands    []subcommand
+	notes       string // at the end of the help
 }
 
 // call is one use of a subcommand.
@@ -66,8 +66,9 @@ func (g *group) choose(ctx context.Context, c *call) error {
 		names[i] = s.name
 	}
 	c.group = g
-	if len(c.args) > 0 && c.args[0] == "help" {
-		c.args = append(slices.Clone(c.args[1:]), "--help")
+	if len(c.args) > 0 && c.args[0] == "help" { // behind -- there would be no flag
+		words := slices.DeleteFunc(slices.Clone(c.args[1:]), func(word string) bool { return word == "--" })
+		c.args = append(words, "--help")
 	}
 	if len(c.args) == 0 {
 		return c.misuse("a command is missing; there are %s", strings.Join(names, ", "))
@@ -79,15 +80,15 @@ func (g *group) choose(ctx context.Context, c *call) error {
 	}
 	i := slices.Index(names, name)
 	if i < 0 {
-		return c.misuse("no command %q; %s", name, meant(name, names))
+		return c.misuse("no command %q; %s", name, suggestion(name, names))
 	}
 	in := c.invocation
 	in.args = in.args[1:]
 	return g.commands[i].run(ctx, newCall(in, c.flags.Name(), g.commands[i]))
 }
 
-// meant names the known word that was probably meant, else all known words.
-func meant(word string, known []string) string {
+// suggestion names the known word that was probably meant, else all known words.
+func suggestion(word string, known []string) string {
 	if nearest := config.Nearest(word, known); nearest != "" {
 		return "did you mean " + nearest + "?"
 	}
@@ -183,24 +184,24 @@ func (c *call) duration(d *time.Duration, name, usage string, least time.Duratio
 	})
 }
 
-// words is the value of a flag for which there are known words.
-type words struct {
+// wordFlag is the value of a flag for which there are known words.
+type wordFlag struct {
 	known     []string
 	set       func(string) error
 	condition bool // it chooses messages
 }
 
-func (w *words) String() string         { return "" }
-func (w *words) Set(value string) error { return w.set(value) }
+func (w *wordFlag) String() string         { return "" }
+func (w *wordFlag) Set(value string) error { return w.set(value) }
 
 // choice adds a flag whose value is one of known.
 func (c *call) choice(value *string, name, usage string, known []string) {
-	c.flags.Var(&words{known, func(v string) error {
+	c.flags.Var(&wordFlag{known: known, set: func(v string) error {
 		if *value = strings.ToLower(v); !slices.Contains(known, *value) {
-			return errors.New(meant(*value, known))
+			return errors.New(suggestion(*value, known))
 		}
 		return nil
-	}, false}, name, usage)
+	}}, name, usage)
 }
 
 // document writes v as one line of JSON that does no harm to a terminal.
