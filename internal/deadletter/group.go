@@ -28,11 +28,13 @@ type Group struct {
 }
 
 // Group is the key of the group that m belongs to.
-func (m *Message) Group() GroupKey {
-	kind := strings.TrimPrefix(m.Problem.Type, "about:blank")
-	k := GroupKey{Reason: m.Reason, Status: m.Status, Problem: m.Why(m.Detail, kind), RoutingKey: m.RoutingKey}
-	if k.Problem != kind {
-		k.Problem = normalise(k.Problem)
+func (m *Message) Group() GroupKey { return m.group(m.Why()) }
+
+// group is Group with what Why has returned.
+func (m *Message) group(why string) GroupKey {
+	k := GroupKey{Reason: m.Reason, Status: m.Status, Problem: m.Problem.Type, RoutingKey: m.RoutingKey}
+	if !vague(m.Detail, m.Status) || vague(k.Problem, m.Status) {
+		k.Problem = normalise(why)
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{k.Reason, strconv.Itoa(k.Status), k.Problem, k.RoutingKey}, "\x00")))
 	k.ID = hex.EncodeToString(sum[:6])

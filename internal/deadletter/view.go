@@ -38,7 +38,10 @@ type Body struct {
 }
 
 // View returns what a list shows of m.
-func (m *Message) View() View { return View{m.Ref(), m.Facts, m.Group().ID, m.Why()} }
+func (m *Message) View() View {
+	why := m.Why()
+	return View{m.Ref(), m.Facts, m.group(why).ID, why}
+}
 
 // Full returns all of m, with at most maxBody bytes of its body; 0 or less leaves the body out.
 func (m *Message) Full(maxBody int) *Full {

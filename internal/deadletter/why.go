@@ -12,11 +12,13 @@ import (
 	"unicode"
 )
 
-// Why returns the text that says best why the message failed: the first that says more than its status, those that are
-// preferred before the others.
-func (f *Facts) Why(preferred ...string) string {
-	return firstSpecific(f.Status, append(preferred,
-		f.Detail, f.Problem.Title, f.said(), f.Problem.Type, f.Problem.Detail, f.Error)...)
+// Why returns the first text that says more than the status: the detail, the problem's title, what the answer says, the
+// problem's type and detail, then the error.
+func (f *Facts) Why() string {
+	if s := firstSpecific(f.Status, f.Detail, f.Problem.Title); !vague(s, f.Status) {
+		return s
+	}
+	return firstSpecific(f.Status, f.Detail, f.Problem.Title, f.said(), f.Problem.Type, f.Problem.Detail, f.Error)
 }
 
 // firstSpecific returns the first text that says more than the status, else the first that is not empty.
@@ -38,22 +40,20 @@ func vague(s string, status int) bool {
 
 const maxRead = 4 << 10 // bytes of a text that are read for a group
 
-// said returns what the answer says about the error: a member of JSON, the title, <pre> or text of a page, or the first
-// line of a text.
+// said returns what the answer says about the error: a member of JSON or all of it, the title, <pre> or text of a page,
+// or the first line of a text.
 func (f *Facts) said() string {
 	s := strings.ReplaceAll(f.Answer[:min(len(f.Answer), maxRead)], `\x0d`, "\r")
 	s = strings.Trim(s, "\ufeff \t\r\n")
-	text := ""
+	texts := []string{}
 	switch {
 	case strings.HasPrefix(s, "<"):
-		texts := []string{}
 		for _, found := range pages().FindAllStringSubmatch(s, -1) {
 			texts = append(texts, html.UnescapeString(found[1]))
 		}
 		return firstSpecific(f.Status, append(texts, html.UnescapeString(tags().ReplaceAllString(s, " ")))...)
-	case strings.HasPrefix(s, "{"), strings.HasPrefix(s, "["): // the text may break off, also within a string
-		d := json.NewDecoder(strings.NewReader(brokenEscape().ReplaceAllString(s, "") + `"`))
-		text, _ = readText(d, f.Status)
+	case jsonStart().MatchString(s): // the text may break off, also within a string
+		return cmp.Or(firstSpecific(f.Status, jsonTexts(s)...), strings.Join(strings.Fields(s), " "))
 	}
 	line, rest, _ := strings.Cut(s, "\n")
 	python := strings.HasPrefix(line, "Traceback (most recent call last)")
@@ -62,38 +62,24 @@ func (f *Facts) said() string {
 			line = next
 		}
 	}
-	return cmp.Or(text, line)
+	return line
 }
 
 // members are those of a JSON object that say why, the best first.
-var members = strings.Fields("error message detail title exception msg description reason code errors trace")
+var members = strings.Fields(
+	"error message detail title exception msg defaultMessage description reason code errors trace")
 
-// readText reads a value: a string, or what is best of the elements of an array or the members of an object. With an
-// error, it returns what it has read before.
-func readText(d *json.Decoder, status int) (best string, err error) {
-	t, err := d.Token()
-	open, nested := t.(json.Delim)
-	if best, _ = t.(string); !nested {
-		return best, err
-	}
-	for least := 2 * len(members); err == nil && d.More(); {
-		var text string
-		rank := 0
-		if open == '{' {
-			t, _ = d.Token()
-			name, _ := t.(string)
-			rank = slices.Index(members, strings.ToLower(name))
-		}
-		text, err = readText(d, status)
-		if rank >= 0 && vague(text, status) {
-			rank += len(members)
-		}
-		if text != "" && rank >= 0 && rank < least {
-			best, least = text, rank
+// jsonTexts returns the texts of these members at any depth, the best first, then that of an array of texts.
+func jsonTexts(s string) (texts []string) {
+	found := member().FindAllStringSubmatch(s, -1)
+	for _, name := range slices.Concat(members, []string{""}) {
+		for _, m := range found {
+			if text := ""; strings.EqualFold(m[1], name) && json.Unmarshal([]byte(`"`+m[2]+`"`), &text) == nil {
+				texts = append(texts, text)
+			}
 		}
 	}
-	_, end := d.Token()
-	return best, cmp.Or(err, end)
+	return texts
 }
 
 // pattern compiles an expression when it is first used: hardly any process of ours ever needs it.
@@ -102,10 +88,13 @@ func pattern(s string) func() *regexp.Regexp {
 }
 
 var (
-	brokenEscape = pattern(`\\+(?:u[[:xdigit:]]{0,3})?$`)
+	// jsonStart is not met by "[ERROR] …", member ends where the JSON breaks off.
+	jsonStart = pattern(`^[{\[]\s*[\n{}"\[\]]`)
+	member    = pattern(`(?i)(?:^|"(` + strings.Join(members, "|") + `)"\s*:)[\s\[]*` +
+		`"((?:[^"\\[:cntrl:]]|\\u[[:xdigit:]]{4}|\\[^u])*)`)
 	// pages finds the parts of HTML that frameworks write an error into, tags what is not text.
 	pages   = pattern(`(?i)<(?:title|pre)\b[^>]*>([^<]*)`)
-	tags    = pattern(`(?is)<(?:script|style)\b.*?</(?:script|style)>|<[^>]*(?:>|$)`)
+	tags    = pattern(`(?is)<(?:script|style)\b.*?(?:</(?:script|style)>|$)|<[^>]*(?:>|$)`)
 	targets = pattern(`(\w+://[^\s/?#"'<>()]*)[/?#][^\s"'<>()]*`)
 	// variable finds what differs between two reports of one error: values behind "=", quoted texts, times, addresses,
 	// identifiers and numbers.
@@ -115,12 +104,15 @@ var (
 		`([[:alpha:]]+)\d{1,3}\b|[[:alnum:]]*\d[[:alnum:]]*`)
 )
 
-// maxNormal bounds a normalised error, in bytes: it is shown in a table.
-const maxNormal = 160
+const (
+	maxNormal = 160 // bytes of a normalised error, which is shown in a table
+	// maxVarying bounds what it is made of, in bytes: the time that variable takes is quadratic.
+	maxVarying = 512
+)
 
 // normalise removes from an error what differs from one message to the next, so that equal failures have equal texts.
 func normalise(s string) string {
-	s = targets().ReplaceAllString(strings.ToValidUTF8(s[:min(len(s), maxRead)], ""), "$1/…")
+	s = targets().ReplaceAllString(strings.ToValidUTF8(s[:min(len(s), maxVarying)], ""), "$1/…")
 	s = strings.Join(strings.Fields(variable().ReplaceAllString(s, "${1}${2}…")), " ")
 	if len(s) > maxNormal {
 		s = strings.ToValidUTF8(s[:maxNormal], "") + "…"

@@ -36,7 +36,13 @@ func TestWhy(t *testing.T) {
 		"dotnet":                       {Facts{Status: 500, Answer: "{\\x0d\n  \"Message\": \"An error has occurred.\"\\x0d\n}"}, "An error has occurred."},
 		"order of the members":         {Facts{Status: 500, Answer: `{"exception":"e","title":"t","detail":"d","message":"m","error":"x"}`}, "x"},
 		"not a string":                 {Facts{Status: 500, Answer: `{"error":true,"message":7,"detail":null,"title":{},"exception":[],"msg":"why"}`}, "why"},
-		"other members":                {Facts{Status: 500, Answer: `{"data":{"error":"no"},"x":1}`}, `{"data":{"error":"no"},"x":1}`},
+		"below other members":          {Facts{Status: 500, Answer: `{"data":{"error":"no"},"x":1}`}, "no"},
+		"other members":                {Facts{Status: 500, Answer: "{\n  \"status\": 500,\n  \"path\": \"/orders\"\n}"}, `{ "status": 500, "path": "/orders" }`},
+		"an array of texts":            {Facts{Status: 500, Answer: `["no stock","x"]`}, "no stock"},
+		"an array, indented":           {Facts{Status: 500, Answer: "[\n  1,\n  2\n]"}, "[ 1, 2 ]"},
+		"a line end within a text":     {Facts{Status: 500, Answer: "{\"message\": \"no\nstock\"}"}, "no"},
+		"spring validation":            {Facts{Status: 500, Answer: `{"message":"Internal Server Error","errors":[{"field":"mail","defaultMessage":"must not be null"}]}`}, "must not be null"},
+		"quoted JSON":                  {Facts{Status: 500, Answer: `{"request":"{\"error\":\"x\"}","message":"no stock"}`}, "no stock"},
 		"a string":                     {Facts{Status: 500, Answer: `"boom"`}, `"boom"`},
 		"looks like json":              {Facts{Status: 500, Answer: "[ERROR] no stock\nmore"}, "[ERROR] no stock"},
 		"text":                         {Facts{Status: 500, Answer: "\ufeff\n\n  panic: nil map\\x0d\n\ngoroutine 1"}, "panic: nil map\r"},
@@ -47,6 +53,7 @@ func TestWhy(t *testing.T) {
 		"whitelabel":                   {Facts{Status: 500, Answer: "<html><body><h1>Whitelabel Error Page</h1><div>no stock</div></body></html>"}, "   Whitelabel Error Page  no stock   "},
 		"xml":                          {Facts{Status: 500, Answer: "<?xml version=\"1.0\"?><Error><Message>Slow Down</Message"}, "   Slow Down "},
 		"a script":                     {Facts{Status: 500, Answer: "<script>if (a<b) {}</script>no stock"}, "no stock"},
+		"a script that is cut":         {Facts{Status: 500, Answer: "<p>no stock<script>if (a<b) {}"}, "no stock"},
 		"not text":                     {Facts{Status: 500, Answer: "(not text: image/png, 12 bytes)"}, "(not text: image/png, 12 bytes)"},
 	} {
 		if got := c.f.Why(); strings.TrimSpace(got) != strings.TrimSpace(c.want) {
