@@ -18,6 +18,8 @@ var mayStrip = []string{
 	"internal/amqpvalue/typed.go",      // a header's value, into an export
 	"internal/amqpvalue/properties.go", // the message's timestamp, into an export
 	"internal/amqpvalue/text.go",       // a header's value
+	"internal/publish/messageid.go",    // now, into an id
+	"internal/telemetry/carrier.go",    // the message's timestamp, into a trace id
 }
 
 // TestTimeIsMeasuredMonotonically: a machine's clock is set while sidecars run. Go's times carry a monotonic reading
