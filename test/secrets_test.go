@@ -45,11 +45,21 @@ var (
 
 // TestSecretsNeverShow runs a sidecar in which every secret is in use, lets messages succeed, fail and park, asks
 // everything it answers, runs every subcommand, and searches for the secrets and the payloads in all of it, in the end in
-// the stacks of a process that is asked to dump them.
+// the stacks of a process that is asked to dump them. The app's answer is in x-final-answer of the parked message, unless
+// SIDECAR_PARK_ANSWER is 0, and nowhere else.
 func TestSecretsNeverShow(t *testing.T) {
 	t.Parallel()
+	for size, kept := range map[string]any{"1KiB": "canary-answer-body", "0": nil} {
+		t.Run("SIDECAR_PARK_ANSWER="+size, func(t *testing.T) {
+			t.Parallel()
+			secretsNeverShow(t, size, kept)
+		})
+	}
+}
+
+func secretsNeverShow(t *testing.T, size string, kept any) {
 	sink, otlp := newSpanSink(t)
-	sc := newScene(t).seed()
+	sc := newScene(t).seed().with("PARK_ANSWER", size)
 	withSecrets(t, sc, otlp)
 	sc.app.otherwise(func(d *delivery) answer {
 		if d.id == "bad" {
@@ -87,11 +97,15 @@ func TestSecretsNeverShow(t *testing.T) {
 	out.add("log", s.log.String())
 	out.clean(t, append(secretCanaries, payloadCanaries...)...)
 
-	// The parked message is the message: its own payload stays, nothing else is added.
+	// The parked message is the message: its own payload stays, and of the answer only that one header is added.
 	parked := sc.take(sc.dlq(), 1)[0]
 	if string(parked.Body) != "canary-body" {
 		t.Errorf("parked body %q", parked.Body)
 	}
+	if got := parked.Headers["x-final-answer"]; got != kept {
+		t.Errorf("x-final-answer is %v, want %v", got, kept)
+	}
+	delete(parked.Headers, "x-final-answer")
 	surfaces{"parked headers": fmt.Sprint(parked.Headers)}.clean(t, append(secretCanaries, "canary-body", "canary-answer-body", "canary-answer-header")...)
 }
 
