@@ -20,10 +20,11 @@ type breaker struct {
 }
 
 func newBreaker(c *Control) *breaker {
-	b := &breaker{threshold: int32(max(breakerThreshold, 2*c.o.Concurrency))} // #nosec G115 -- at most 20000
-	b.c, b.reason, b.most = c, Breaker, breakerPauseMax
-	b.risk = int32(min(breakerTrial, c.o.Concurrency)) // #nosec G115 -- at most 5
-	return b
+	n := int32(c.o.Concurrency) // #nosec G115 -- at most 10000
+	return &breaker{
+		trial:     trial{c: c, reason: Breaker, risk: min(breakerTrial, n), most: breakerPauseMax},
+		threshold: max(breakerThreshold, 2*n),
+	}
 }
 
 // success counts an answer of an app that is alive. A straggler from before the pause proves that the app is back, but

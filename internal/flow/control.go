@@ -102,7 +102,8 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 	switch {
 	case c.rejects.report(m, o):
 		// Whatever the app answers: one message at a time is enough, and the breaker need not count them, too.
-	case o.Failure == message.FailureNone && o.Status < 500:
+	case o.Failure == message.FailureNone &&
+		(o.Status < 500 || o.Status < 600 && o.Disposition != message.DispositionNone): // an app that steers is alive
 		c.breaker.success()
 		c.ramp.grow()
 	case o.Failure == message.FailureRefused && !c.o.CountRefused:
@@ -113,10 +114,6 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 		o.Failure == message.FailureTooLarge, o.Failure == message.FailureInterrupted, o.Failure == message.FailurePanic,
 		!o.Posted():
 		// Says nothing about the app's health: one message's trouble, or ours.
-	case o.Disposition != message.DispositionNone:
-		// An app that steers its messages is alive.
-		c.breaker.success()
-		c.ramp.grow()
 	default:
 		c.breaker.failure(m.RetryCount == 0)
 	}

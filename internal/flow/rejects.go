@@ -37,9 +37,10 @@ type rejects struct {
 }
 
 func newRejects(c *Control) *rejects {
-	r := &rejects{epoch: time.Now().Add(-rejectsQuiet), seed: maphash.MakeSeed()}
-	r.c, r.reason, r.risk, r.most = c, AppRejectsAll, 1, rejectsPauseMax
-	return r
+	return &rejects{
+		trial: trial{c: c, reason: AppRejectsAll, risk: 1, most: rejectsPauseMax},
+		epoch: time.Now().Add(-rejectsQuiet), seed: maphash.MakeSeed(),
+	}
 }
 
 // report takes an answer of the app. It returns true from the first pause because of such answers until a message gets

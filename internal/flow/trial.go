@@ -41,9 +41,6 @@ func (t *trial) pause(detail string) time.Duration {
 
 // end closes it and lets the ramp go on from what was risked. It returns false if it was closed already.
 func (t *trial) end() bool {
-	if t.state.Load() == closed {
-		return false
-	}
 	t.c.Lift(t.reason) // before the state changes: the next pause must not lose its hold
 	if t.state.Swap(closed) == closed {
 		return false
