@@ -43,7 +43,7 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 	r.span = c.o.Tracing.Process(telemetry.CarrierFrom(m.Headers), telemetry.Attrs{
 		MessageID: m.MessageID, CorrelationID: m.CorrelationID, Exchange: m.Exchange, RoutingKey: m.RoutingKey,
 		BodySize: len(m.Body), RetryCount: m.RetryCount, Redelivered: m.Redelivered, Timestamp: m.Timestamp,
-		DeliveryTag: r.tag, Server: r.session.server,
+		DeliveryTag: r.tag, Broker: r.session.sub,
 	})
 	if c.o.Plan.Foreign(&r.delivery.Delivery) {
 		return message.Outcome{Failure: message.FailureForeign}

@@ -24,7 +24,6 @@ var errPaused = errors.New("paused")
 type session struct {
 	c       *Consumer
 	sub     *broker.Subscription
-	server  string          // of sub
 	kill    func()          // ends the session at once
 	done    <-chan struct{} // closed when nothing can be settled any more
 	settler *settler
@@ -42,7 +41,7 @@ type session struct {
 
 func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan func() *topology.Plan) *session {
 	s := &session{
-		c: c, plan: plan, sub: sub, server: sub.Server(), kill: kill, done: sub.Done(),
+		c: c, plan: plan, sub: sub, kill: kill, done: sub.Done(),
 		settler: newSettler(sub, c.o.Prefetch, c.metrics),
 		// At least one, also when the window leaves no room beside the workers.
 		delays: make(chan struct{}, max(1, c.o.Prefetch-c.o.Concurrency)),

@@ -131,7 +131,7 @@ func (r *Relay) startSpan(x *row) {
 	in := telemetry.CarrierFrom(m.Headers)
 	x.span = r.o.Tracing.Produce(in, telemetry.Attrs{
 		MessageID: m.MessageId, CorrelationID: m.CorrelationId, Exchange: x.pub.Exchange, RoutingKey: x.pub.Key,
-		BodySize: len(m.Body), Timestamp: m.Timestamp, Server: r.o.Publisher.Server(),
+		BodySize: len(m.Body), Timestamp: m.Timestamp, Broker: r.o.Publisher,
 	})
 	if out := x.span.Carrier(); out != in {
 		m.Headers = out.Inject(m.Headers)

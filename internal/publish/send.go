@@ -51,7 +51,7 @@ func (s *Server) ready() *failure {
 // client that disconnects in the middle of a write must not cost the connection that others write on.
 func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) {
 	span := s.o.Tracing.Produce(m.trace, telemetry.Attrs{
-		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId, Server: s.o.Publisher.Server(),
+		MessageID: m.msg.MessageId, CorrelationID: m.msg.CorrelationId, Broker: s.o.Publisher,
 		Exchange: m.exchange, RoutingKey: m.key, BodySize: len(m.msg.Body), Timestamp: m.msg.Timestamp,
 	})
 	m.msg.Headers = span.Carrier().Inject(m.msg.Headers)

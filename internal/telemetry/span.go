@@ -29,10 +29,11 @@ type Span struct {
 
 // Attrs is what the span of a message says about it.
 type Attrs struct {
-	MessageID, CorrelationID     string
-	Timestamp                    time.Time
-	Exchange, RoutingKey, Server string // Server is host:port of the broker, "" when it is not known
-	BodySize                     int
+	MessageID, CorrelationID string
+	Timestamp                time.Time
+	Exchange, RoutingKey     string
+	BodySize                 int
+	Broker                   interface{ Server() string } // gives host:port, or "" when it is not known
 
 	DeliveryTag uint64 // of a delivery
 	RetryCount  int    // of a delivery
@@ -49,7 +50,7 @@ func (t *Tracing) Process(in Carrier, a Attrs) Span {
 	}
 	s := t.startSpan("process "+t.queue, t.process, in, &a)
 	s.root.AddLink(s.link)
-	describe(s.root, &a, t.queue, t.queue)
+	describeDelivery(s.root, &a, t.queue)
 	s.root.SetAttributes(attribute.Int("sidecar.retry_count", a.RetryCount),
 		attribute.Bool("sidecar.redelivered", a.Redelivered))
 	return s
@@ -63,8 +64,8 @@ func (t *Tracing) Produce(in Carrier, a Attrs) Span {
 		return Span{out: in.orNew(&a)}
 	}
 	to := cmp.Or(a.Exchange, "amq.default")
-	s := t.startSpan("send "+validText(to), t.produce, in, &a)
-	describe(s.root, &a, to, "")
+	s := t.startSpan("send "+validText(to), t.sendAsProducer, in, &a)
+	describePublish(s.root, &a, to)
 	return s
 }
 
@@ -75,8 +76,12 @@ func (t *Tracing) startSpan(name string, o []trace.SpanStartOption, in Carrier, 
 	return Span{tracing: t, root: root, out: out, attrs: *a, link: trace.Link{SpanContext: parent}}
 }
 
-// describe sets the attributes that the conventions name for a message: of a delivery from queue, or of a publish when
-// queue is "". template is the part of the destination's name that takes few values, and is in the name of the span.
+func describeDelivery(sp trace.Span, a *Attrs, queue string) { describe(sp, a, queue, queue) }
+
+func describePublish(sp trace.Span, a *Attrs, to string) { describe(sp, a, to, "") }
+
+// describe sets the attributes that the conventions name for a message. template is the part of the destination's name
+// that takes few values, and is in the name of the span.
 func describe(sp trace.Span, a *Attrs, template, queue string) {
 	if !sp.IsRecording() {
 		return
@@ -90,9 +95,11 @@ func describe(sp trace.Span, a *Attrs, template, queue string) {
 	if a.DeliveryTag != 0 {
 		sp.SetAttributes(semconv.MessagingRabbitMQMessageDeliveryTag(int(a.DeliveryTag))) // #nosec G115 -- 2^63 is far away
 	}
-	if host, port, err := net.SplitHostPort(a.Server); err == nil {
-		n, _ := strconv.Atoi(port)
-		sp.SetAttributes(semconv.ServerAddress(host), semconv.ServerPort(n))
+	if a.Broker != nil {
+		if host, port, err := net.SplitHostPort(a.Broker.Server()); err == nil {
+			n, _ := strconv.Atoi(port)
+			sp.SetAttributes(semconv.ServerAddress(host), semconv.ServerPort(n))
+		}
 	}
 }
 
@@ -148,10 +155,10 @@ func (s *Span) ClientEnd(status int, failure string) {
 func (s *Span) Send(exchange, key string) {
 	if s.tracing != nil {
 		a, to := s.attrs, cmp.Or(exchange, key) // the queue when it goes there directly
-		a.Exchange, a.RoutingKey, a.DeliveryTag, a.Server = exchange, key, 0, ""
-		s.startChild("send "+to, s.tracing.send)
+		a.Exchange, a.RoutingKey, a.DeliveryTag, a.Broker = exchange, key, 0, nil
+		s.startChild("send "+to, s.tracing.sendAsClient)
 		s.child.AddLink(s.link)
-		describe(s.child, &a, to, "")
+		describePublish(s.child, &a, to)
 	}
 }
 
@@ -167,7 +174,7 @@ func (s *Span) SendEnd(err error) {
 func (s *Span) Settle(op string) {
 	if s.tracing != nil {
 		s.startChild(op+" "+s.tracing.queue, s.tracing.settle)
-		describe(s.child, &s.attrs, s.tracing.queue, s.tracing.queue)
+		describeDelivery(s.child, &s.attrs, s.tracing.queue)
 		s.child.SetAttributes(semconv.MessagingOperationName(op))
 		s.closeChild()
 	}

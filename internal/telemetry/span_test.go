@@ -40,6 +40,10 @@ func record(tracing *Tracing) {
 	s.End("ack", "success")
 }
 
+type server string
+
+func (s server) Server() string { return string(s) }
+
 func flush(t *testing.T, tracing *Tracing) {
 	t.Helper()
 	if err := tracing.Shutdown(t.Context()); err != nil {
@@ -57,7 +61,7 @@ func TestSpansOfOneMessage(t *testing.T) {
 	of := tracing.ForQueue("wms.queue.a", "http://user:secret@127.0.0.1:8080/in?key=secret")
 	s := of.Process(Carrier{parent, "a=1", "k=v"}, Attrs{
 		MessageID: "m-1", CorrelationID: "c-\xff", Exchange: "wms.main-exchange", RoutingKey: "\xfe", BodySize: 12, RetryCount: 10,
-		Server: "[::1]:5672", DeliveryTag: 7,
+		Broker: server("[::1]:5672"), DeliveryTag: 7,
 	})
 	out := s.Client()
 	s.ClientEnd(503, "")
@@ -155,7 +159,7 @@ func TestProducerSpans(t *testing.T) {
 			for id, in := range map[string]Carrier{"": {}, "b7ad6b7169203331": {Traceparent: parent}} {
 				var out Carrier
 				a := tt.a
-				a.MessageID, a.BodySize, a.Server = "m", 3, "rabbit.example:5671"
+				a.MessageID, a.BodySize, a.Broker = "m", 3, server("rabbit.example:5671")
 				c := traced(t, TracingOptions{}, func(tracing *Tracing) {
 					s := tracing.Produce(in, a)
 					out = s.Carrier()

@@ -39,7 +39,8 @@ type Tracing struct {
 
 	queue string // see ForQueue
 	// What is the same in every span of a kind.
-	process, client, send, produce, settle []trace.SpanStartOption
+	process, client, settle      []trace.SpanStartOption
+	sendAsProducer, sendAsClient []trace.SpanStartOption // of the app's own publish; of a message that is moved
 }
 
 // NewTracing starts the batching exporter. Errors name what is wrong with the TLS files; a collector that is away is
@@ -68,8 +69,8 @@ func NewTracing(o TracingOptions) (*Tracing, error) {
 	}
 	send := trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSend,
 		semconv.MessagingOperationName("send"))
-	t.send = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient), send}
-	t.produce = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer), send}
+	t.sendAsClient = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient), send}
+	t.sendAsProducer = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer), send}
 	return t, nil
 }
 
