@@ -3,9 +3,12 @@
 package charts
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,21 +98,70 @@ func refusedByTheSidecar(t *testing.T, args, said []string) {
 	}
 }
 
+// TestEveryWrongKindIsNamed: a single value where a map or a list belongs is refused with what belongs there, and not by
+// the schema, which names only types. One map hides those below it: they are replaced one depth at a time.
+func TestEveryWrongKindIsNamed(t *testing.T) {
+	t.Parallel()
+	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]
+	texts := slices.Collect(maps.Values(typedValues(t))) // those may be written as text, or the sidecar reads them
+	replaced := 0
+	for depth := range 3 {
+		wrong, want := wrongKinds("", values, depth, texts)
+		replaced += len(want)
+		file := filepath.Join(t.TempDir(), "values.yaml")
+		must.Do(t, os.WriteFile(file, must.Get(json.Marshal(wrong))(t), 0o600))
+		for _, helm := range []string{helm3, helm4} {
+			message := refuses(t, helm, "-f", file)
+			for _, line := range want {
+				if !strings.Contains(message, line) {
+					t.Errorf("not said: %s\n%s", line, message)
+				}
+			}
+		}
+	}
+	if replaced < 70 {
+		t.Errorf("only %d maps and lists", replaced)
+	}
+}
+
+// wrongKinds returns the values with a text for every map and list at a depth, and how the lines about them begin.
+func wrongKinds(path string, m map[string]any, depth int, but []any) (wrong map[string]any, want []string) {
+	wrong = map[string]any{}
+	for key, v := range m {
+		at := strings.TrimPrefix(path+"."+key, ".")
+		inner, isMap := v.(map[string]any)
+		_, isList := v.([]any)
+		switch {
+		case slices.Contains(but, any(at)) || at == "sidecar.securityContext" && depth > 0 || !isMap && !isList:
+		case depth > 0 && isMap:
+			below, more := wrongKinds(at, inner, depth-1, but)
+			wrong[key], want = below, append(want, more...)
+		case depth > 0:
+		case isMap:
+			wrong[key], want = "x", append(want, "- "+at+": is a map, {")
+		default:
+			wrong[key], want = "x", append(want, "- "+at+": is a list, [")
+		}
+	}
+	return wrong, want
+}
+
 // TestTheLibraryRefuses what it does not know below the key of a chart that uses it.
 func TestTheLibraryRefuses(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]string{
 		"topolgy.queueType=quorum":           "topolgy: unknown key. Did you mean topology?",
 		"topology.queuType=quorum":           "topology.queuType: unknown key. Did you mean topology.queueType?",
-		"service=x":                          "service: unknown key. Did you mean sidecar.service?",
+		"service=x":                          "service: unknown key. Did you mean sidecar.service (the service's name) or app.port (the app's port)?",
 		"app.prot=3000":                      "app.prot: unknown key. Did you mean app.port?",
 		"app.image=x":                        "app.image: unknown key. Known are healthPath, path, port,",
 		"app.port=99999":                     "app.port: 99999 is not a port",
 		"sidecar.adminPort=70000":            "sidecar.adminPort: 70000 is not a port",
 		"replicaCount=2":                     "replicaCount: unknown key. Known are app, broker,",
 		"replicas=2":                         "replicas: unknown key. Known are app, broker,",
-		"dispatch=x":                         `dispatch: "x" is not a section`,
-		"extraEnv=x":                         `extraEnv: "x" is not a list`,
+		"dispatch=x":                         "dispatch: is a map, {appDown: …, cloudEvents: …,",
+		"extraEnv=x":                         "extraEnv: is a list, [{name: …, value: …}], and not a single value",
+		"sidecar.resources=1Gi":              "sidecar.resources: is a map, {limits: …, requests: …}, and not a single value",
 		"extraVolumes[0]=x":                  `extraVolumes: "x" is not an item of this list`,
 		"terminationGracePeriodSeconds=abc":  `terminationGracePeriodSeconds: "abc" is not a whole number of seconds`,
 		"terminationGracePeriodSeconds=1e+9": "is not a whole number of seconds",

@@ -1,18 +1,33 @@
-{{- /* Sections that are none, lists that are none: everything else would stumble over them without saying why. */ -}}
+{{- /* (list given known path): maps that are none, lists that are none. Everything else would stumble over them without saying why. */ -}}
+{{- define "amqp-sidecar-lib.check.kinds" -}}
+{{- $given := index . 0 -}}
+{{- $at := index . 2 -}}
+{{- range $key, $known := index . 1 -}}
+{{- $value := get $given $key -}}
+{{- $path := list $at $key | compact | join "." -}}
+{{- $not := get (dict "map" "a map" "slice" "a list") (kindOf $value) | default "a single value" -}}
+{{- if and (kindIs "map" $known) (kindIs "map" $value) -}}
+{{- include "amqp-sidecar-lib.check.kinds" (list $value $known $path) -}}
+{{- else if or (not (hasKey $given $key)) (kindIs "invalid" $value) (kindIs (kindOf $known) $value) -}}
+{{- else if kindIs "map" $known }}
+- {{ $path }}: is a map, { {{- range $i, $k := keys $known | sortAlpha }}{{ if $i }}, {{ end }}{{ $k }}: …{{ else }}…{{ end -}} }, and not {{ $not }}
+{{- else if kindIs "slice" $known }}
+- {{ $path }}: is a list, [{{ if regexMatch "^(e|extraE)nv$" $key }}{name: …, value: …}{{ else }}…{{ end }}], and not {{ $not }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "amqp-sidecar-lib.check.shape" -}}
 {{- $given := .values | default dict -}}
 {{- $defaults := include "amqp-sidecar-lib.defaults" . | fromYaml -}}
 {{- if not (kindIs "map" $given) }}
 - values: {{ toJson $given }} is not a map with the sidecar's values
 {{- else -}}
+{{- include "amqp-sidecar-lib.check.kinds" (list $given (include "amqp-sidecar-lib.known" . | fromJson) "") -}}
 {{- range $key, $default := $defaults -}}
 {{- $value := get $given $key -}}
 {{- if not (or (not (hasKey $given $key)) (kindIs "invalid" $value)) -}}
-{{- if and (kindIs "map" $default) (not (kindIs "map" $value)) }}
-- {{ $key }}: {{ toJson $value }} is not a section. It has the keys {{ keys $default | sortAlpha | join ", " | default "of the chart amqp-sidecar" }}
-{{- else if and (kindIs "slice" $default) (not (kindIs "slice" $value)) }}
-- {{ $key }}: {{ toJson $value }} is not a list
-{{- else if kindIs "slice" $default -}}
+{{- if and (kindIs "slice" $default) (kindIs "slice" $value) -}}
 {{- range $value -}}
 {{- if not (kindIs "map" .) }}
 - {{ $key }}: {{ toJson . }} is not an item of this list: an item is a map{{ if eq $key "extraEnv" }}: {name: SIDECAR_…, value: "…"}{{ end }}

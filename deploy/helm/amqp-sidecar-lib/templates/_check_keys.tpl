@@ -9,8 +9,9 @@ does not say what is meant. A chart that gives its whole values, with its own am
 {{- end -}}
 
 {{- /* Names that other charts have for a value that has another one here. Names that are nearly the right one, or the right one in
-the wrong section, need no line: amqp-sidecar-lib.meant finds those. */ -}}
+the wrong section, need no line: amqp-sidecar-lib.meant finds those. What follows a value explains it. */ -}}
 {{- define "amqp-sidecar-lib.slips" -}}
+amqp: [broker.url, broker.existingSecret]
 annotations: [podAnnotations, commonAnnotations]
 app.containerPort: [app.port]
 app.extraEnvVars: [app.env]
@@ -27,6 +28,7 @@ broker.secretName: [broker.existingSecret]
 broker.user: [broker.usernameKey, broker.url]
 broker.username: [broker.usernameKey, broker.url]
 broker.vhost: [broker.url]
+config: [extraEnv]
 containerPort: [app.port]
 containerPorts: [app.port]
 containerSecurityContext: [app.securityContext, sidecar.securityContext]
@@ -48,12 +50,14 @@ lifecycleHooks: [app.lifecycle]
 metrics.enabled: [metrics.podMonitor.enabled]
 metrics.serviceMonitor: [metrics.podMonitor]
 monitoring: [metrics]
+persistence: [extraVolumes, extraVolumeMounts]
 podDisruptionBudget: [pdb]
 ports: [app.port]
 probes: [app.startupProbe, app.livenessProbe, app.readinessProbe]
-rabbitmq: [broker]
+rabbitmq: [broker.url, broker.existingSecret]
 replicas: [replicaCount]
 securityContext: [app.securityContext, sidecar.securityContext, podSecurityContext]
+service: ["sidecar.service (the service's name)", "app.port (the app's port)", "extraObjects (a Service, which the chart does not make)"]
 serviceMonitor: [metrics.podMonitor]
 serviceAccount.automountServiceAccountToken: [serviceAccount.automount]
 serviceAccount.automountToken: [serviceAccount.automount]
@@ -68,16 +72,17 @@ updateStrategy: [strategy]
 volumes: [extraVolumes]
 {{- end -}}
 
-{{- /* All values of the sidecar as a tree, as JSON. A value without keys of its own is null: Kubernetes knows those below it. */ -}}
+{{- /* All values of the sidecar as a tree, as JSON. A map without keys is one of which Kubernetes knows those below it. */ -}}
 {{- define "amqp-sidecar-lib.known" -}}
 {{- $known := include "amqp-sidecar-lib.defaults" . | fromYaml -}}
 {{- $typed := include "amqp-sidecar-lib.typed" . | fromYaml | values -}}
-{{- range $path := concat $typed (list "app.port" "publish.address" "sidecar.adminPort" "sidecar.securityContext" "tracing.enabled" "global") -}}
+{{- range $path := concat $typed (list "app.port" "publish.address" "sidecar.adminPort" "tracing.enabled" "global") -}}
 {{- $section := $known -}}
 {{- range splitList "." $path | initial -}}{{- $section = get $section . -}}{{- end -}}
 {{- $_ := set $section (splitList "." $path | last) nil -}}
 {{- end -}}
-{{- $_ := set $known.sidecar "resources" (dict "requests" nil "limits" nil) -}}
+{{- $_ := set $known.sidecar "securityContext" dict -}}
+{{- $_ := set $known.sidecar "resources" (dict "requests" dict "limits" dict) -}}
 {{- toJson $known -}}
 {{- end -}}
 
@@ -102,7 +107,7 @@ key below "app". */ -}}
 {{- $paths := include "amqp-sidecar-lib.paths" (dict "known" .all "at" "") | trim | splitList " " -}}
 {{- $meant := list -}}
 {{- range index (include "amqp-sidecar-lib.slips" . | fromYaml) .path -}}
-{{- if has . $paths -}}{{- $meant = append $meant . -}}{{- end -}}
+{{- if has (splitList " " . | first) $paths -}}{{- $meant = append $meant . -}}{{- end -}}
 {{- end -}}
 {{- if not $meant -}}
 {{- $least := 3 -}}

@@ -89,6 +89,9 @@ tests: {enabled: true}
 {{- end -}}
 
 {{- define "amqp-sidecar.complete" -}}
+{{- $kinds := include "amqp-sidecar-lib.known" . | fromJson -}}
+{{- include "amqp-sidecar-lib.complete" (list $kinds (include "amqp-sidecar.defaults" . | fromYaml)) -}}
+{{- include "amqp-sidecar-lib.refuse" (include "amqp-sidecar-lib.check.kinds" (list .Values $kinds "")) -}}
 {{- range $of := list "amqp-sidecar-lib.defaults" "amqp-sidecar.defaults" -}}
 {{- include "amqp-sidecar-lib.complete" (list $.Values (include $of $ | fromYaml)) -}}
 {{- end -}}

@@ -15,9 +15,7 @@
 
 {{- define "amqp-sidecar.check.app" -}}
 {{- $a := .root.Values.app | default dict -}}
-{{- if not (kindIs "map" $a.image) }}
-- app.image: is a map, as image is. Write app.image.repository and app.image.tag
-{{- else if not $a.image.repository }}
+{{- if not $a.image.repository }}
 - app.image.repository: is empty, so there is no app to bring the messages to. Set your app's image, e.g. app.image.repository=registry.example.com/billing and app.image.tag=1.4.2
 {{- else }}
 {{- include "amqp-sidecar-lib.check.reference" (dict "at" "app.image" "image" $a.image) -}}
