@@ -77,15 +77,15 @@ func (c *call) nextWords(words []string, last string) (found []term) {
 	if found, takes := c.values(words[len(words)-1], ""); takes && !flagsEnd {
 		return found
 	}
-	flag := strings.HasPrefix(last, "-") && !flagsEnd
+	isFlag := strings.HasPrefix(last, "-") && !flagsEnd
 	found = c.subcommands()
 	for _, word := range argumentWords(c.arguments) {
 		found = append(found, term{word, ""})
 	}
-	if strings.Contains(c.arguments, "FILE") && !flag {
+	if strings.Contains(c.arguments, "FILE") && !isFlag {
 		found = append(found, term{":files", ""})
 	}
-	if flag || len(found) == 0 && !flagsEnd {
+	if isFlag || len(found) == 0 && !flagsEnd {
 		flags, conditions := c.terms()
 		if c.group != nil {
 			conditions = nil // they are for the commands below

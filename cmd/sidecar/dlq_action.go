@@ -32,7 +32,7 @@ type actionResult struct {
 	Error string `json:"error,omitempty"`
 }
 
-// act does a to at most limit messages, 0 for any number: it shows how far do has come, and reports how it ended.
+// act does a to at most limit messages, 0 for any number: it shows the progress of do, and reports how it ended.
 func (c *call) act(ctx context.Context, q *deadletter.Queue, a action, limit int,
 	do func(deadletter.Report) (deadletter.Progress, error)) error {
 	m := c.meter(a.done, limit, c.quiet)
@@ -161,7 +161,7 @@ const (
 	meterBar    = 24                     // columns, at most
 )
 
-// meter shows on standard error how far an action has come: a bar on a terminal, a line now and then elsewhere.
+// meter shows the progress of an action on standard error: a bar on a terminal, a line now and then elsewhere.
 type meter struct {
 	w     io.Writer
 	width int    // of the terminal; 0 = not a terminal

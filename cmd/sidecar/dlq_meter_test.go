@@ -23,7 +23,7 @@ func metered(t *testing.T, width, limit int, quiet bool, seconds int) (text stri
 			m = &meter{w: &out, width: width, done: "redriven", limit: limit}
 			m.start()
 		}
-		time.Sleep(time.Second / 2) // news and checks it must not coincide
+		time.Sleep(time.Second / 2) // a report and the time to show it must not coincide
 		for i := range seconds {
 			m.report(deadletter.Progress{Total: 10_000, Scanned: 100 * i, Matched: 50 * i, Done: 50 * i})
 			time.Sleep(time.Second)

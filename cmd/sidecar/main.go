@@ -105,7 +105,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	return in.exitCode(root.run(ctx, newCall(in, "", *root)))
 }
 
-// help is for its own help: choose has made another command line of the rest.
+// help prints its own help, for `help help`: choose runs `help X` as `X --help`.
 func help(_ context.Context, c *call) error { return c.parse(-1) }
 
 func (in *invocation) exitCode(err error) int {
