@@ -26,7 +26,7 @@ const (
 	// costOfBatch is the memory of a batch besides its messages, in bytes: two buffers and the details of failures.
 	costOfBatch = batchBuffer + 16<<10 + maxDetails*400
 	batchBuffer = 64 << 10
-	newID       = 1 << 7 // in codes: the message got its id here
+	gotID       = 1 << 7 // in codes: the message got its id here
 	// resultStep is for how many results a batch takes memory at a time; costOfResult is that of one while the list grows.
 	resultStep   = 16 << 10
 	costOfResult = 3
@@ -46,7 +46,7 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	room.wait = true
 	b := &batch{
 		server: s, w: w, r: r, rc: http.NewResponseController(w), room: &room,
-		ids: newMessageIDs(), details: map[int]string{}, window: make(httpguard.Slots, min(batchWindow, s.o.MaxInflight)),
+		firstID: newFirstID(), details: map[int]string{}, window: make(httpguard.Slots, min(batchWindow, s.o.MaxInflight)),
 	}
 	b.run(in)
 	b.answer()
@@ -94,11 +94,11 @@ type batch struct {
 	window   httpguard.Slots
 	waits    sync.WaitGroup
 
-	patient time.Time  // when the deadlines were moved
-	ids     messageIDs // of messages without one
+	patient time.Time // when the deadlines were moved
+	firstID firstID   // for messages without one
 
 	mu      sync.Mutex
-	codes   []uint8        // by item: an index into outcomes, and newID; a large batch holds a byte for each
+	codes   []uint8        // by item: an index into outcomes, and gotID; a large batch holds a byte for each
 	details map[int]string // of failures
 	ended   *failure       // why the items after the last one were not read; errEnd: there are none
 }
@@ -130,11 +130,11 @@ func (b *batch) run(in source) {
 			b.ended = f
 			return
 		}
-		var made uint8
+		var code uint8 // of an unknown result
 		if f == nil && m.msg.MessageId == "" {
-			m.msg.MessageId, made = b.ids.at(index), newID
+			m.msg.MessageId, code = b.firstID.at(index), gotID
 		}
-		b.grow(made)
+		b.grow(code)
 		if f == nil {
 			f = b.sendItem(index, &m, r.taken, start)
 		}
@@ -181,12 +181,12 @@ func (b *batch) sendItem(index int, m *outgoing, taken int64, start time.Time) *
 	return nil
 }
 
-// grow makes room for the result of one more item: unknown, perhaps with newID. Results of earlier items are recorded
-// at the same time.
-func (b *batch) grow(result uint8) {
+// grow adds the code of one more item, before its result is known. Results of earlier items are recorded at the same
+// time.
+func (b *batch) grow(code uint8) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.codes = append(b.codes, result)
+	b.codes = append(b.codes, code)
 }
 
 // record stores the result of an item.
@@ -198,7 +198,7 @@ func (b *batch) record(index int, alias string, f *failure, start time.Time) {
 	b.server.metrics.count(alias, c, time.Since(start))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.codes[index] = b.codes[index]&newID | indexOf(c)
+	b.codes[index] = b.codes[index]&gotID | indexOf(c)
 	if f != nil && len(b.details) < maxDetails {
 		b.details[index] = f.detail
 	}
@@ -226,13 +226,13 @@ func (b *batch) answer() {
 		if index%1000 == 999 {
 			b.patience(time.Now())
 		}
-		o := outcomes[c&^newID]
+		o := outcomes[c&^gotID]
 		line := result{Index: index, Status: o.status, Code: o.code, Detail: b.details[index]}
 		if o.code == published {
 			line.Code = "" // its status says it
 		}
-		if c&newID != 0 {
-			line.MessageID = b.ids.at(index)
+		if c&gotID != 0 {
+			line.MessageID = b.firstID.at(index)
 		}
 		_ = lines.Encode(line)
 	}

@@ -224,7 +224,7 @@ func TestMessageIDs(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 100 {
-		ids := newMessageIDs()
+		ids := newFirstID()
 		for _, i := range []int{0, 1, 255, 256, maxItems} {
 			id := ids.at(i)
 			if !newUUID.MatchString(id) || seen[id] || id != ids.at(i) {
@@ -233,16 +233,16 @@ func TestMessageIDs(t *testing.T) {
 			seen[id] = true
 		}
 	}
-	var last messageIDs
+	var last firstID
 	for i := range last {
 		last[i] = 0xff
 	}
 	if a, b := last.at(0), last.at(1); a != "ffffffff-ffff-ffff-ffff-ffffffffffff" || b != "ffffffff-ffff-ffff-ffff-ffff00000000" {
 		t.Errorf("%s %s", a, b)
 	}
-	before := newMessageIDs().at(0)
+	before := newFirstID().at(0)
 	time.Sleep(2 * time.Millisecond)
-	if after := newMessageIDs().at(0); after <= before {
+	if after := newFirstID().at(0); after <= before {
 		t.Errorf("%s is after %s", before, after)
 	}
 }
