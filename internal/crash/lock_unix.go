@@ -18,25 +18,18 @@ func openLocked(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := ownFile(f); err != nil {
+	info, err := f.Stat()
+	if err == nil {
+		sys, ok := info.Sys().(*syscall.Stat_t)
+		if !info.Mode().IsRegular() || ok && (int(sys.Uid) != os.Geteuid() || sys.Nlink > 1) {
+			err = errForeign
+		} else if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+			err = errInUse
+		}
+	}
+	if err != nil {
 		_ = f.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, nil
-}
-
-func ownFile(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	sys, ok := info.Sys().(*syscall.Stat_t)
-	if !info.Mode().IsRegular() || ok && (int(sys.Uid) != os.Geteuid() || sys.Nlink > 1) {
-		return errForeign
-	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return errInUse
-	}
-	return err
 }
