@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -18,7 +20,7 @@ const readPatience = time.Second
 //
 // A named pipe blocks in open until there is a writer, and a device never ends: the type is checked before the file is
 // opened, O_NONBLOCK covers a change in between, and the check is repeated on the opened file. Files of the kernel,
-// such as /proc/kmsg, pass as regular ones and may block, too.
+// such as /proc/kmsg, pass as regular ones and may block, too; such a path in the configuration is a mistake.
 func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err == nil {
@@ -36,7 +38,8 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	if info, err = f.Stat(); err == nil {
 		err = checkRegular(info)
 	}
-	if err == nil && ofKernel(f) {
+	resolved, _ := filepath.EvalSymlinks(path)
+	if err == nil && (strings.HasPrefix(resolved, "/proc/") || strings.HasPrefix(resolved, "/sys/")) {
 		err = errors.New("must be a regular file and is one of the kernel's")
 	}
 	var b []byte
