@@ -73,18 +73,14 @@ func (r *Record) write(w *bufio.Writer) error {
 // stay. Such a character can only be inside a string.
 func EscapeJSON(b []byte) []byte {
 	out := make([]byte, 0, len(b)+64)
-	for len(b) > 0 {
-		r, n := utf8.DecodeRune(b)
-		switch {
-		case r == '\n' || unicode.IsPrint(r):
-			out = append(out, b[:n]...)
-		case r > 0xFFFF:
-			high, low := utf16.EncodeRune(r)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
+	for _, r := range string(b) {
+		if r == '\n' || unicode.IsPrint(r) {
+			out = utf8.AppendRune(out, r)
+			continue
 		}
-		b = b[n:]
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
 	}
 	return out
 }
