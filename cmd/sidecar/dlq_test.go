@@ -98,10 +98,10 @@ func TestDLQCommandLine(t *testing.T) {
 		{"dlq redrive --canary-timeout soon", 64, "", `"soon" for flag --canary-timeout`},
 		{"dlq redrive --all --to audit", 1, "", away},
 		{"dlq redrive --all --to=", 64, "", "for flag --to: must not be empty"},
-		{"dlq redrive --all --to wms.queue.wms-cincout", 64, "", `to "wms.queue.wms-cincout" is the service's own queue: messages go there without it`},
+		{"dlq redrive --all --to wms.queue.wms-cincout", 64, "", `to "wms.queue.wms-cincout" is a queue that this service or the broker uses itself`},
 		{"dlq redrive --all --to wms.dlq.wms-cincout", 64, "", "this service or the broker uses itself"},
 		{"dlq redrive --all --to audit --canary 3", 64, "", "cannot be combined with canary"},
-		{"dlq redrive --all --to audit --reset", 64, "", "cannot be combined with reset"},
+		{"dlq redrive --all --to audit --reset", 1, "", away},
 		{"dlq redrive --reset=maybe", 64, "", "maybe"},
 
 		{"dlq discard", 64, "", "say which messages"},

@@ -109,7 +109,7 @@ func TestBadActions(t *testing.T) {
 		`{"ALL":true}`, `{"all":true,"\u0061ll":true}`, `{"all":true,"ſcan":1}`, `{"filter":{"status":"503"},"filter":{"status":"404"}}`, `{"filter":{"status":"503","status":"404"}}`,
 		`{"all":true,"canary":-1}`, `{"all":true,"canary":1001}`, `{"all":true,"canary":"3"}`, `{"all":true,"rate":20}`, `{"all":true,"rate":"20/x"}`, `{"all":true,"rate":"-1/s"}`,
 		`{"all":true,"rate":"NaN"}`, `{"all":true,"rate":"Inf/s"}`, `{"all":true,"rate":"0"}`, `{"all":true,"reset":"yes"}`, `{"all":true,"dry_run":1}`, `{"all":true,"confirm":"x"}`, `{"all":true,"to":""}`,
-		`{"all":true,"to":"q","canary":1}`, `{"all":true,"to":"q","reset":true}`, `{"all":true,"to":"wms.queue.wms-a"}`, `{"all":true,"to":["q"]}`,
+		`{"all":true,"to":"q","canary":1}`, `{"all":true,"to":"wms.queue.wms-a"}`, `{"all":true,"to":["q"]}`,
 		`{"filter":{"statuz":"503"}}`, `{"filter":{"status":503}}`, `{"filter":{"status":[503]}}`, `{"filter":{"status":"abc"}}`, `{"filter":{"older":"1"}}`, `{"filter":{"older":["1h","2h"]}}`,
 		`{"filter":{"error":["a","b"]}}`, `{"filter":{"routing_key":"x"}}`, `{"filter":"status=503"}`, `{"filter":[]}`, `{"filter":{"header":"=x"}}`, `{"filter":{"id":""}}`,
 		`{"filter":{"id":[` + strings.Repeat(`"x",`, 1000) + `"x"]}}`, `{"all":true}x`, `{"all":true}{"all":true}`, `{"all":true}}`, `{"all":true,}`, `{"all":true`, `{all:true}`, "{'all':true}",

@@ -149,12 +149,8 @@ func (q *Queue) targetProblem(r *Redrive) string {
 	switch {
 	case r.Canary > 0:
 		return "cannot be combined with canary: only this service sends verdicts"
-	case r.Reset:
-		return "cannot be combined with reset: in another queue a message is always one that was never tried"
 	case len(r.To) > amqpvalue.ShortMax:
 		return fmt.Sprintf("is too long: the name of a queue has at most %d bytes", amqpvalue.ShortMax)
-	case r.To == q.o.Plan.Queue:
-		return "is the service's own queue: messages go there without it"
 	case own || r.To == q.name || r.To == q.lockName() || strings.HasPrefix(r.To, message.DirectReply):
 		return "is a queue that this service or the broker uses itself: want a queue of another service, or one to inspect " +
 			"messages in"
