@@ -46,10 +46,10 @@ func (a *API) audit(r *http.Request, action string, status int, more ...any) {
 // Routes returns the routes of the dead-letter queue. Some contain the name of the queue as url.PathEscape writes it,
 // so that another name is an unknown path, and the broker is not asked about it.
 func (a *API) Routes() httpguard.Routes {
-	conditions := parameters{limit: maxList, scan: true, conditions: true}
+	conditions := parameters{maxLimit: maxList, defaultLimit: defaultList, scan: true, conditions: true}
 	bodies := conditions
 	bodies.body = true
-	export := parameters{limit: maxActionLimit, conditions: true, name: "export"}
+	export := parameters{maxLimit: maxActionLimit, conditions: true, export: true}
 	t := httpguard.Routes{
 		"/dlq":                        a.depth(a.queueState),
 		"/dlq/messages":               httpguard.Get(a.readHandler(conditions, a.list)),

@@ -21,6 +21,8 @@ const (
 
 // readParams are the parameters of a read of the dead-letter queue.
 type readParams struct {
+	w      http.ResponseWriter
+	r      *http.Request
 	filter deadletter.Filter
 	scan   deadletter.Scan
 	bodies bool
@@ -28,18 +30,15 @@ type readParams struct {
 
 // parameters are those of a path, beside the conditions of a filter.
 type parameters struct {
-	limit                  int // the largest; 0: there is no such parameter
+	maxLimit, defaultLimit int // maxLimit 0: there is no such parameter; defaultLimit 0: all
 	scan, body, conditions bool
-	name                   string // of a path that always shows bodies
+	export                 bool // bodies are always shown
 }
 
 // readQuery reads the parameters of a read. An unknown one is refused: it may have been meant to leave messages out. An
 // error is deadletter.ErrInvalid.
 func readQuery(r *http.Request, known parameters) (readParams, error) {
-	l := readParams{scan: deadletter.Scan{Limit: defaultList, Depth: defaultScan}, bodies: known.name != ""}
-	if known.limit != maxList { // all, unless one is given
-		l.scan.Limit = 0
-	}
+	l := readParams{r: r, scan: deadletter.Scan{Limit: known.defaultLimit, Depth: defaultScan}, bodies: known.export}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return l, fmt.Errorf("%w: the query cannot be read", deadletter.ErrInvalid)
@@ -48,8 +47,8 @@ func readQuery(r *http.Request, known parameters) (readParams, error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		list := values[name]
 		switch {
-		case name == "limit" && known.limit > 0:
-			l.scan.Limit, err = one(name, list, known.limit)
+		case name == "limit" && known.maxLimit > 0:
+			l.scan.Limit, err = one(name, list, known.maxLimit)
 		case name == "scan" && known.scan:
 			l.scan.Depth, err = one(name, list, maxScan)
 		case name == "body" && known.body:

@@ -85,9 +85,7 @@ var (
 
 // readHandler wraps a handler that reads messages: it waits for its turn, is bounded in time, ends with the client, and
 // does not run beside an operation. do returns nil when it has answered itself.
-func (a *API) readHandler(
-	known parameters, do func(context.Context, http.ResponseWriter, *http.Request, readParams) (any, error),
-) http.HandlerFunc {
+func (a *API) readHandler(known parameters, do func(context.Context, readParams) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		l, err := readQuery(r, known)
 		if err != nil {
@@ -98,11 +96,12 @@ func (a *API) readHandler(
 			refuse(w, http.StatusForbidden, "This token is shown no message bodies.")
 			return
 		}
+		l.w = w
 		answerBy(w, time.Time{})
 		ctx, cancel := context.WithTimeoutCause(a.ctx, readTime, errTooLong)
 		defer cancel()
 		defer context.AfterFunc(r.Context(), cancel)()
-		v, err := a.inTurn(ctx, func() (any, error) { return do(ctx, w, r, l) })
+		v, err := a.inTurn(ctx, func() (any, error) { return do(ctx, l) })
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -112,7 +111,11 @@ func (a *API) readHandler(
 			status = refuseError(w, err)
 		}
 		if l.bodies { // bodies are logged, because they may hold personal data
-			a.audit(r, "show bodies", status, "message", cmp.Or(r.PathValue("id"), known.name, "list"))
+			what := cmp.Or(r.PathValue("id"), "list")
+			if known.export {
+				what = "export"
+			}
+			a.audit(r, "show bodies", status, "message", what)
 		}
 		if err == nil && v != nil {
 			answer(w, status, v)
@@ -140,7 +143,7 @@ func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
 	return do()
 }
 
-func (a *API) list(ctx context.Context, _ http.ResponseWriter, _ *http.Request, l readParams) (any, error) {
+func (a *API) list(ctx context.Context, l readParams) (any, error) {
 	messages, left := []listed{}, maxShownTotal
 	sum, err := a.o.Queue.Browse(ctx, l.filter, l.scan, func(m *deadletter.Message) error {
 		one := listed{View: m.View()}
@@ -157,7 +160,7 @@ func (a *API) list(ctx context.Context, _ http.ResponseWriter, _ *http.Request, 
 	}{summary{sum, sum.Complete()}, messages}, err
 }
 
-func (a *API) groups(ctx context.Context, _ http.ResponseWriter, _ *http.Request, l readParams) (any, error) {
+func (a *API) groups(ctx context.Context, l readParams) (any, error) {
 	groups, sum, err := a.o.Queue.Groups(ctx, l.filter, l.scan)
 	return struct {
 		Summary summary             `json:"summary"`
@@ -165,12 +168,12 @@ func (a *API) groups(ctx context.Context, _ http.ResponseWriter, _ *http.Request
 	}{summary{sum, sum.Complete()}, groups}, err
 }
 
-func (a *API) message(ctx context.Context, _ http.ResponseWriter, r *http.Request, l readParams) (any, error) {
+func (a *API) message(ctx context.Context, l readParams) (any, error) {
 	size := 0
 	if l.bodies {
 		size = maxShown
 	}
-	m, _, err := a.o.Queue.Find(ctx, r.PathValue("id"), size)
+	m, _, err := a.o.Queue.Find(ctx, l.r.PathValue("id"), size)
 	return m, err
 }
 

@@ -114,7 +114,7 @@ func FuzzQuery(f *testing.F) {
 	f.Add("limit=1")
 	f.Fuzz(func(t *testing.T, query string) {
 		r := &http.Request{URL: &url.URL{Path: "/admin/dlq/queues/q/messages", RawQuery: query}}
-		l, err := readQuery(r, parameters{limit: maxList, scan: true, body: true, conditions: true})
+		l, err := readQuery(r, parameters{maxLimit: maxList, defaultLimit: defaultList, scan: true, body: true, conditions: true})
 		if err != nil {
 			return
 		}
