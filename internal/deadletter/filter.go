@@ -1,14 +1,15 @@
 package deadletter
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/message"
@@ -177,30 +178,45 @@ func testHeader(value string) (test, string) {
 
 // testError ignores case.
 func testError(value string) (test, string) {
-	part, problem := ignoringCase(value)
+	part := strings.ToLower(value)
 	return func(m *Message) bool {
-		texts := []string{m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail, m.Answer}
-		return slices.ContainsFunc(texts, part.MatchString)
-	}, problem
+		return contains(part, m.Error, m.Detail, m.Problem.Type, m.Problem.Title, m.Problem.Detail, m.Answer)
+	}, ""
 }
 
 // testText ignores case. A body that was not read has no text.
 func testText(value string) (test, string) {
-	part, problem := ignoringCase(value)
+	part := strings.ToLower(value)
 	inError, _ := testError(value)
 	return func(m *Message) bool {
-		return part.MatchString(m.MessageID) || part.MatchString(m.CorrelationID) || inError(m) ||
-			part.Match(m.Properties.Body)
-	}, problem
+		return contains(part, m.MessageID, m.CorrelationID) || inError(m) || bodyContains([]byte(part), m.Properties.Body)
+	}, ""
 }
 
-// ignoringCase finds part in a text of any size without a copy of it.
-func ignoringCase(part string) (found *regexp.Regexp, problem string) {
-	found, err := regexp.Compile("(?i)" + regexp.QuoteMeta(part))
-	if err != nil {
-		problem = "is not UTF-8"
+// contains reports whether one of the texts has part, which is in lower case, in it.
+func contains(part string, texts ...string) bool {
+	return slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(strings.ToLower(s), part) })
+}
+
+// searchPiece is how much of a body is changed to lower case at a time, in bytes.
+const searchPiece = 64 << 10
+
+// bodyContains is contains for a body, which may be too large to be copied. The time does not depend on part, as it
+// would with an expression.
+func bodyContains(part, body []byte) bool {
+	var lower []byte // of the current piece, after the end of the one before
+	for len(body) > 0 {
+		n := min(len(body), searchPiece)
+		for n < len(body) && n > searchPiece-utf8.UTFMax && !utf8.RuneStart(body[n]) {
+			n--
+		}
+		lower = append(lower[max(0, len(lower)-len(part)+1):], bytes.ToLower(body[:n])...)
+		if bytes.Contains(lower, part) {
+			return true
+		}
+		body = body[n:]
 	}
-	return found, problem
+	return false
 }
 
 func testGroup(value string) (test, string) {
