@@ -40,6 +40,7 @@ type Session struct {
 	blocked   bool
 	changedAt time.Time     // when blocked changed last
 	unchanged chan struct{} // closed when blocked changes
+	expiry    *time.Timer   // of the patience with an alarm; one, because a broker may begin and end alarms all the time
 
 	closing atomic.Bool // by us
 	lifetime
@@ -105,14 +106,16 @@ func (s *Session) setBlocked(b bool) {
 	s.blocked, s.changedAt = b, time.Now()
 	close(s.unchanged)
 	s.unchanged = make(chan struct{})
-	if b {
-		// A dry run of Stream.Try has no answer before the alarm is over, and must not outlive its message.
-		time.AfterFunc(s.options.blockedPatience, func() {
-			if s.trying.Load() > 0 && s.patience() <= 0 && s.Blocked() {
-				s.fail(ErrBlocked)
-			}
-		})
+	if s.expiry != nil {
+		s.expiry.Reset(s.options.blockedPatience)
+		return
 	}
+	// A dry run of Stream.Try has no answer before the alarm is over, and must not outlive its message.
+	s.expiry = time.AfterFunc(s.options.blockedPatience, func() {
+		if s.trying.Load() > 0 && s.patience() <= 0 && s.Blocked() {
+			s.fail(ErrBlocked)
+		}
+	})
 }
 
 // wasBlocked reports whether an alarm has blocked the connection at any time since then.
