@@ -67,9 +67,14 @@ func Bookkeeping[T string | []byte](name T) bool {
 	}
 	return begins(name, HeaderDeath) || begins(name, "x-first-death") || begins(name, "x-last-death") ||
 		begins(name, "x-final-") || begins(name, "x-redriven-") || begins(name, "x-retry-") ||
-		is(name, HeaderDeliveryCount) || is(name, "x-acquired-count") || is(name, HeaderOriginalQueue) ||
-		is(name, HeaderOriginalExchange) || is(name, HeaderOriginalRoutingKey)
+		is(name, HeaderDeliveryCount) || is(name, "x-acquired-count") ||
+		begins(name, "x-original-") && slices.ContainsFunc(originals, func(s string) bool { return is(name, s) })
 }
+
+// originals are what a sidecar writes into a message that it publishes again. Other names that begin with x-original-
+// are the publisher's.
+var originals = strings.Fields(HeaderOriginalQueue + " " + HeaderOriginalExchange + " " + HeaderOriginalRoutingKey +
+	" x-original-user-id x-original-expiration x-original-reply-to x-original-cc x-original-bcc")
 
 // Reserved reports whether an app must not publish a header of this name: it is Bookkeeping, or CC or BCC, which would
 // send copies past the list of where it may publish.

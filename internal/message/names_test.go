@@ -8,7 +8,7 @@ func TestReservedNames(t *testing.T) {
 		"x-death": {true, true}, "X-Death": {true, true}, "x_death": {true, true}, "x-death-more": {true, true}, "x-first-death-queue": {true, true},
 		"x.last death.reason": {true, true}, "x-final-reason": {true, true}, "x-redriven-at": {true, true}, "x_retry_count": {true, true},
 		"x-delivery-count": {true, true}, "x-original-queue": {true, true}, "X_Original.Exchange": {true, true}, "x-original-routing-key": {true, true},
-		"x-original-filename": {}, "x-original-routing-keys": {}, "x-original-user-id": {}, "X-Acquired-Count": {true, true}, "CC": {false, true}, "bcc": {false, true},
+		"x-original-filename": {}, "x-original-routing-keys": {}, "x-original-user-id": {true, true}, "X_Original_CC": {true, true}, "x-original-url": {}, "X-Acquired-Count": {true, true}, "CC": {false, true}, "bcc": {false, true},
 		"": {}, "x": {}, "x-": {}, "c": {}, "x-delivery-counts": {}, "x-deat": {}, "xx-death": {}, "x-tenant": {}, "ccc": {}, "y-death": {},
 	} {
 		if Bookkeeping(name) != want.bookkeeping || Bookkeeping([]byte(name)) != want.bookkeeping || Reserved(name) != want.reserved {
