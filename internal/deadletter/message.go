@@ -71,7 +71,7 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 			text(h, topology.HeaderFinalProblemType), text(h, topology.HeaderFinalProblemTitle),
 			text(h, topology.HeaderFinalProblemDetail),
 		},
-		RetryCount: m.RetryCount, RedriveCount: number(h, topology.HeaderRedrivenCount),
+		RetryCount: m.RetryCount, RedriveCount: number(h, message.HeaderRedrivenCount),
 		OriginalQueue:    cmp.Or(text(h, message.HeaderOriginalQueue), text(h, "x-first-death-queue")),
 		OriginalExchange: valid(m.Exchange), RoutingKey: valid(m.RoutingKey),
 		ContentType: valid(d.ContentType), Size: max(len(d.Body), int(d.Missing)),

@@ -19,6 +19,7 @@ const (
 	HeaderDeliveryCount      = "x-delivery-count"
 	HeaderCrashes            = "x-retry-crashes"
 	HeaderFinalRetryCount    = "x-final-retry-count"
+	HeaderRedrivenCount      = "x-redriven-count"
 	HeaderOriginalQueue      = "x-original-queue"
 	HeaderOriginalExchange   = "x-original-exchange"
 	HeaderOriginalRoutingKey = "x-original-routing-key"
@@ -51,14 +52,14 @@ func Crashes(h amqp.Table) int {
 // x-delivery-count is only read as decimal text, x-retry-count as an integer or decimal text, the others as integers.
 // A term that is anything else is 0; terms are clamped to 2^31-1. It never panics.
 //
-// Exchange and RoutingKey become those of the first publish: x-original-* of a message with a count, else the oldest
-// x-death entry of the queue.
+// Exchange and RoutingKey become those of the first publish: x-original-* of a message with a count or one that was
+// redriven, else the oldest x-death entry of the queue.
 func (m *Message) readHistory() {
 	rejected := m.readDeaths()
 	published, hasPublished := countPublished(m.Headers)
 	final, hasFinal := amqpvalue.Count(m.Headers[HeaderFinalRetryCount])
 	m.RetryCount = min(max(published+rejected, final), maxCount)
-	if !hasPublished && !hasFinal {
+	if _, redriven := amqpvalue.Count(m.Headers[HeaderRedrivenCount]); !hasPublished && !hasFinal && !redriven {
 		return
 	}
 	if s, ok := m.Headers[HeaderOriginalExchange].(string); ok {

@@ -9,12 +9,9 @@ package topology
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"sidecar/internal/message"
 )
 
 // Plan is one topology: everything to declare and everything to route by. It is built once and never changed
@@ -219,50 +216,6 @@ func (p *Plan) publishRetries() {
 		p.Waits[i].ByReject = false
 	}
 }
-
-// Foreign reports whether m is the retry of another service that was routed here because it returns through an exchange
-// that this service is bound to. This service got the first delivery as well, so an ack loses nothing. The stamp alone
-// is not enough: producers copy headers. A message that was published to the queue by its name, or with a key that no
-// retry has, is for this service.
-func (p *Plan) Foreign(d *amqp.Delivery) bool {
-	if d.Exchange == "" || !p.stampedElsewhere(d.Headers) {
-		return false
-	}
-	back := p.WayBack()
-	return back == nil || back.mayReturn(d.RoutingKey)
-}
-
-// stampedElsewhere reports whether the headers have the stamp of another queue.
-func (p *Plan) stampedElsewhere(h amqp.Table) bool {
-	queue, ok := h[HeaderRetryQueue].(string)
-	return p.StampQueue && ok && queue != p.Queue
-}
-
-// mayReturn reports whether a message with that routing key can be a retry that returned by this binding. The retry of
-// any service with this topology ends in the same word as our own. Wait queues that do not change the key say nothing.
-func (b *Binding) mayReturn(key string) bool { return b.Key == "" || lastWord(key) == lastWord(b.Key) }
-
-// Read makes m the message of a delivery from the service's queue. Where its headers say that it was first published
-// elsewhere and it has not returned, it was published by another client: the headers are not its history, and Untrusted
-// makes every retry a publish, which corrects them.
-func (p *Plan) Read(m *message.Message, d *amqp.Delivery) {
-	m.FromDelivery(d, p.Queue, p.MaxRetries)
-	if (m.Exchange != d.Exchange || m.RoutingKey != d.RoutingKey) && !p.returned(d) {
-		m.Exchange, m.RoutingKey, m.Untrusted = d.Exchange, d.RoutingKey, true
-	}
-}
-
-// returned reports whether a delivery came a way by which retries and redriven messages return.
-func (p *Plan) returned(d *amqp.Delivery) bool {
-	if d.Exchange == "" || d.Exchange == p.Redrive.Exchange && d.RoutingKey == p.Redrive.Key {
-		return true
-	}
-	back := p.WayBack()
-	return back != nil && d.Exchange == back.Exchange && back.mayReturn(d.RoutingKey)
-}
-
-// lastWord is what follows the last dot of a routing key.
-func lastWord(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 
 // queue finds a queue of the plan by its name; nil when the plan does not hold it.
 func (p *Plan) queue(name string) *Queue {

@@ -11,10 +11,9 @@ import (
 
 // Headers of a message that was moved from the dead-letter queue back into the flow.
 const (
-	headerRedrivenAt    = "x-redriven-at"    // RFC 3339, UTC
-	headerRedrivenBy    = "x-redriven-by"    // who asked for it
-	HeaderRedrivenCount = "x-redriven-count" // int32, this time included
-	headerRedrivenFrom  = "x-redriven-from"  // the dead-letter queue
+	headerRedrivenAt   = "x-redriven-at"   // RFC 3339, UTC
+	headerRedrivenBy   = "x-redriven-by"   // who asked for it
+	headerRedrivenFrom = "x-redriven-from" // the dead-letter queue
 
 	maxActor = 255 // bytes of x-redriven-by
 )
@@ -62,7 +61,7 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 	}
 	h[headerRedrivenAt] = r.At.UTC().Format(finalAtFmt)
 	h[headerRedrivenBy] = plainText(r.By, maxActor)
-	h[HeaderRedrivenCount] = count(max(r.Count, 0) + 1)
+	h[message.HeaderRedrivenCount] = count(max(r.Count, 0) + 1)
 	h[headerRedrivenFrom] = p.Park.Queue
 	if r.Reply != "" {
 		h[message.HeaderReply] = r.Reply

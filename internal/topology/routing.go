@@ -3,6 +3,10 @@ package topology
 import (
 	"slices"
 	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/message"
 )
 
 // reach lists the queues of the plan that a message published to exchange with key ends in. Exchanges of others are
@@ -60,16 +64,74 @@ func topicMatch(pattern, words []string) bool {
 	return p == len(pattern)
 }
 
-// WayBack returns the binding by which retries return to the service's queue, nil if they return through the default
-// exchange. No publish can prove it. Without it classic queues lose messages when their delay ends; quorum queues keep
-// them, and the broker tries again every three minutes.
+// WayBack returns the first binding by which retries return to the service's queue, nil if they return through the
+// default exchange. No publish can prove it. Without it classic queues lose messages when their delay ends; quorum queues
+// keep them, and the broker tries again every three minutes.
 func (p *Plan) WayBack() *Binding {
 	for _, w := range p.Waits {
-		if q := p.queue(w.Queue); q != nil {
-			if exchange, key, _ := q.DeadLetter(); exchange != "" {
-				return &Binding{Exchange: exchange, Key: key, Queue: p.Queue}
-			}
+		if back := p.wayBack(w); back != nil {
+			return back
 		}
 	}
 	return nil
 }
+
+// wayBack is WayBack for the retries that wait in w.
+func (p *Plan) wayBack(w WaitPath) *Binding {
+	if q := p.queue(w.Queue); q != nil {
+		if exchange, key, _ := q.DeadLetter(); exchange != "" {
+			return &Binding{Exchange: exchange, Key: key, Queue: p.Queue}
+		}
+	}
+	return nil
+}
+
+// Foreign reports whether m is the retry of another service that was routed here because it returns through an exchange
+// that this service is bound to. This service got the first delivery as well, so an ack loses nothing. The stamp alone
+// is not enough: producers copy headers. A message that was published to the queue by its name, or with a key that no
+// retry has, is for this service.
+func (p *Plan) Foreign(d *amqp.Delivery) bool {
+	if d.Exchange == "" || !p.stampedElsewhere(d.Headers) {
+		return false
+	}
+	return p.WayBack() == nil || p.mayReturn(func(back *Binding) bool { return back.brings(d.RoutingKey) })
+}
+
+// stampedElsewhere reports whether the headers have the stamp of another queue.
+func (p *Plan) stampedElsewhere(h amqp.Table) bool {
+	queue, ok := h[HeaderRetryQueue].(string)
+	return p.StampQueue && ok && queue != p.Queue
+}
+
+// mayReturn reports whether retries that wait return by a binding that fits.
+func (p *Plan) mayReturn(fits func(back *Binding) bool) bool {
+	return slices.ContainsFunc(p.Waits, func(w WaitPath) bool {
+		back := p.wayBack(w)
+		return back != nil && fits(back)
+	})
+}
+
+// brings reports whether a message with that routing key can be a retry that returned by this binding. The retry of any
+// service with this topology ends in the same word as our own. Wait queues that do not change the key say nothing.
+func (b *Binding) brings(key string) bool { return b.Key == "" || lastWord(key) == lastWord(b.Key) }
+
+// Read makes m the message of a delivery from the service's queue. Where its headers say that it was first published
+// elsewhere and it has not returned, it was published by another client: the headers are not its history, and Untrusted
+// makes every retry a publish, which corrects them.
+func (p *Plan) Read(m *message.Message, d *amqp.Delivery) {
+	m.FromDelivery(d, p.Queue, p.MaxRetries)
+	if (m.Exchange != d.Exchange || m.RoutingKey != d.RoutingKey) && !p.returned(d) {
+		m.Exchange, m.RoutingKey, m.Untrusted = d.Exchange, d.RoutingKey, true
+	}
+}
+
+// returned reports whether a delivery came a way by which retries and redriven messages return.
+func (p *Plan) returned(d *amqp.Delivery) bool {
+	if d.Exchange == "" || d.Exchange == p.Redrive.Exchange && d.RoutingKey == p.Redrive.Key {
+		return true
+	}
+	return p.mayReturn(func(back *Binding) bool { return d.Exchange == back.Exchange && back.brings(d.RoutingKey) })
+}
+
+// lastWord is what follows the last dot of a routing key.
+func lastWord(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }

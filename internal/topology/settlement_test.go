@@ -313,6 +313,16 @@ func TestRequeueOfUnknownQueues(t *testing.T) {
 }
 
 // TestForeign: what another service retries is recognised by its stamp, and only where it can come by by accident.
+// twoWaysBack is p with a last wait that returns by another exchange and key.
+func twoWaysBack(p *Plan) *Plan {
+	ladder := *p
+	ladder.Queues = slices.Clone(p.Queues)
+	last := ladder.queue(ladder.Waits[len(ladder.Waits)-1].Queue)
+	last.Args = maps.Clone(last.Args)
+	last.Args["x-dead-letter-exchange"], last.Args["x-dead-letter-routing-key"] = "later", "user.later"
+	return &ladder
+}
+
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	tiers, fanout := otherShapes(t)["topic-tiers"], build(t, Options{Service: "wms-cincout"})
@@ -340,6 +350,8 @@ func TestForeign(t *testing.T) {
 		{"a first message with copied headers", tiers, keyed("freeflow.events", "user.created", "freeflow.audit"), false},
 		{"without a key", tiers, keyed("freeflow.events", "", "freeflow.audit"), false},
 		{"a way back that keeps the key", &keep, keyed("freeflow.events", "user.created", "freeflow.audit"), true},
+		{"the first way back of two", twoWaysBack(tiers), from("freeflow.events", "freeflow.audit"), true},
+		{"the second way back of two", twoWaysBack(tiers), keyed("later", "audit.later", "freeflow.audit"), true},
 		{"no retry", tiers, from("freeflow.events", nil), false},
 		{"not a stamp", tiers, from("freeflow.events", int32(1)), false},
 		{"put here by name", tiers, from("", "freeflow.audit"), false},
@@ -362,6 +374,7 @@ func TestRead(t *testing.T) {
 	tiers, fanout := otherShapes(t)["topic-tiers"], build(t, Options{Service: "wms-cincout"})
 	redriving := *fanout
 	redriving.Redrive.Exchange, redriving.Redrive.Key = "redrive", "all"
+	ladder := twoWaysBack(tiers)
 	claims := amqp.Table{"x-retry-count": int32(1), "x-original-exchange": "e", "x-original-routing-key": "k"}
 	rejects := func(p *Plan) amqp.Table {
 		return amqp.Table{"x-death": []any{amqp.Table{"queue": p.Queue, "reason": "rejected", "count": int64(1), "exchange": "e",
@@ -383,6 +396,9 @@ func TestRead(t *testing.T) {
 		{"the way back of the retries", tiers, "freeflow.events", "user.retry", claims, true},
 		{"of another consumer's retries", tiers, "freeflow.events", "audit.retry", claims, true},
 		{"just published to the exchange of the way back", tiers, "freeflow.events", "user.created", claims, false},
+		{"the way back of the first wait", ladder, "freeflow.events", "user.retry", claims, true},
+		{"the way back of another wait", ladder, "later", "user.later", claims, true},
+		{"by the exchange of one and the key of another", ladder, "later", "user.retry", claims, false},
 		{"just published elsewhere", tiers, "other", "user.retry", claims, false},
 	} {
 		var m message.Message
