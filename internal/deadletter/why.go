@@ -3,7 +3,6 @@ package deadletter
 import (
 	"cmp"
 	"encoding/json"
-	"html"
 	"net/http"
 	"regexp"
 	"slices"
@@ -31,9 +30,14 @@ func firstSpecific(status int, texts ...string) string {
 	return cmp.Or(texts...)
 }
 
-// vague reports whether s says no more than the status: "Internal Server Error", "Error 500".
+// vague reports whether s says no more than the status: "Internal Server Error", "Error 500", "One or more validation
+// errors occurred.", or a problem type that names the status.
 func vague(s string, status int) bool {
-	known := strings.Fields("about blank http status error exception server " + strings.ToLower(http.StatusText(status)))
+	if statusTypes().MatchString(s) {
+		return true
+	}
+	known := strings.Fields("about blank http status error errors exception server an one or more validation occurred " +
+		"while processing your request " + strings.ToLower(http.StatusText(status)))
 	words := strings.FieldsFunc(strings.ToLower(s), func(r rune) bool { return !unicode.IsLetter(r) })
 	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(known, w) })
 }
@@ -49,11 +53,14 @@ func (f *Facts) said() string {
 	switch {
 	case strings.HasPrefix(s, "<"):
 		for _, found := range pages().FindAllStringSubmatch(s, -1) {
-			texts = append(texts, html.UnescapeString(found[1]))
+			texts = append(texts, unescapeHTML.Replace(found[1]))
 		}
-		return firstSpecific(f.Status, append(texts, html.UnescapeString(tags().ReplaceAllString(s, " ")))...)
+		return firstSpecific(f.Status, append(texts, unescapeHTML.Replace(tags().ReplaceAllString(s, " ")))...)
 	case jsonStart().MatchString(s): // the text may break off, also within a string
-		return cmp.Or(firstSpecific(f.Status, jsonTexts(s)...), strings.Join(strings.Fields(s), " "))
+		line := unquoted().ReplaceAllString(strings.Join(strings.Fields(s), " "), "$1$2$3")
+		return cmp.Or(firstSpecific(f.Status, jsonTexts(s)...), line)
+	case len(s) > 2 && (s[0] == '"' || s[0] == '\'') && strings.IndexByte(s[1:], s[0]) == len(s)-2:
+		s = s[1 : len(s)-1] // the text is not a value within it
 	}
 	line, rest, _ := strings.Cut(s, "\n")
 	python := strings.HasPrefix(line, "Traceback (most recent call last)")
@@ -67,7 +74,8 @@ func (f *Facts) said() string {
 
 // members are those of a JSON object that say why, the best first.
 var members = strings.Fields(
-	"error message detail title exception msg defaultMessage description reason code errors trace")
+	"error message detail details title exception msg defaultMessage errorMessage error_message error_description " +
+		"description reason stack code errors trace")
 
 // jsonTexts returns the texts of these members at any depth, the best first, then that of an array of texts.
 func jsonTexts(s string) (texts []string) {
@@ -92,17 +100,26 @@ var (
 	jsonStart = pattern(`^[{\[]\s*[\n{}"\[\]]`)
 	member    = pattern(`(?i)(?:^|"(` + strings.Join(members, "|") + `)"\s*:)[\s\[]*` +
 		`"((?:[^"\\[:cntrl:]]|\\u[[:xdigit:]]{4}|\\[^u])*)`)
+	// unquoted finds the names of members, and values that are sentences.
+	unquoted = pattern(`"(\w+)"(:)|"([^"\\]* [^"\\]*)"`)
+	// statusTypes are URIs that frameworks give as the type of every problem with one status.
+	statusTypes = pattern(`^https?://(?:tools\.ietf\.org|(?:www\.)?rfc-editor\.org|httpstatuses\.\w+|developer\.mozilla\.org)/`)
 	// pages finds the parts of HTML that frameworks write an error into, tags what is not text.
 	pages   = pattern(`(?i)<(?:title|pre)\b[^>]*>([^<]*)`)
 	tags    = pattern(`(?is)<(?:script|style)\b.*?(?:</(?:script|style)>|$)|<[^>]*(?:>|$)`)
 	targets = pattern(`(\w+://[^\s/?#"'<>()]*)[/?#][^\s"'<>()]*`)
-	// variable finds what differs between two reports of one error: values behind "=", quoted texts, times, addresses,
-	// identifiers and numbers.
-	variable = pattern(`(?s)(=\s*\()[^)]*|"(?:[^"\\]|\\.)*(?:"|$)|(?:\B'.*?(?:'\B|$))+|` + "`[^`]*`" + `|“[^”]*”|` +
+	// variable finds what differs between two reports of one error: values behind "=", quoted texts, paths of files,
+	// times, addresses, identifiers and numbers.
+	variable = pattern(`(?s)(=\s*\()[^)]*|"(?:[^"\\]|\\.)*(?:"|$)|(?:\B'.*?(?:'\B|$))+|` + "`[^`]*`" + `|“[^”]*”|(?:/[\w.@+-]+){3,}|` +
+		`\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(?:\d\d? )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) ` +
+		`[\d:, ]*\d(?: ?(?:GMT|UTC|[+-]\d{4}))?|` +
 		`\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?|[\w.+%-]+@[\w-]+(?:\.[\w-]+)+|` +
 		`\b[[:xdigit:]]{8}(?:-[[:xdigit:]]{4}){3}-[[:xdigit:]]{12}\b|\b0x[[:xdigit:]]+|\d+(?:[.:]\d+)+|` +
 		`([[:alpha:]]+)\d{1,3}\b|[[:alnum:]]*\d[[:alnum:]]*`)
 )
+
+var unescapeHTML = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&quot;", `"`, "&#34;", `"`, "&#39;", "'", "&#x27;",
+	"'", "&nbsp;", " ", "&amp;", "&")
 
 const (
 	maxNormal = 160 // bytes of a normalised error, which is shown in a table
