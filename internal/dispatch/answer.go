@@ -42,7 +42,7 @@ func (a *answer) Field(name, value []byte) {
 		a.isProblem = isProblem(value)
 		a.contentType = append(a.contentType[:0], value[:min(len(value), maxContentType)]...)
 	case http1.FoldEqual(name, "content-encoding"):
-		a.encoded = a.encoded || !http1.FoldEqual(value, "identity")
+		a.encoded = a.encoded || len(value) > 0 && !http1.FoldEqual(value, "identity")
 	case http1.FoldEqual(name, "amqp-disposition"):
 		a.setDisposition(value)
 	}

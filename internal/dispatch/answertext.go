@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"fmt"
 	"mime"
 	"net/http"
@@ -26,8 +25,11 @@ func (a *answer) text(in *http1.Answer) string {
 		contentType = http.DetectContentType(in.Body)
 	}
 	kind, parameters, _ := mime.ParseMediaType(contentType)
-	charset := strings.ToLower(cmp.Or(parameters["charset"], "utf-8"))
-	readable := slices.Contains([]string{"utf-8", "us-ascii", latin1}, charset)
+	charset := strings.ToLower(parameters["charset"])
+	if slices.Contains([]string{"latin1", "latin-1", "iso8859-1"}, charset) {
+		charset = latin1
+	}
+	readable := !strings.HasPrefix(charset, "utf-16") && !strings.HasPrefix(charset, "utf-32")
 	isText := strings.HasPrefix(kind, "text/") || kind == "application/x-www-form-urlencoded" ||
 		strings.HasSuffix(kind, "json") || strings.HasSuffix(kind, "xml")
 	if readable && isText && !a.encoded {
