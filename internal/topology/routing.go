@@ -65,8 +65,8 @@ func topicMatch(pattern, words []string) bool {
 }
 
 // WayBack returns the first binding by which retries return to the service's queue, nil if they return through the
-// default exchange. No publish can prove it. Without it classic queues lose messages when their delay ends; quorum queues
-// keep them, and the broker tries again every three minutes.
+// default exchange. No publish can prove it. Without it classic queues lose messages when their delay ends; quorum
+// queues keep them, and the broker tries again every three minutes.
 func (p *Plan) WayBack() *Binding {
 	for _, w := range p.Waits {
 		if back := p.wayBack(w); back != nil {
