@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"math/rand/v2"
@@ -153,12 +152,23 @@ func newTraceparent(a *Attrs) string {
 	binary.LittleEndian.PutUint64(t[:8], rand.Uint64()|1) // #nosec G404 -- as above; zero is invalid
 	binary.LittleEndian.PutUint64(t[8:], rand.Uint64())   // #nosec G404 -- as above
 	if a.MessageID != "" {
-		var text [600]byte // enough for two short strings, so that nothing is allocated
-		b := append(append(append(text[:0], a.MessageID...), 0), a.CorrelationID...)
-		sum := sha256.Sum256(binary.LittleEndian.AppendUint64(b, uint64(a.Timestamp.Unix()))) // #nosec G115
-		copy(t[:], sum[:])
+		// not a cryptographic hash: a message without a traceparent must cost no more than before
+		id := fnv1a(fnv1a(fnvOffset, a.MessageID)^0xff, a.CorrelationID)
+		sum := rand.NewPCG(id, uint64(a.Timestamp.Unix())) // #nosec G115 G404
+		binary.LittleEndian.PutUint64(t[:8], sum.Uint64()|1)
+		binary.LittleEndian.PutUint64(t[8:], sum.Uint64())
 	}
 	return formatTraceparent(t, s, 0)
+}
+
+const fnvOffset uint64 = 14695981039346656037
+
+// fnv1a adds s to an FNV-1a hash of 64 bits.
+func fnv1a(h uint64, s string) uint64 {
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
 }
 
 func formatTraceparent(t trace.TraceID, s trace.SpanID, f trace.TraceFlags) string {
