@@ -59,7 +59,8 @@ func (m *Message) readHistory() {
 	published, hasPublished := countPublished(m.Headers)
 	final, hasFinal := amqpvalue.Count(m.Headers[HeaderFinalRetryCount])
 	m.RetryCount = min(max(published+rejected, final), maxCount)
-	if _, redriven := amqpvalue.Count(m.Headers[HeaderRedrivenCount]); !hasPublished && !hasFinal && !redriven {
+	_, redriven := amqpvalue.Count(m.Headers[HeaderRedrivenCount])
+	if !hasPublished && !hasFinal && !redriven {
 		return
 	}
 	if s, ok := m.Headers[HeaderOriginalExchange].(string); ok {

@@ -101,8 +101,8 @@ var mutants = []mutant{
 	{
 		name: "begins to count again when a message is moved back",
 		edits: []edit{{
-			"internal/message/history.go", "	if !hasPublished && !hasFinal {",
-			"	if hasFinal {\n		m.RetryCount = 0\n	}\n	if !hasPublished && !hasFinal {",
+			"internal/message/history.go", "	if !hasPublished && !hasFinal && !redriven {",
+			"	if hasFinal {\n		m.RetryCount = 0\n	}\n	if !hasPublished && !hasFinal && !redriven {",
 		}},
 		caught: []string{"I14"}, flags: flags(parks, "-faults=3 -kinds=redrive"),
 	},
