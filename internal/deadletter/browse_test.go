@@ -113,7 +113,7 @@ func TestFilters(t *testing.T) {
 	now := time.Now()
 	at := func(ago time.Duration) string { return now.Add(-ago).UTC().Format("2006-01-02T15:04:05.000Z") }
 	var list []Message
-	correlated := []string{"trace-1", "trace-2", "", ""}
+	correlated := []string{"trace-1", "trace-2", "", "", ""}
 	for _, m := range []amqp.Publishing{
 		r.parked("a", amqp.Table{"x-final-at": at(time.Hour), "tenant": "acme", "n": int32(7)}),
 		r.parked("b", amqp.Table{"x-final-at": at(time.Minute), "x-final-status-code": int32(422), "x-final-reason": "park_status", "x-final-problem-type": "https://errors/stock"}),
@@ -121,16 +121,17 @@ func TestFilters(t *testing.T) {
 		r.parked("d", amqp.Table{"x-original-routing-key": "order/x.deleted", "x-final-reason": nil, "x-final-at": nil, "x-death": []any{
 			amqp.Table{"queue": r.plan.Queue, "reason": "expired", "count": int64(1), "exchange": "orders", "routing-keys": []any{"order/x.deleted"}, "time": now.Add(-30 * time.Minute)},
 		}}),
+		{MessageId: "e"},
 	} {
 		m.Body = append(m.Body, "Viele GRÜßE aus \xff "+m.MessageId...)
 		list = append(list, q.parse(&broker.Delivery{Delivery: amqp.Delivery{MessageId: m.MessageId, CorrelationId: correlated[len(list)], Headers: m.Headers, Body: m.Body}}, len(list)+1))
 	}
 	for _, c := range [][2]string{
-		{"a b c d", ""},
+		{"a b c d e", ""},
 		{"a d", "status 503"},
 		{"b", "status 4xx"},
 		{"a b d", "status 4xx status 5xx"},
-		{"c", "status none"},
+		{"c e", "status none"},
 		{"a c", "reason max_retries"},
 		{"d", "reason broker:expired older 10m"},
 		{"a d", "older 10m"},
@@ -147,7 +148,7 @@ func TestFilters(t *testing.T) {
 		{"b", "text errors/stock status 422"},
 		{"a", "text TRACE-1"},
 		{"d", `text "iD":"D"`},
-		{"a b c d", "text grüße"},
+		{"a b c d e", "text grüße"},
 		{"a d", "text ß status 503"},
 		{"", "text x-final"},
 		{"a", "header n=7 header tenant"},
@@ -155,6 +156,7 @@ func TestFilters(t *testing.T) {
 		{"a b", "id a id " + list[1].Ref()},
 		{"c", "group " + list[2].Group().ID},
 		{"", "id none"},
+		{"e", "reason none"},
 		{"", "group none"},
 	} {
 		var got []string

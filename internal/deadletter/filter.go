@@ -136,6 +136,9 @@ func testStatus(value string) (test, string) {
 
 // testReason: our reasons are a closed set, the broker's own are not.
 func testReason(value string) (test, string) {
+	if value == "none" {
+		return func(m *Message) bool { return m.Reason == "" }, ""
+	}
 	known := strings.HasPrefix(value, "broker:")
 	for r := range message.Reasons {
 		known = known || message.Reason(r).String() == value //nolint:gosec // the reasons are the integers below Reasons
