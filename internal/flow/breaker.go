@@ -48,7 +48,7 @@ func (b *breaker) failure(first bool) {
 		return
 	}
 	const detail = "the app fails everything"
-	if pause := b.pause(detail); pause > 0 {
+	if pause := b.pause(state, detail); pause > 0 {
 		b.c.o.Logger.Warn("paused", "reason", string(Breaker), "for", pause.String(), "detail", detail)
 	}
 }

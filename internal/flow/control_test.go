@@ -369,6 +369,42 @@ func TestTrialsLimitTogether(t *testing.T) {
 	})
 }
 
+// TestPauseOfATrialThatHasEnded: a failure that was counted before an answer closed the breaker begins no pause after it.
+func TestPauseOfATrialThatHasEnded(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		for range breakerThreshold {
+			c.answer(500, 0)
+		}
+		time.Sleep(2 * time.Second)
+		c.answer(200, 0)
+		if pause := c.breaker.pause(onTrial, "late"); pause != 0 || !c.Open() {
+			t.Fatalf("a pause of %v, holds %v", pause, c.Holds())
+		}
+	})
+}
+
+// TestEndOfAPauseIsLimited: a consumer that finds the gate open at the end of a pause must not find the full limit.
+func TestEndOfAPauseIsLimited(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		for range 3000 {
+			time.Sleep(10 * rampStep) // the limit is full
+			c.rejects.pause(closed, "refused")
+			found := make(chan int)
+			go func() {
+				for !c.Open() {
+				}
+				found <- c.Limit()
+			}()
+			c.rejects.end()
+			if limit := <-found; limit > 2 {
+				t.Fatalf("limit %d", limit)
+			}
+		}
+	})
+}
+
 func TestAppThatSteersClosesTheBreaker(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, c *Control) {

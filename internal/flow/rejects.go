@@ -75,7 +75,7 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 		r.c.o.Logger.Warn("paused", "reason", string(AppRejectsAll), "url", r.c.o.URL, "status", status)
 	}
 	if begins || state == onTrial {
-		r.pause(fmt.Sprintf("%s answers every message with status %d", r.c.o.URL, status))
+		r.pause(state, fmt.Sprintf("%s answers every message with status %d", r.c.o.URL, status))
 	}
 	return begins || state != closed
 }
@@ -102,7 +102,7 @@ func (r *rejects) restart() {
 	defer r.mu.Unlock()
 	r.accepted.Store(0)
 	r.run = r.run[:0]
-	if r.end() {
+	if r.end() { // the pause is over, and the next one is the shortest
 		r.state.Store(onTrial)
 	}
 }

@@ -26,9 +26,9 @@ type trial struct {
 	failures atomic.Int32 // in a row while it is closed, of the trial after a pause; only the breaker counts them
 }
 
-// pause begins the next pause and returns its length, 0 if one has begun already.
-func (t *trial) pause(detail string) time.Duration {
-	if t.state.Swap(pausing) == pausing {
+// pause begins the next pause and returns its length, 0 if the state is not from any more.
+func (t *trial) pause(from int32, detail string) time.Duration {
+	if !t.state.CompareAndSwap(from, pausing) {
 		return 0
 	}
 	pause := min(time.Second<<min(t.pauses.Add(1)-1, 10), t.most)
@@ -39,14 +39,17 @@ func (t *trial) pause(detail string) time.Duration {
 	return pause
 }
 
-// end closes it and lets the ramp go on from what was risked. It returns false if it was closed already.
+// end closes the trial, and the ramp goes on from the risk. It returns false if the trial was closed already.
 func (t *trial) end() bool {
-	t.c.Lift(t.reason) // before the state changes: the next pause must not lose its hold
+	if t.state.Load() == closed {
+		return false
+	}
+	t.c.ramp.restart(t.risk) // before Lift lets messages through
+	t.c.Lift(t.reason)       // before the state changes: the next pause must not lose its hold
 	if t.state.Swap(closed) == closed {
 		return false
 	}
 	t.pauses.Store(0)
-	t.c.ramp.restart(t.risk)
 	return true
 }
 
