@@ -33,6 +33,7 @@ func (m *Message) Group() GroupKey { return m.group(m.Why()) }
 // group is Group with what Why has returned.
 func (m *Message) group(why string) GroupKey {
 	k := GroupKey{Reason: m.Reason, Status: m.Status, Problem: m.Problem.Type, RoutingKey: m.RoutingKey}
+	// A problem type that says more than the status names the group as it is, unless the app gave a reason of its own.
 	if !vague(m.Detail, m.Status) || vague(k.Problem, m.Status) {
 		k.Problem = normalise(why)
 	}

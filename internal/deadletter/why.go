@@ -33,6 +33,7 @@ func firstSpecific(status int, texts ...string) string {
 // vague reports whether s says no more than the status: "Internal Server Error", "Error 500", "One or more validation
 // errors occurred.", or a problem type that names the status.
 func vague(s string, status int) bool {
+	s = s[:min(len(s), maxRead)]
 	if statusTypes().MatchString(s) {
 		return true
 	}
@@ -57,8 +58,8 @@ func (f *Facts) said() string {
 		}
 		return firstSpecific(f.Status, append(texts, unescapeHTML.Replace(tags().ReplaceAllString(s, " ")))...)
 	case jsonStart().MatchString(s): // the text may break off, also within a string
-		line := unquoted().ReplaceAllString(strings.Join(strings.Fields(s), " "), "$1$2$3")
-		return cmp.Or(firstSpecific(f.Status, jsonTexts(s)...), line)
+		line := unquoted().ReplaceAllString(strings.Join(strings.Fields(s), " "), "$1$2$3$4")
+		return cmp.Or(firstSpecific(f.Status, append(outerTexts(s), jsonTexts(s)...)...), line)
 	case len(s) > 2 && (s[0] == '"' || s[0] == '\'') && strings.IndexByte(s[1:], s[0]) == len(s)-2:
 		s = s[1 : len(s)-1] // the text is not a value within it
 	}
@@ -77,10 +78,42 @@ var members = strings.Fields(
 	"error message detail details title exception msg defaultMessage errorMessage error_message error_description " +
 		"description reason stack code errors trace")
 
+// outerTexts returns the texts of these members, the best first, except within a member of another name: that may be
+// the request, repeated.
+func outerTexts(s string) []string {
+	byRank := make([][]string, len(members))
+	d := json.NewDecoder(strings.NewReader(s + `"`)) // the text may break off within a string
+	var read func(rank int, outer bool) error
+	read = func(rank int, outer bool) error {
+		t, err := d.Token()
+		if text, ok := t.(string); ok && outer && rank >= 0 {
+			byRank[rank] = append(byRank[rank], text)
+		}
+		open, nested := t.(json.Delim)
+		if !nested {
+			return err
+		}
+		for err == nil && d.More() {
+			at, inside := rank, outer
+			if open == '{' {
+				t, _ = d.Token()
+				name, _ := t.(string)
+				at = slices.IndexFunc(members, func(m string) bool { return strings.EqualFold(m, name) })
+				inside = outer && at >= 0
+			}
+			err = read(at, inside)
+		}
+		_, end := d.Token()
+		return cmp.Or(err, end)
+	}
+	_ = read(-1, true)
+	return slices.Concat(byRank...)
+}
+
 // jsonTexts returns the texts of these members at any depth, the best first, then that of an array of texts.
 func jsonTexts(s string) (texts []string) {
 	found := member().FindAllStringSubmatch(s, -1)
-	for _, name := range slices.Concat(members, []string{""}) {
+	for _, name := range slices.Concat(members, []string{""}) { // "" is the text at the start of an array
 		for _, m := range found {
 			if text := ""; strings.EqualFold(m[1], name) && json.Unmarshal([]byte(`"`+m[2]+`"`), &text) == nil {
 				texts = append(texts, text)
@@ -100,8 +133,8 @@ var (
 	jsonStart = pattern(`^[{\[]\s*[\n{}"\[\]]`)
 	member    = pattern(`(?i)(?:^|"(` + strings.Join(members, "|") + `)"\s*:)[\s\[]*` +
 		`"((?:[^"\\[:cntrl:]]|\\u[[:xdigit:]]{4}|\\[^u])*)`)
-	// unquoted finds the names of members, and values that are sentences.
-	unquoted = pattern(`"(\w+)"(:)|"([^"\\]* [^"\\]*)"`)
+	// unquoted finds the names of members, and values that are sentences; other strings are only passed over.
+	unquoted = pattern(`"(\w+)"(:)|"([^"\\]* [^"\\]*)"|("(?:[^"\\]|\\.)*(?:"|$))`)
 	// statusTypes are URIs that frameworks give as the type of every problem with one status.
 	statusTypes = pattern(`^https?://(?:tools\.ietf\.org|(?:www\.)?rfc-editor\.org|httpstatuses\.\w+|developer\.mozilla\.org)/`)
 	// pages finds the parts of HTML that frameworks write an error into, tags what is not text.

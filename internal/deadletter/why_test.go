@@ -36,6 +36,10 @@ func TestWhy(t *testing.T) {
 		"dotnet":                       {Facts{Status: 500, Answer: "{\\x0d\n  \"Message\": \"An error has occurred.\"\\x0d\n}"}, "An error has occurred."},
 		"order of the members":         {Facts{Status: 500, Answer: `{"exception":"e","title":"t","detail":"d","message":"m","error":"x"}`}, "x"},
 		"not a string":                 {Facts{Status: 500, Answer: `{"error":true,"message":7,"detail":null,"title":{},"exception":[],"msg":"why"}`}, "why"},
+		"the request, repeated":        {Facts{Status: 422, Answer: `{"detail":[{"type":"missing","loc":["body","name"],"msg":"Field required","input":{"title":"Harry Potter","message":"Dear Bob"}}]}`}, "Field required"},
+		"the request before a reason":  {Facts{Status: 500, Answer: `{"request":{"description":"customer text"},"reason":"disk full"}`}, "disk full"},
+		"data beside a message":        {Facts{Status: 500, Answer: `{"message":"disk full","data":{"error":"a"}}`}, "disk full"},
+		"a sentence behind a word":     {Facts{Status: 500, Answer: `{"ok": false, "state": "failed", "why": "disk full"}`}, `{ok: false, state: "failed", why: disk full}`},
 		"below other members":          {Facts{Status: 500, Answer: `{"data":{"error":"no"},"x":1}`}, "no"},
 		"other members":                {Facts{Status: 500, Answer: "{\n  \"status\": 500,\n  \"path\": \"/orders\"\n}"}, `{ status: 500, path: "/orders" }`},
 		"an array of texts":            {Facts{Status: 500, Answer: `["no stock","x"]`}, "no stock"},
@@ -71,7 +75,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestWhyOfJSONThatIsCut: wherever the text breaks off, what was kept of the message is found.
+// TestWhyOfJSONThatIsCut: wherever the JSON breaks off, the kept beginning of its message is found.
 func TestWhyOfJSONThatIsCut(t *testing.T) {
 	t.Parallel()
 	const text = `{"a":[1,{"b":"c\\"}],"error":{"code":5,"message":"no \"stock\" für \u00e9 C:\\u1\\"},"x":1}`
