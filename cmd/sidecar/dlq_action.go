@@ -169,6 +169,7 @@ type meter struct {
 	limit int    // how many messages at the most; 0 = any number
 
 	began time.Time // the rate is taken from then on: not while a canary waits
+	part  float64   // what was done before
 	last  atomic.Pointer[deadletter.Progress]
 	ends  chan struct{}
 	wait  sync.WaitGroup
@@ -236,22 +237,23 @@ func (m *meter) show(now time.Time) {
 }
 
 func (m *meter) text(p *deadletter.Progress, now time.Time) string {
-	if k := p.Canary; k.Sent > 0 && !k.Done {
-		m.began = now
-		return fmt.Sprintf("canary: waiting for %d of %d verdicts", k.Sent-k.Good, k.Sent)
-	}
-	seconds := max(now.Sub(m.began).Seconds(), 1e-9)
-	text := fmt.Sprintf("%d %s, %.0f/s", p.Done, m.done, float64(p.Done)/seconds)
-	if p.Total == 0 { // the total of an import or export is not known
-		return text
-	}
-	part := float64(p.Scanned) / float64(p.Total)
+	part := float64(p.Scanned) / float64(max(p.Total, 1))
 	if m.limit > 0 { // it may be reached before the end of the queue
 		part = max(part, float64(p.Matched)/float64(m.limit))
 	}
+	k := p.Canary
+	if k.Sent > 0 && !k.Done {
+		m.began, m.part = now, min(part, 1)
+		return fmt.Sprintf("canary: waiting for %d of %d verdicts", k.Sent-k.Good, k.Sent)
+	}
+	seconds := max(now.Sub(m.began).Seconds(), 1e-9)
+	text := fmt.Sprintf("%d %s, %.0f/s", p.Done, m.done, float64(max(p.Done-k.Sent, 0))/seconds)
+	if p.Total == 0 { // the total of an import or export is not known
+		return text
+	}
 	part = min(part, 1)
 	text = fmt.Sprintf("%3.0f%%  %s, %d of %d read", 100*part, text, p.Scanned, p.Total)
-	if left := seconds * (1 - part) / part; left < (100 * time.Hour).Seconds() { // infinite at the start
+	if left := seconds * (1 - part) / max(part-m.part, 1e-9); left < (100 * time.Hour).Seconds() { // infinite at the start
 		text += ", " + time.Duration(left*float64(time.Second)).Round(time.Second).String() + " left"
 	}
 	if bar := min(meterBar, m.width-len(text)-len("[] ")-1); bar >= 3 { // what the text leaves

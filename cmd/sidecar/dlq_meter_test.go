@@ -79,6 +79,19 @@ func TestMeterFits(t *testing.T) {
 	}
 }
 
+// TestMeterAfterACanary: the rate and the time left are those since the canary ended.
+func TestMeterAfterACanary(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1e9, 0)
+	p := deadletter.Progress{Total: 20_000, Scanned: 1000, Done: 1000, Canary: deadletter.CanaryProgress{Sent: 1000, Good: 999}}
+	m := meter{done: "redriven", began: at}
+	m.text(&p, at.Add(time.Minute))
+	p.Scanned, p.Done, p.Canary.Good, p.Canary.Done = 1200, 1200, 1000, true
+	if got, want := m.text(&p, at.Add(70*time.Second)), "  6%  1200 redriven, 20/s, 1200 of 20000 read, 15m40s left"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestMeterText(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1e9, 0)
