@@ -38,7 +38,10 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	if info, err = f.Stat(); err == nil {
 		err = checkRegular(info)
 	}
-	resolved, _ := filepath.EvalSymlinks(path)
+	resolved, _ := filepath.Abs(path)
+	if real, linkErr := filepath.EvalSymlinks(resolved); linkErr == nil {
+		resolved = real
+	}
 	if err == nil && (strings.HasPrefix(resolved, "/proc/") || strings.HasPrefix(resolved, "/sys/")) {
 		err = errors.New("must be a regular file and is one of the kernel's")
 	}

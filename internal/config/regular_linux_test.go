@@ -19,6 +19,16 @@ func TestKernelFiles(t *testing.T) {
 	}
 }
 
+// TestKernelFilesByARelativePath: the path of a secret may begin at the working directory.
+func TestKernelFilesByARelativePath(t *testing.T) {
+	t.Chdir("/")
+	for _, path := range []string{"proc/version", "sys/kernel/mm/transparent_hugepage/enabled"} {
+		if _, _, err := readRegular(path, 1<<10); err == nil {
+			t.Errorf("%s is read as a regular file", path)
+		}
+	}
+}
+
 // TestReadsEnd: whatever a file is, it is not waited for.
 func TestReadsEnd(t *testing.T) {
 	t.Parallel()
