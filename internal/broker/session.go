@@ -106,7 +106,7 @@ func (s *Session) setBlocked(b bool) {
 	s.blocked, s.changedAt = b, time.Now()
 	close(s.unchanged)
 	s.unchanged = make(chan struct{})
-	if s.expiry != nil {
+	if s.expiry != nil { // also at the end of an alarm: the function finds the connection open then
 		s.expiry.Reset(s.options.blockedPatience)
 		return
 	}

@@ -127,7 +127,7 @@ func TestLongAnswersAreKept(t *testing.T) {
 	}
 }
 
-// TestSizesOfAnswersThatAreNotText: what was not announced and not read is not said.
+// TestSizesOfAnswersThatAreNotText: a size that was neither announced nor read is not claimed.
 func TestSizesOfAnswersThatAreNotText(t *testing.T) {
 	t.Parallel()
 	const head = "HTTP/1.1 500 X\r\nContent-Type: image/png\r\n"

@@ -33,7 +33,7 @@ const (
 type Answer struct {
 	Status   int
 	Body     []byte // the kept part of the body, at most MaxBody bytes; valid until the next Read
-	Size     int64  // of the body, in bytes: its Content-Length, else what was read of it, MaxBody of a longer one
+	Size     int64  // of the body, in bytes: its Content-Length, else the number of bytes read, at most MaxBody
 	Whole    bool   // the body was read to its end
 	Reusable bool   // nothing follows the answer on the connection, which may serve another request
 

@@ -73,7 +73,7 @@ func TestReaderThatNeverReads(t *testing.T) {
 	}
 }
 
-// stalls is a connection on which nothing follows what was sent.
+// stalls is a connection that stays open and silent after its first bytes.
 type stalls struct {
 	t *testing.T
 	*strings.Reader

@@ -128,7 +128,8 @@ func (m *Message) readDeaths() (rejected int) {
 		default:
 			rejected = max(rejected, d.count)
 		}
-		// An entry that names the queue itself may be that of a retry, where retries return by the default exchange.
+		// Retries may return by the default exchange with the queue's name as the key. An entry of such a return does not
+		// say where the message was published, if this delivery returned the same way.
 		if d.exchange != "" || d.key != "" && (d.key != m.Queue || delivered != "") {
 			m.Exchange, m.RoutingKey = d.exchange, d.key
 		}
