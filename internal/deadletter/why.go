@@ -75,7 +75,7 @@ func (f *Facts) said() string {
 
 // members are those of a JSON object that say why, the best first.
 var members = strings.Fields(
-	"error message detail details title exception msg defaultMessage errorMessage error_message error_description " +
+	"error message detail title exception details msg defaultMessage errorMessage error_message error_description " +
 		"description reason stack code errors trace")
 
 // outerTexts returns the texts of these members, the best first, except within a member of another name: that may be
