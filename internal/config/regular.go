@@ -39,8 +39,8 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 		err = checkRegular(info)
 	}
 	resolved, _ := filepath.Abs(path)
-	if real, linkErr := filepath.EvalSymlinks(resolved); linkErr == nil {
-		resolved = real
+	if target, linkErr := filepath.EvalSymlinks(resolved); linkErr == nil {
+		resolved = target
 	}
 	if err == nil && (strings.HasPrefix(resolved, "/proc/") || strings.HasPrefix(resolved, "/sys/")) {
 		err = errors.New("must be a regular file and is one of the kernel's")
