@@ -62,14 +62,10 @@ type App struct {
 
 // New builds a sidecar that logs to w. It opens no connection. An error of the configuration is ErrConfig.
 func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
-	if cfg.Service.Consume == config.ConsumeOff {
-		return newApp(cfg, nil, build, w)
-	}
-	return newApp(cfg, []*config.Config{cfg}, build, w)
+	return newApp(cfg, cfg.Subscribed(), build, w)
 }
 
-// newApp builds a sidecar with a subscription for each of subscribed. What belongs to the process is taken from cfg,
-// which is the first of them if there are any.
+// newApp builds a sidecar with a subscription for each of subscribed. What belongs to the process is taken from cfg.
 func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.Writer) (*App, error) {
 	plan, err := newPlan(cfg)
 	if err != nil {

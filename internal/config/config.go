@@ -62,12 +62,30 @@ type Config struct {
 	// Tracing is what the OTel variables come to; nil when tracing is off.
 	Tracing *Tracing
 
+	// Subscription is the name of the subscription that this is the configuration of; "" when there is one without a name.
+	Subscription string
+
+	// Subscriptions are the configurations of the subscriptions that have a name, in the order of their names in
+	// SIDECAR_SUBSCRIPTIONS; empty when that is not set.
+	Subscriptions []*Config
+
 	warnings []string
 	settings []Setting
 }
 
 // Warnings lists what is allowed but should be loud: one line each, naming the variable.
 func (c *Config) Warnings() []string { return append([]string(nil), c.warnings...) }
+
+// Subscribed returns the configuration of each queue that is consumed; none when SIDECAR_CONSUME is off.
+func (c *Config) Subscribed() []*Config {
+	switch {
+	case c.Service.Consume == ConsumeOff:
+		return nil
+	case len(c.Subscriptions) > 0:
+		return c.Subscriptions
+	}
+	return []*Config{c}
+}
 
 // Process is stopping and logging.
 type Process struct {
