@@ -28,6 +28,7 @@ func Build(given Options) (*Plan, error) {
 		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType(), Attempt: o.Attempt, Tiered: o.RetryDelays != nil,
 		StampQueue: b.preset.wait.backExchange != "", CountHeader: b.preset.countHeader,
 		Redrive: Route{Key: o.Queue, Queue: o.Queue}, arguments: o.QueueArguments,
+		SingleActive: o.SingleActive,
 	}
 	// The order of these steps is the order of declaration that Plan.Queues needs: dead-letter queue, retry queues,
 	// service's queue.
@@ -228,6 +229,9 @@ func (b *builder) service() {
 		if key := b.parkKey(); key != "" {
 			args[ArgDLKey] = key
 		}
+	}
+	if b.o.SingleActive {
+		args[ArgSingleConsumer] = true
 	}
 	if b.o.MessageTTL != 0 {
 		args[ArgTTL] = b.o.MessageTTL.Milliseconds()

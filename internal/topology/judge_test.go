@@ -35,6 +35,7 @@ func TestJudgements(t *testing.T) {
 	const own, wait, dlq, main, back = "wms.queue.wms-in", "wms.retry-queue.wms-in", "wms.dlq.wms-in", "wms.main-exchange", "wms.retry-exchange.wms-in"
 	classic, quorum := Options{Service: "wms-in", QueueType: TypeClassic}, Options{Service: "wms-in", QueueType: TypeQuorum}
 	bounded := Options{Service: "wms-in", QueueType: TypeClassic, QueueArguments: amqp.Table{argMaxLength: int64(9)}}
+	ordered := Options{Service: "wms-in", QueueType: TypeClassic, SingleActive: true}
 	for _, c := range []struct {
 		o         Options
 		name      string
@@ -46,6 +47,8 @@ func TestJudgements(t *testing.T) {
 		{classic, own, amqp.Table{"x-queue-mode": "lazy"}, Harmless, "do not depend"},
 		{classic, own, amqp.Table{"x-queue-version": int64(2)}, Harmless, "do not depend"},
 		{classic, own, amqp.Table{ArgSingleConsumer: true}, Harmless, "one replica gets all"},
+		{ordered, own, amqp.Table{ArgSingleConsumer: nil}, Breaks, "out of order"},
+		{ordered, own, amqp.Table{ArgSingleConsumer: false}, Breaks, "out of order"},
 		{classic, own, amqp.Table{ArgType: TypeQuorum}, Harmless, "more than was asked for"},
 		{classic, own, amqp.Table{ArgDLX: nil, ArgDLKey: nil}, Harmless, "they are published"},
 		{classic, own, amqp.Table{ArgDLX: "elsewhere"}, Harmless, "they are published"},

@@ -48,6 +48,10 @@ type Options struct {
 
 	Attempt time.Duration // see Plan.Attempt
 
+	// SingleActive declares the service's queue with a single active consumer, which order across replicas needs, and
+	// refuses an existing queue without one.
+	SingleActive bool
+
 	// MessageTTL and NoDeadLetter belong to PresetDeadLetter.
 	MessageTTL   time.Duration
 	NoDeadLetter bool

@@ -49,7 +49,11 @@ func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
 		written = append(written, published...)
 		return Permissions{Configure: expression(ours), Write: expression(written), Read: expression(objects)}
 	case ModeVerify:
-		return Permissions{Configure: expression(nil), Write: expression(published), Read: expression(objects)}
+		var compared []string
+		if p.SingleActive { // the broker compares the arguments of a queue only for those who may declare it
+			compared = []string{p.Queue}
+		}
+		return Permissions{Configure: expression(compared), Write: expression(published), Read: expression(objects)}
 	}
 	return Permissions{Configure: expression(nil), Write: expression(published), Read: expression([]string{p.Queue})}
 }

@@ -51,6 +51,9 @@ type Plan struct {
 	// whose wait queues lead back through an exchange that other queues are bound to.
 	StampQueue bool
 
+	// SingleActive says that the service's queue must have a single active consumer: its messages are handled in order.
+	SingleActive bool
+
 	// RequeueLimit is how often a message may be given back to the service's queue before it has to take another way,
 	// because the queue has a delivery limit or may have one; 0 = no limit.
 	RequeueLimit int

@@ -127,6 +127,12 @@ func ParsePlan(raw []byte, service string, attempt time.Duration) (*Plan, error)
 	return p, nil
 }
 
+// DemandSingleActive sets SingleActive of a plan that was just read. The error is that of Validate.
+func (p *Plan) DemandSingleActive() error {
+	p.SingleActive = true
+	return p.Validate()
+}
+
 func (f *planFile) plan(service string) *Plan {
 	p := &Plan{
 		Preset: f.Name, Service: service, FromFile: true, Exchanges: f.Exchanges, Queues: f.Queues, Bindings: f.Bindings,

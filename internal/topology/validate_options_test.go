@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // TestCheckBlames: of a name that is not set, the variable is named that has to change.
@@ -46,6 +48,8 @@ func TestCheckBlames(t *testing.T) {
 		{"the one that was given", Options{Service: "x", Queue: "default.dlq.x"}, []string{"SIDECAR_QUEUE"}, "two queues"},
 		{"the retry queue beside tiers", Options{Service: "x", DLQ: "default.retry-queue.x", RetryDelays: []time.Duration{time.Second}}, []string{"SIDECAR_DLQ"}, "two queues"},
 		{"no retry queue beside tiers", Options{Preset: PresetDelayLadder, Service: "x-y", DLQ: "x.y.delay", Bindings: bound}, nil, ""},
+		{"order and several consumers", Options{Service: "x", SingleActive: true, QueueArguments: amqp.Table{ArgSingleConsumer: false}},
+			[]string{"SIDECAR_QUEUE_ARGUMENTS"}, "out of order"},
 		{"several", Options{Service: "x", Preset: PresetDeadLetter, ExchangeType: "y", MaxRetries: new(-1)},
 			[]string{"SIDECAR_BINDINGS", "SIDECAR_EXCHANGE_TYPE", "SIDECAR_MAX_RETRIES", "SIDECAR_QUEUE"}, "use one of"},
 		{"an unknown preset says nothing of the rest", Options{Preset: "fan", MaxRetries: new(-1)}, []string{"SIDECAR_TOPOLOGY"}, "not a topology"},

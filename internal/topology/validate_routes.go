@@ -29,6 +29,9 @@ func (v *planValidator) ownQueue() {
 		own, path := q.Name == v.Queue, at("queues", i, "kind")
 		v.refuse(own && q.Kind != KindMain, path, "queue %q is the service's: its kind is %s, not %s", q.Name, KindMain,
 			q.Kind)
+		v.refuse(own && v.SingleActive && q.Args[ArgSingleConsumer] != true, v.argument(q.Name, ArgSingleConsumer),
+			"queue %q: SIDECAR_ORDER_BY needs %s=true; SIDECAR_ORDER_SCOPE=replica does not, and keeps order within each "+
+				"replica only", q.Name, ArgSingleConsumer)
 		v.refuse(!own && q.Kind == KindMain, path, "queue %q is not the service's: only %q is of kind %s", q.Name, v.Queue,
 			q.Kind)
 	}
