@@ -85,7 +85,7 @@ func (in *intake) header(c *content, payload []byte, limit int) error {
 	c.headed, c.size = true, size
 	if c.back != nil {
 		c.back.begin(c.d)
-	} else if err := in.hold(c.d, int64(size)); err != nil { // #nosec G115 -- at most maxContent
+	} else if err := in.hold(c.d, int64(size), c.to.Share); err != nil { // #nosec G115 -- at most maxContent
 		return err
 	}
 	if size == 0 {

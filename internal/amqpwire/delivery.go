@@ -79,6 +79,10 @@ func free(list []*Delivery) {
 // Deliveries are the messages that a consumer has received and that were not taken yet, in the order of their tags. The
 // broker's prefetch count bounds their number, and the memory budget their size.
 type Deliveries struct {
+	// Share is memory that only this consumer takes. A body that does not fit into what is free of it goes to a file at
+	// once. nil: the memory of the connection, for which a delivery waits. It must not change after the first delivery.
+	Share *budget.Account
+
 	ready   chan struct{} // holds a value while there may be something to see
 	channel uint16        // of the first delivery, and so of all; belongs to the goroutine that reads the connection
 

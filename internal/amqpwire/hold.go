@@ -1,12 +1,15 @@
 package amqpwire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"time"
+
+	"sidecar/internal/budget"
 )
 
 // deliveryCost is what a message costs beside its body and headers, in bytes: the values made of it, and the buffers of
@@ -25,22 +28,29 @@ var errNoMemory = errors.New("other messages use all of the memory")
 // hold takes the memory for a delivery whose body has size bytes, and waits for it if necessary: the socket is not read
 // during the wait, which stops the broker. A body that can never fit, or not soon, goes to a file. Without room for a
 // file it is read and dropped, and the delivery says so.
-func (in *intake) hold(d *Delivery, size int64) error {
+//
+// A delivery to a consumer with a share of the memory never waits, because all others would wait with it.
+func (in *intake) hold(d *Delivery, size int64, share *budget.Account) error {
+	memory := cmp.Or(share, in.o.Memory)
 	// The table is there as bytes, as the texts cut out of it, and decoded, perhaps once more in the message that replaces
 	// it.
-	least := min(deliveryCost+2*int64(len(d.table))+2*int64(tableCost(d.table)), in.o.Memory.Limit())
+	least := min(deliveryCost+2*int64(len(d.table))+2*int64(tableCost(d.table)), memory.Limit())
 	n := least + size
 	if cap(d.Body) > deliveryCost+2*int(size) {
 		d.Body = nil // its memory is that of a larger message, and would not be counted
 	}
-	if n <= in.o.Memory.Limit() && in.reserve(n) {
-		d.memory, d.held = in.o.Memory, n
+	reserve := in.reserve
+	if share != nil {
+		reserve = share.Take
+	}
+	if n <= memory.Limit() && reserve(n) {
+		d.memory, d.held = memory, n
 		d.Body = slices.Grow(d.Body, int(size))
 		return nil
 	}
 	err := errNoMemory
-	if in.reserve(least) {
-		d.memory, d.held = in.o.Memory, least
+	if reserve(least) {
+		d.memory, d.held = memory, least
 		if size == 0 {
 			return nil
 		}

@@ -192,7 +192,7 @@ func TestSpareMemoryIsCounted(t *testing.T) {
 	for _, c := range []struct{ size, most int64 }{{10, 2 << 10}, {0, 2 << 10}, {60_000, 60_000 + 8<<10}, {500_000, 0}} {
 		d := &Delivery{}
 		d.Body = make([]byte, 0, 60_000)
-		if err := in.hold(d, c.size); err != nil {
+		if err := in.hold(d, c.size, nil); err != nil {
 			t.Fatal(err)
 		}
 		if int64(cap(d.Body)) > c.most+2*c.size || c.most > 0 && d.Missing != 0 || c.most == 0 && (d.Missing != c.size || d.Body != nil) {
@@ -201,6 +201,29 @@ func TestSpareMemoryIsCounted(t *testing.T) {
 		d.Free()
 	}
 	if held := in.o.Memory.Held(); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// TestAFullShareDoesNotWait: where consumers have shares, a body without room in its own goes to a file at once.
+func TestAFullShareDoesNotWait(t *testing.T) {
+	t.Parallel()
+	memory := budget.New(400_000).Account(budget.Deliveries)
+	in := newIntake(t.Context(), Options{Memory: memory, Patience: time.Hour, Spool: NewSpool(t.TempDir(), 1<<20)})
+	shares := memory.Shares(2)
+	var all [3]Delivery
+	for i, share := range []*budget.Account{shares[0], shares[0], shares[1]} {
+		if err := in.hold(&all[i], 90_000, share); err != nil || all[i].Missing != 0 {
+			t.Fatal(err, all[i].MissingWhy)
+		}
+	}
+	if all[0].spooled != nil || all[1].spooled == nil || all[2].spooled != nil {
+		t.Error("not the one that exceeds its share is in a file")
+	}
+	for i := range all {
+		all[i].Free()
+	}
+	if held := memory.Held(); held != 0 {
 		t.Errorf("%d bytes are held", held)
 	}
 }

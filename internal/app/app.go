@@ -38,6 +38,9 @@ type shared struct {
 	spool    *broker.Spool  // disk for bodies that do not fit into it
 	depths   *declare.Depths
 	tracing  *telemetry.Tracing
+	probes   probes // of the apps
+
+	publisher *broker.Publisher // of retries and parked messages; nil when nothing is consumed
 }
 
 // App is one sidecar.
@@ -48,6 +51,7 @@ type App struct {
 	plan    *topology.Plan // of cfg: what the listeners show, also when nothing is consumed
 
 	subscriptions []*subscription // none when the sidecar only publishes
+	dialer        *broker.Dialer  // of the connection that they consume on, with a channel each
 	senders       []sender        // of what the app publishes
 	endpoint      *endpoint       // one of them; nil without a listener for messages of the app
 	admin         *admin.Server
@@ -76,7 +80,7 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 			cfg: cfg, build: build,
 			log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
 			registry: telemetry.NewRegistry(build.Version, build.Commit),
-			budget:   budget.New(int64(cfg.Window.Memory)), spool: newSpool(cfg),
+			budget:   budget.New(int64(cfg.Window.Memory)), spool: newSpool(cfg), probes: probes{},
 		},
 		started: time.Now(), plan: plan,
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
@@ -90,11 +94,9 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
 	}
-	for _, c := range subscribed {
-		if err := a.subscribe(c); err != nil {
-			a.abandon()
-			return nil, err
-		}
+	if err := a.subscribe(subscribed); err != nil {
+		a.abandon()
+		return nil, err
 	}
 	if cfg.Outbox.DSN.IsSet() {
 		a.senders = append(a.senders, newRelay(a.shared, plan))
@@ -105,19 +107,6 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 	}
 	a.admin = admin.New(a.adminOptions())
 	return a, nil
-}
-
-func (a *App) subscribe(cfg *config.Config) error {
-	plan, err := newPlan(cfg)
-	if err != nil {
-		return err
-	}
-	s, err := newSubscription(a.shared, cfg, plan)
-	if err != nil {
-		return fmt.Errorf("%w: queue %s: %w", ErrConfig, plan.Queue, err)
-	}
-	a.subscriptions = append(a.subscriptions, s)
-	return nil
 }
 
 // abandon ends a sidecar that has not run.
@@ -142,8 +131,8 @@ func (a *App) parts() (base, senders, consumers []part) {
 	for _, s := range a.senders {
 		senders = append(senders, s.part())
 	}
-	for _, s := range a.subscriptions {
-		consumers = append(consumers, part{name: "subscription to " + s.plan.Queue, run: s.run, stop: s.drain})
+	if len(a.subscriptions) > 0 {
+		consumers = []part{{name: "subscriptions", run: a.consume, stop: a.drainAll}}
 	}
 	return base, senders, consumers
 }

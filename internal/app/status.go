@@ -142,13 +142,11 @@ func (a *App) state() string {
 	return admin.Paused
 }
 
-// publishing returns the state of the connections that park and retry, or, where nothing is consumed, of the senders'.
+// publishing returns the state of the connection that parks and retries, or, where nothing is consumed, of the senders'.
 func (a *App) publishing() admin.Connection {
-	var publishers []*broker.Publisher
-	for _, s := range a.subscriptions {
-		publishers = append(publishers, s.publisher)
-	}
-	if len(a.subscriptions) == 0 {
+	publishers := []*broker.Publisher{a.publisher}
+	if a.publisher == nil {
+		publishers = nil
 		for _, s := range a.senders {
 			publishers = append(publishers, s.connection())
 		}

@@ -10,9 +10,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
-
-	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/consume"
@@ -24,8 +21,8 @@ import (
 	"sidecar/internal/topology/declare"
 )
 
-// subscription is everything that belongs to one queue that is consumed: its plan, the gate, the consumer with its two
-// connections, the checks of the topology, and the dead-letter queue.
+// subscription is everything that belongs to one queue that is consumed: its plan, the gate, the consumer with its
+// channel, the checks of the topology, and the dead-letter queue.
 type subscription struct {
 	shared
 
@@ -38,8 +35,6 @@ type subscription struct {
 	target      *dispatch.Target
 	flow        *flow.Control
 	crashes     *crash.Guard // nil when crashes are not counted
-	dialer      *broker.Dialer
-	publisher   *broker.Publisher // of retries and parked messages
 	consumer    *consume.Consumer
 	watcher     *declare.Watcher
 	deadLetters *deadletter.Queue // nil: the topology has none
@@ -50,11 +45,12 @@ type subscription struct {
 	status     topologyStatus
 
 	atOnceFailures int         // see ensure
-	connected      atomic.Bool // the consume connection is up
+	connected      atomic.Bool // the consume connection is up, and the topology was checked on it
 }
 
-// newSubscription builds the subscription that cfg describes, with what it shares with others. It opens no connection.
-func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan) (*subscription, error) {
+// newSubscription builds the subscription that cfg describes, with what it shares with others. Its deliveries take
+// memory; nil: that of the connection. It opens no connection.
+func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan, memory *budget.Account) (*subscription, error) {
 	sh.cfg, sh.tracing = cfg, sh.tracing.ForQueue(plan.Queue, cfg.App.URL)
 	s := &subscription{
 		shared: sh, plan: plan, log: sh.log.With("queue", plan.Queue),
@@ -67,12 +63,6 @@ func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan) (*subsc
 		return nil, err
 	}
 	s.flow = flow.New(s.flowOptions())
-	// Publishing has a connection of its own: the broker does not read from a connection that publishes during a memory
-	// alarm, and would not see the acks.
-	consuming := sh.brokerOptions("consume")
-	consuming.Memory, consuming.Spool = s.budget.Account(budget.Deliveries), s.spool
-	s.dialer = broker.NewDialer(consuming)
-	s.publisher = sh.newPublisher("publish")
 	s.publisher.OnConnect(s.checkPublishing)
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Logger: s.log, Depths: s.depths, Report: s.missing, Ask: s.measure,
@@ -87,7 +77,7 @@ func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan) (*subsc
 	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Unroutable: s.unroutable,
+		Unroutable: s.unroutable, Memory: memory,
 		Dispatcher: dispatcher, Publisher: s.publisher, Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,
 	})
@@ -111,16 +101,6 @@ func (s *subscription) countCrashes() (consume.Dispatcher, error) {
 	return s.crashes.Around(s.target, func(ctx context.Context) bool {
 		return errors.Is(s.target.Probe(ctx), dispatch.ErrRefused)
 	}), nil
-}
-
-// run probes the app and keeps both connections up until ctx ends.
-func (s *subscription) run(ctx context.Context) error {
-	defer s.close()
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.flow.Run(ctx) })
-	group.Go(func() error { return s.publisher.Run(ctx) })
-	group.Go(func() error { return broker.Supervise(ctx, s.dialer, s.serve) })
-	return group.Wait()
 }
 
 func (s *subscription) close() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,6 +82,45 @@ func TestTwoSubscriptions(t *testing.T) {
 	}
 	if n := brokertest.Ready(t, brokertest.URL(t), queues[1]); n != 1 {
 		t.Errorf("%d messages wait for the app that is down", n)
+	}
+}
+
+// TestOneConnectionForAll: subscriptions share one connection to consume and one to publish. A queue that is deleted, or
+// declared anew, interrupts no other, and is consumed again.
+func TestOneConnectionForAll(t *testing.T) {
+	t.Parallel()
+	app := apptest.NewApp(t)
+	first := live(t, "SIDECAR_APP_URL="+app.URL+"/orders")
+	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+app.URL+"/refunds")
+	log := &apptest.Log{}
+	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, log))(t)
+	serve(t, a, log)
+	brokertest.Eventually(t, 20*time.Second, "both are ready", func() bool { return a.Ready().Ready })
+	ch := brokertest.Channel(t, brokertest.URL(t))
+	const gone, stays = "demo.queue.demo-orders", "demo.queue.demo-refunds"
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(release)
+	app.On("under way", apptest.Held(hold, apptest.Say(apptest.Status(200))))
+	brokertest.Publish(t, ch, "", stays, withID("under way"))
+	brokertest.Eventually(t, 20*time.Second, "a message of the other is under way", func() bool { return len(app.Seen("under way")) == 1 })
+
+	must.Get(ch.QueueDelete(gone, false, false, false))(t)
+	brokertest.Eventually(t, 20*time.Second, "the end of the channel is seen", func() bool {
+		return len(log.Lines(`"msg":"broker channel over"`, `"cause":"cancelled"`)) == 1
+	})
+	brokertest.Eventually(t, 30*time.Second, "the queue is there and consumed again", a.subscriptions[0].consumer.Active)
+	brokertest.Publish(t, ch, "", gone, withID("again"))
+	brokertest.Eventually(t, 20*time.Second, "a message of the new queue", func() bool { return len(app.Seen("again")) == 1 })
+	release()
+	brokertest.Eventually(t, 20*time.Second, "the other is settled", func() bool {
+		return brokertest.Metric(t, a.registry, "sidecar_messages_settled_total", "queue", stays, "outcome", "ack") == 1
+	})
+	if n := len(app.Seen("under way")); n != 1 {
+		t.Errorf("the message of the other queue was POSTed %d times", n)
+	}
+	if n := len(log.Lines(`"msg":"broker connected"`)); n != 2 {
+		t.Errorf("%d connections were made", n)
 	}
 }
 

@@ -21,7 +21,7 @@ func isolated(t *testing.T, proxy *brokertest.Proxy) func(*App) {
 	return func(a *App) {
 		o := brokerOptions(a.cfg, "consume", a.build)
 		o.URLs = func() ([]string, error) { return []string{url}, nil }
-		a.subscriptions[0].dialer = broker.NewDialer(o)
+		a.dialer = broker.NewDialer(o)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestSessionEndsWithItsChecks(t *testing.T) {
 	t.Parallel()
 	a := fresh(t, live(t))
 	sub := a.subscriptions[0]
-	s := must.Get(sub.dialer.Dial(t.Context()))(t)
+	s := must.Get(a.dialer.Dial(t.Context()))(t)
 	t.Cleanup(s.Close)
 	ended := make(chan error, 1)
 	go func() { ended <- sub.serve(t.Context(), s) }()

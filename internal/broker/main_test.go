@@ -130,11 +130,11 @@ func queue(t testing.TB) string {
 }
 
 // supervise runs Supervise until the test ends or the returned function is called, which returns its result.
-func supervise(t testing.TB, d *Dialer, serve func(context.Context, *Session) error) (stop func() error) {
+func supervise(t testing.TB, d *Dialer, serves ...Serve) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
-	go func() { result <- Supervise(ctx, d, serve) }()
+	go func() { result <- Supervise(ctx, d, serves...) }()
 	stop = sync.OnceValue(func() error {
 		cancel()
 		return <-result

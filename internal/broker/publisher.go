@@ -15,7 +15,7 @@ const maxChannels = 32
 type Publisher struct {
 	dialer    *Dialer
 	slots     chan struct{} // a value for each call of Publish that may still begin
-	onConnect ConnectHook   // may be nil
+	onConnect []ConnectHook
 
 	mu      sync.Mutex
 	session *Session  // nil while there is none
@@ -36,21 +36,22 @@ func NewPublisher(d *Dialer) *Publisher {
 // with its context, which ends with the connection.
 type ConnectHook func(context.Context, *Session) (beside func(), err error)
 
-// OnConnect sets the hook for new connections. It has to be called before Run.
-func (p *Publisher) OnConnect(hook ConnectHook) { p.onConnect = hook }
+// OnConnect adds a hook for new connections. It has to be called before Run.
+func (p *Publisher) OnConnect(hook ConnectHook) { p.onConnect = append(p.onConnect, hook) }
 
 // Run keeps the publisher's connection up until ctx ends, and returns its cause. A publish under way then ends as
 // ErrUnknown.
 func (p *Publisher) Run(ctx context.Context) error {
 	return Supervise(ctx, p.dialer, func(ctx context.Context, s *Session) error {
-		if p.onConnect != nil {
-			beside, err := p.onConnect(ctx, s)
+		var running sync.WaitGroup
+		for _, hook := range p.onConnect {
+			beside, err := hook(ctx, s)
 			if err != nil {
+				s.Kill() // for the functions of the hooks before
 				return err
 			}
-			var running sync.WaitGroup
-			running.Go(beside)
 			defer running.Wait()
+			running.Go(beside)
 		}
 		p.use(s)
 		defer p.use(nil)

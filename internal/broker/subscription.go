@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpwire"
+	"sidecar/internal/budget"
 )
 
 type (
@@ -28,6 +29,10 @@ func NewSpool(dir string, limit int64) *Spool { return amqpwire.NewSpool(dir, li
 // It is done when no more deliveries will come and none can be relied on to be settled: the channel or the connection
 // was closed, or the broker cancelled a consumer.
 type Subscription struct {
+	// Share is the memory of its deliveries, see amqpwire.Deliveries; nil: that of the connection. It must not change
+	// after Consume.
+	Share *budget.Account
+
 	session *Session
 	ch      *amqp.Channel
 	queue   string
@@ -95,6 +100,7 @@ func (s *Subscription) consume(ctx context.Context, prefetch int) (*Consumer, er
 	// A tag is never used twice on a connection, on any channel: the intake identifies consumers by their tags alone.
 	tag := fmt.Sprintf("sidecar-%d-%d", s.session.generation, s.session.consumers.Add(1))
 	c := &Consumer{Deliveries: amqpwire.NewDeliveries(prefetch), sub: s, tag: tag}
+	c.Share = s.Share
 	wire := s.session.wire
 	wire.Consume(tag, c.Deliveries) // before the broker can deliver
 	var none <-chan amqp.Delivery
@@ -123,6 +129,18 @@ func (c *Consumer) Stop(ctx context.Context) error {
 		return fmt.Errorf("stop consuming queue %q: %w", s.queue, s.endError(err))
 	}
 	return nil
+}
+
+// Close closes the channel, and leaves the session to others: what is not settled returns to its place in the queue.
+// A broker that does not answer that in time costs the session.
+func (s *Subscription) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.session.options.closeTimeout)
+	defer cancel()
+	err := s.session.Do(ctx, "close the channel", s.ch.Close)
+	if errors.Is(err, amqp.ErrClosed) || errors.Is(err, ErrDisconnected) {
+		err = nil
+	}
+	return s.settleError("close the channel", err)
 }
 
 // Ack removes the delivery from the queue; multiple: and every unsettled one before it on this subscription.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sethvargo/go-retry"
+	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -23,20 +24,27 @@ const (
 	steady = time.Second
 )
 
-// Supervise keeps a session up: it dials until one is established, calls serve with it, closes it when serve returns,
-// and begins again, with a growing random pause, for ever. The context given to serve ends when the session does, with
-// the reason as its cause, and when ctx ends; in the latter case the session stays usable until serve returns, for
-// closeTimeout at most, which includes closing it at the broker.
+// Serve uses a session until its context ends, which it does when the session has ended (with the reason as its cause)
+// or need not be up any more. nil: there is nothing left to do. Another error on a session that is up is about a
+// channel, or about one queue.
+type Serve func(ctx context.Context, s *Session) error
+
+// Supervise keeps a session up: it dials until one is established, calls every serve with it, side by side, closes it
+// when all have returned, and begins again, with a growing random pause, for ever. A serve that returns an error while
+// the session is up is called again with the same session, after such a pause, and does not disturb the others. When
+// ctx ends, the session stays usable until every serve returns, for closeTimeout at most, which includes closing it at
+// the broker.
 //
-// It returns nil when serve returned nil on a session that is still up, and the cause of ctx when ctx ended. Nothing
-// the broker does makes it return: wrong credentials may be corrected, and a broker that is down may be started again.
-func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s *Session) error) error {
+// It returns nil when each serve returned nil on a session that is still up, and the cause of ctx when ctx ended.
+// Nothing the broker does makes it return: wrong credentials may be corrected, and a broker that is down may be started
+// again.
+func Supervise(ctx context.Context, d *Dialer, serves ...Serve) error {
 	link := d.metrics.addLink()
 	defer d.metrics.removeLink(link)
 	backoff := newBackoff(d.o.Backoff)
 	for {
 		credentials := d.credentials()
-		lasted, err := superviseOnce(ctx, d, link, serve)
+		lasted, err := superviseOnce(ctx, d, link, serves)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -62,10 +70,9 @@ func Supervise(ctx context.Context, d *Dialer, serve func(ctx context.Context, s
 	}
 }
 
-// superviseOnce returns nil only when serve returned nil on a session that was still up. lasted is how long the session
-// was up.
-func superviseOnce(ctx context.Context, d *Dialer, link *link,
-	serve func(context.Context, *Session) error) (lasted time.Duration, err error) {
+// superviseOnce returns nil only when each serve returned nil on a session that was still up. lasted is how long the
+// session was up.
+func superviseOnce(ctx context.Context, d *Dialer, link *link, serves []Serve) (lasted time.Duration, err error) {
 	s, err := d.Dial(ctx)
 	if err != nil {
 		return 0, err
@@ -82,11 +89,38 @@ func superviseOnce(ctx context.Context, d *Dialer, link *link,
 		cancel(context.Cause(ctx))
 		time.AfterFunc(d.o.closeTimeout, s.Kill)
 	})()
-	err = serve(serving, s)
+	var group errgroup.Group
+	for _, serve := range serves {
+		group.Go(func() error { return d.keep(serving, s, serve) })
+	}
+	err = group.Wait()
 	if ended := s.Err(); ended != nil {
 		return 0, ended // whatever serve returned
 	}
 	return 0, err
+}
+
+// keep calls serve until it returns nil or ctx ends.
+func (d *Dialer) keep(ctx context.Context, s *Session, serve Serve) error {
+	backoff := newBackoff(d.o.Backoff)
+	for {
+		begun := time.Now()
+		err := serve(ctx, s)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		cause := causeOf(err)
+		d.metrics.reconnect(cause)
+		if time.Since(begun) > d.o.steady {
+			backoff = newBackoff(d.o.Backoff)
+		}
+		pause := pauseAfter(cause, backoff)
+		d.o.Logger.Warn("broker channel over", "connection", d.o.Name, "cause", string(cause), "error", err,
+			"retry_in", pause.Round(time.Millisecond).String())
+		if sleep(ctx, pause); ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // newBackoff doubles from first to ten seconds and takes a random part of that, so that the replicas do not all connect

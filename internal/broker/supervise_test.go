@@ -106,6 +106,57 @@ func TestSuperviseReplacesALostSession(t *testing.T) {
 	}
 }
 
+// TestServedSideBySide: what ends one use of a session alone costs the other nothing, and is begun again. When both have
+// ended, the session does.
+func TestServedSideBySide(t *testing.T) {
+	t.Parallel()
+	o := options(t, brokertest.URL(t))
+	r := prometheus.NewRegistry()
+	o.Registerer = r
+	var out brokertest.Log
+	o.Logger = out.Logger()
+	missing := brokertest.Name(t, "missing")
+	sessions := make(chan *Session, 10)
+	calls := 0
+	failing := func(ctx context.Context, s *Session) error {
+		sessions <- s
+		if calls++; calls == 3 {
+			return nil
+		}
+		sub, err := s.Subscribe(ctx, missing)
+		if err != nil {
+			return err
+		}
+		_, err = sub.Consume(ctx, 1)
+		return err
+	}
+	release := make(chan struct{})
+	d := NewDialer(o)
+	steady := func(ctx context.Context, s *Session) error {
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	result := make(chan error, 1)
+	go func() { result <- Supervise(t.Context(), d, failing, steady) }()
+	first := <-sessions
+	for range 2 {
+		if s := <-sessions; s != first || s.Err() != nil {
+			t.Errorf("begun again on another session, or on one that has ended: %v", s.Err())
+		}
+	}
+	close(release)
+	if err := <-result; err != nil || first.Err() == nil {
+		t.Errorf("ended with %v, the session with %v", err, first.Err())
+	}
+	if n := reconnects(t, r, causeChannel); n != 2 || strings.Count(out.String(), "broker channel over") != 2 {
+		t.Errorf("%d counted, log %s", n, out.String())
+	}
+}
+
 func TestSuperviseWaitsForABrokerThatIsAway(t *testing.T) {
 	t.Parallel()
 	proxy, o := proxied(t)

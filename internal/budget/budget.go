@@ -42,8 +42,10 @@ type Budget struct {
 
 // Account is what one kind of thing holds. A nil Account bounds nothing.
 type Account struct {
-	b    *Budget
-	held int64 // guarded by b.mu
+	b     *Budget
+	whole *Account // the account that this is a share of; nil: it is none
+	share int64    // what it may hold in bytes, unless a single thing is larger
+	held  int64    // with that of its shares; guarded by b.mu
 }
 
 type waiter struct {
@@ -63,7 +65,7 @@ func New(limit int64) *Budget {
 			nil, nil),
 	}
 	for _, of := range accounts {
-		b.accounts[of] = &Account{b: b}
+		b.accounts[of] = &Account{b: b, share: limit / 2}
 	}
 	return b
 }
@@ -75,6 +77,15 @@ func (b *Budget) Account(of string) *Account {
 		panic("budget: no account " + of)
 	}
 	return a
+}
+
+// Shares divides an account into n equal parts, so that what fills one leaves the others alone.
+func (a *Account) Shares(n int) []*Account {
+	all := make([]*Account, n)
+	for i := range all {
+		all[i] = &Account{b: a.b, whole: a, share: a.share / int64(n)}
+	}
+	return all
 }
 
 // Limit is the whole budget in bytes: nothing larger can ever be taken.
@@ -179,12 +190,16 @@ func (a *Account) Held() int64 {
 }
 
 func (a *Account) add(n int64) {
-	a.held += n
 	a.b.used += n
+	for ; a != nil; a = a.whole {
+		a.held += n
+	}
 }
 
-// mayHold reports whether the account's own share allows n bytes more.
-func (a *Account) mayHold(n int64) bool { return a.held == 0 || a.held+n <= a.b.limit/2 }
+// mayHold reports whether the account's own share, and the whole that it is of, allow n bytes more.
+func (a *Account) mayHold(n int64) bool {
+	return a == nil || (a.held == 0 || a.held+n <= a.share) && a.whole.mayHold(n)
+}
 
 // queued reports whether a waiter could take its bytes if only the others held less. What becomes free is for the first
 // such waiter: otherwise many small things would keep a large one out for ever.

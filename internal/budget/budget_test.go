@@ -121,3 +121,29 @@ func TestManyAtOnce(t *testing.T) {
 		t.Errorf("%d bytes, %d waiters left", b.used, len(b.waiting))
 	}
 }
+
+// TestShares: a full share refuses, the others have what is theirs, and all of them together are the whole account.
+func TestShares(t *testing.T) {
+	t.Parallel()
+	b := New(100)
+	whole := b.Account(Deliveries)
+	shares := whole.Shares(2)
+	if !shares[0].Take(25) || shares[0].Take(1) {
+		t.Error("a share is not a half of the account's half")
+	}
+	if shares[1].Take(26) {
+		t.Error("a large thing took more than is left of the account's half")
+	}
+	if !shares[1].Take(25) || whole.Held() != 50 || whole.Take(1) {
+		t.Errorf("the account holds %d of 50 bytes", whole.Held())
+	}
+	shares[0].Give(25)
+	shares[1].Give(25)
+	if !shares[0].Take(100) || whole.Held() != 100 {
+		t.Error("a single thing as large as the budget was not taken although nothing was held")
+	}
+	shares[0].Give(100)
+	if b.used != 0 || shares[0].Limit() != 100 {
+		t.Errorf("%d bytes are left", b.used)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/budget"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
 	"sidecar/internal/retry"
@@ -44,6 +45,8 @@ type Options struct {
 	MissingHold time.Duration // delay before requeueing a message whose body could not be kept; 30 s when zero
 	// first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
 	PublishPause time.Duration
+
+	Memory *budget.Account // for the deliveries, see broker.Subscription; nil: that of the connection
 
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
@@ -123,8 +126,8 @@ func New(o Options) *Consumer {
 	return c
 }
 
-// Serve consumes on s until Stop (nil) or until the session is lost (its error). Each message is settled by what plan
-// returns: the consumer's own as the broker is found. One call at a time.
+// Serve consumes on a channel of s until Stop (nil) or until the channel or the session is lost (its error). Each
+// message is settled by what plan returns: the consumer's own as the broker is found. One call at a time.
 func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *topology.Plan) error {
 	c.mu.Lock()
 	if c.stopped {
@@ -141,12 +144,15 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 	if err != nil {
 		return err
 	}
+	sub.Share = c.o.Memory
 	served := newSession(c, sub, s.Kill, plan)
-	defer served.close()
-	if err := served.consume(ctx); !errors.Is(err, errStopping) {
-		return err
+	err = served.consume(ctx)
+	served.close()
+	if errors.Is(err, errStopping) {
+		return nil // the connection is closed next, and with it the channel
 	}
-	return nil
+	_ = sub.Close() // what it has not settled returns to the queue
+	return err
 }
 
 // Stop takes no more messages. It returns at once; Drain waits.

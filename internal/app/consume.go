@@ -1,0 +1,64 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/budget"
+	"sidecar/internal/config"
+)
+
+// subscribe builds a subscription for each configuration, and the two connections that they share. Publishing has a
+// connection of its own: the broker does not read from a connection that publishes during a memory alarm, and would not
+// see the acks.
+func (a *App) subscribe(subscribed []*config.Config) error {
+	if len(subscribed) == 0 {
+		return nil
+	}
+	consuming := a.brokerOptions("consume")
+	consuming.Memory, consuming.Spool = a.budget.Account(budget.Deliveries), a.spool
+	a.dialer, a.publisher = broker.NewDialer(consuming), a.newPublisher("publish")
+	shares := make([]*budget.Account, 1)
+	if len(subscribed) > 1 {
+		shares = consuming.Memory.Shares(len(subscribed))
+	}
+	for i, cfg := range subscribed {
+		plan, err := newPlan(cfg)
+		if err != nil {
+			return err
+		}
+		s, err := newSubscription(a.shared, cfg, plan, shares[i])
+		if err != nil {
+			return fmt.Errorf("%w: queue %s: %w", ErrConfig, plan.Queue, err)
+		}
+		a.subscriptions = append(a.subscriptions, s)
+	}
+	return nil
+}
+
+// consume probes the apps and keeps both connections up until ctx ends.
+func (a *App) consume(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var serves []broker.Serve
+	for _, s := range a.subscriptions {
+		defer s.close()
+		serves = append(serves, s.serve)
+		group.Go(func() error { return s.flow.Run(ctx) })
+	}
+	group.Go(func() error { return a.publisher.Run(ctx) })
+	group.Go(func() error { return broker.Supervise(ctx, a.dialer, serves...) })
+	return group.Wait()
+}
+
+// drainAll drains every subscription, side by side.
+func (a *App) drainAll(t stopTime) {
+	var all sync.WaitGroup
+	for _, s := range a.subscriptions {
+		all.Go(func() { s.drain(t) })
+	}
+	all.Wait()
+}

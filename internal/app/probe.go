@@ -1,0 +1,69 @@
+package app
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"sidecar/internal/config"
+)
+
+// probes has one probe for all subscriptions that would ask the same app the same, by what they ask.
+type probes map[probed]*probe
+
+type probed struct {
+	origin, path, token string
+	interval, timeout   time.Duration
+}
+
+// probe asks an app at most once in an interval.
+type probe struct {
+	ask   func(context.Context) error
+	valid time.Duration
+
+	mu  sync.Mutex
+	at  time.Time // of the last answer; zero: there is none
+	err error     // that answer
+}
+
+// of returns the probe of the app that cfg describes; ask is used if it is the first.
+func (all probes) of(cfg *config.App, ask func(context.Context) error) *probe {
+	key := probed{origin: origin(cfg.URL), path: cfg.HealthPath, interval: cfg.HealthInterval, timeout: cfg.HealthTimeout}
+	if key.path != "" {
+		key.token, _ = cfg.Token.Value() // nothing but a health request carries it
+	}
+	if all[key] == nil {
+		// Less than the interval: the probes of one subscription must not find their own last answer.
+		all[key] = &probe{ask: ask, valid: cfg.HealthInterval / 2}
+	}
+	return all[key]
+}
+
+// run returns the app's answer, or the one that another subscription has just got.
+func (p *probe) run(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at.IsZero() || time.Since(p.at) > p.valid {
+		err := p.ask(ctx)
+		if ctx.Err() != nil {
+			return err
+		}
+		p.at, p.err = time.Now(), err
+	}
+	return p.err
+}
+
+// origin returns a valid app URL without its path: where the app listens.
+func origin(raw string) string {
+	if socket, isUnix := strings.CutPrefix(raw, "unix://"); isUnix {
+		socket, _, _ = strings.Cut(socket, ":")
+		return socket
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	return u.Scheme + "://" + u.Host
+}
