@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -46,12 +47,31 @@ func (a *App) consume(ctx context.Context) error {
 	var serves []broker.Serve
 	for _, s := range a.subscriptions {
 		defer s.close()
-		serves = append(serves, s.serve)
 		group.Go(func() error { return s.flow.Run(ctx) })
+		serves = append(serves, a.keepApart(s, func() {
+			group.Go(func() error { return broker.Supervise(ctx, a.dialer, s.serve) })
+		}))
 	}
 	group.Go(func() error { return a.publisher.Run(ctx) })
 	group.Go(func() error { return broker.Supervise(ctx, a.dialer, serves...) })
 	return group.Wait()
+}
+
+// keepApart serves s with the others until its queue costs all of them their connection: then it calls leave, once, and
+// s is served on the connection that leave keeps up.
+func (a *App) keepApart(s *subscription, leave func()) broker.Serve {
+	return func(ctx context.Context, link *broker.Session) error {
+		if s.apart.Load() {
+			return nil
+		}
+		err := s.serve(ctx, link)
+		if errors.Is(err, broker.ErrUnavailable) && len(a.subscriptions) > 1 {
+			s.log.Warn("queue gets a connection of its own", "error", err)
+			s.apart.Store(true)
+			leave()
+		}
+		return err
+	}
 }
 
 // drainAll drains every subscription, side by side.

@@ -46,6 +46,7 @@ type subscription struct {
 
 	atOnceFailures int         // see ensure
 	connected      atomic.Bool // the consume connection is up, and the topology was checked on it
+	apart          atomic.Bool // it has a consume connection of its own, see keepApart
 }
 
 // newSubscription builds the subscription that cfg describes, with what it shares with others. Its deliveries take
@@ -78,7 +79,7 @@ func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan, memory 
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
 		Unroutable: s.unroutable, Memory: memory,
-		Dispatcher: dispatcher, Publisher: s.publisher, Flow: s.flow, Tracing: s.tracing,
+		Dispatcher: dispatcher, Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,
 	})
 	return s, nil

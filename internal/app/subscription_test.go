@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"sidecar/internal/brokertest"
 	"sidecar/internal/config"
 	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
 // TestTwoSubscriptions: two subscriptions of one sidecar consume beside each other. What happens to one shows under
@@ -121,6 +124,42 @@ func TestOneConnectionForAll(t *testing.T) {
 	}
 	if n := len(log.Lines(`"msg":"broker connected"`)); n != 2 {
 		t.Errorf("%d connections were made", n)
+	}
+}
+
+// TestQueueWithoutLeader: a broker answers its consumer by closing the connection. That costs the other queues their
+// connection once, and then no more; the queue is consumed when it has a leader again.
+func TestQueueWithoutLeader(t *testing.T) {
+	t.Parallel()
+	app := apptest.NewApp(t)
+	first := live(t, "SIDECAR_APP_URL="+app.URL, "SIDECAR_QUEUE_TYPE=quorum")
+	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+app.URL)
+	log := &apptest.Log{}
+	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, log))(t)
+	const broken, good = "demo.queue.demo-orders", "demo.queue.demo-refunds"
+	leader := func(call string) {
+		t.Helper()
+		brokertest.Eval(t, fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"%s">>, queue, <<"%s">>)), `+
+			`ok = ra:%s(quorum_queues, amqqueue:get_pid(Q)).`, brokertest.VhostName(t), broken, call))
+	}
+	link := must.Get(a.dialer.Dial(t.Context()))(t)
+	must.Get(declare.Ensure(t.Context(), link, must.Get(newPlan(first))(t), topology.ModeDeclare))(t)
+	link.Close()
+	leader("stop_server")
+	serve(t, a, log)
+	brokertest.Eventually(t, 30*time.Second, "the queue has a connection of its own", a.subscriptions[0].apart.Load)
+	brokertest.Eventually(t, 30*time.Second, "the other is consumed", a.subscriptions[1].consumer.Active)
+	brokertest.Eventually(t, 60*time.Second, "two more tries end their connections", func() bool {
+		return len(log.Lines(`"msg":"broker session over"`, "INTERNAL_ERROR")) >= 3
+	})
+	if !a.subscriptions[1].consumer.Active() || len(log.Lines(`"msg":"queue gets a connection of its own"`)) != 1 {
+		t.Error("the other queue was interrupted again")
+	}
+	leader("restart_server")
+	ch := brokertest.Channel(t, brokertest.URL(t))
+	for _, queue := range []string{broken, good} {
+		brokertest.Publish(t, ch, "", queue, withID(queue))
+		brokertest.Eventually(t, 60*time.Second, "a message of "+queue, func() bool { return len(app.Seen(queue)) == 1 })
 	}
 }
 

@@ -34,6 +34,9 @@ var (
 	ErrInvalid = amqpwire.ErrInvalid
 	// ErrTooLarge: properties and headers do not fit one frame; nothing was sent.
 	ErrTooLarge = amqpwire.ErrTooLarge
+	// ErrUnavailable: the connection ended because of this call. A broker answers a consumer of a quorum queue without a
+	// leader by closing the whole connection.
+	ErrUnavailable = errors.New("the queue is not available")
 	// ErrCancelled: the broker ended the subscription, because the queue was deleted or moved.
 	ErrCancelled = errors.New("consumer cancelled by the broker")
 )

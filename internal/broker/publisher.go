@@ -13,8 +13,14 @@ const maxChannels = 32
 // Publisher publishes on a connection of its own: a broker that blocks publishers stops reading from their connections,
 // and acks must not wait behind that.
 type Publisher struct {
+	*publishLink
+
+	slots chan struct{} // a value for each call of Publish that may still begin
+}
+
+// publishLink is the connection of a Publisher and of all its shares.
+type publishLink struct {
 	dialer    *Dialer
-	slots     chan struct{} // a value for each call of Publish that may still begin
 	onConnect []ConnectHook
 
 	mu      sync.Mutex
@@ -24,11 +30,17 @@ type Publisher struct {
 
 // NewPublisher returns a Publisher that connects when Run does.
 func NewPublisher(d *Dialer) *Publisher {
-	p := &Publisher{dialer: d, slots: make(chan struct{}, maxChannels)}
+	return (&Publisher{publishLink: &publishLink{dialer: d}}).Share()
+}
+
+// Share returns another Publisher on the same connection, which Run of either keeps up. The messages of one that wait
+// for their confirms, for example of a queue without a leader, take no channel from the other.
+func (p *Publisher) Share() *Publisher {
+	share := &Publisher{publishLink: p.publishLink, slots: make(chan struct{}, maxChannels)}
 	for range maxChannels {
-		p.slots <- struct{}{}
+		share.slots <- struct{}{}
 	}
-	return p
+	return share
 }
 
 // ConnectHook is called with every new connection before anything is published on it: during a resource alarm the

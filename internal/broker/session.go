@@ -27,6 +27,7 @@ type Session struct {
 	generation uint64
 	server     string        // host:port
 	consumers  atomic.Uint64 // started so far
+	beginning  sync.Mutex    // one consumer begins at a time, so that the cause of an end is known, see ErrUnavailable
 	timeout    time.Duration
 	options    *Options // of its dialer
 	metrics    *metrics // of its dialer

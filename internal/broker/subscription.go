@@ -78,11 +78,14 @@ type Consumer struct {
 }
 
 // Consume begins a consumer, which will hold at most prefetch unsettled deliveries, 1 to 65535. One goroutine at a time
-// may call it.
+// may call it. ErrUnavailable is wrapped when this call cost the session.
 func (s *Subscription) Consume(ctx context.Context, prefetch int) (*Consumer, error) {
 	c, err := s.consume(ctx, prefetch)
 	if err != nil {
-		return nil, fmt.Errorf("consume queue %q: %w", s.queue, s.endError(err))
+		if !errors.Is(err, ErrUnavailable) {
+			err = s.endError(err)
+		}
+		return nil, fmt.Errorf("consume queue %q: %w", s.queue, err)
 	}
 	return c, nil
 }
@@ -103,11 +106,7 @@ func (s *Subscription) consume(ctx context.Context, prefetch int) (*Consumer, er
 	c.Share = s.Share
 	wire := s.session.wire
 	wire.Consume(tag, c.Deliveries) // before the broker can deliver
-	var none <-chan amqp.Delivery
-	err := s.session.Do(ctx, "consume", func() (err error) {
-		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, nil)
-		return err
-	})
+	none, err := s.begin(ctx, tag)
 	if err != nil {
 		wire.Cancel(tag)
 		c.Drop()
@@ -119,6 +118,25 @@ func (s *Subscription) consume(ctx context.Context, prefetch int) (*Consumer, er
 		wire.Cancel(tag)
 	}()
 	return c, nil
+}
+
+// begin asks the broker for a consumer. The deliveries never come through the channel that it returns.
+func (s *Subscription) begin(ctx context.Context, tag string) (none <-chan amqp.Delivery, err error) {
+	s.session.beginning.Lock()
+	defer s.session.beginning.Unlock()
+	if err := s.session.Err(); err != nil {
+		return nil, err
+	}
+	err = s.session.Do(ctx, "consume", func() (err error) {
+		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, nil)
+		return err
+	})
+	var closed *amqp.Error
+	ended := s.session.Err()
+	if errors.As(ended, &closed) && closed.Code == amqp.InternalError || ended != nil && causeOf(ended) == causeTimeout {
+		err = fmt.Errorf("%w: %w", ErrUnavailable, ended)
+	}
+	return none, err
 }
 
 // Stop cancels the consumer and waits for the broker's answer: nothing new is delivered afterwards. Earlier deliveries
