@@ -39,6 +39,7 @@ type shared struct {
 	depths   *declare.Depths
 	tracing  *telemetry.Tracing
 	probes   probes // of the apps
+	limits   limits // of all subscriptions together
 
 	publisher *broker.Publisher // of retries and parked messages; nil when nothing is consumed
 }
@@ -81,6 +82,7 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 			log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
 			registry: telemetry.NewRegistry(build.Version, build.Commit),
 			budget:   budget.New(int64(cfg.Window.Memory)), spool: newSpool(cfg), probes: probes{},
+			limits: newLimits(cfg, subscribed),
 		},
 		started: time.Now(), plan: plan,
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),

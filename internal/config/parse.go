@@ -21,6 +21,7 @@ var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[time.Duration]():   parser(parseDuration),
 	reflect.TypeFor[Millis]():          parser(parseMillis),
 	reflect.TypeFor[Size]():            parser(parseSize),
+	reflect.TypeFor[Rate]():            parser(parseRate),
 	reflect.TypeFor[[]string]():        parser(split),
 	reflect.TypeFor[[]int]():           parser(parseStatuses),
 	reflect.TypeFor[[]time.Duration](): parser(parseDelays),
@@ -142,4 +143,18 @@ func (s Size) String() string {
 		}
 	}
 	return strconv.FormatInt(int64(s), 10)
+}
+
+// Rate is a number of messages per second.
+type Rate float64
+
+// parseRate reads "100/s", "30/m" or "5/h".
+func parseRate(v string) (Rate, error) {
+	seconds := map[string]float64{"s": 1, "m": 60, "h": 3600}
+	digits, unit, _ := strings.Cut(v, "/")
+	n, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil || n < 1 || n > 1_000_000 || seconds[unit] == 0 {
+		return 0, errors.New("not a rate, such as 100/s, 30/m or 5/h")
+	}
+	return Rate(float64(n) / seconds[unit]), nil
 }

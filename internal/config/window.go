@@ -12,6 +12,16 @@ type Window struct {
 	// after a 425 (at most prefetch − concurrency). At least `SIDECAR_CONCURRENCY`.
 	Prefetch int `env:"PREFETCH" derived:"twice SIDECAR_CONCURRENCY" range:"1..65535"`
 
+	// Messages POSTed per second, minute or hour by this replica, evenly: at most a tenth of a second's worth at once.
+	// Messages that wait for it hold a place of `SIDECAR_PREFETCH`, and nothing is counted.
+	RateLimit Rate `env:"RATE_LIMIT" otherwise:"no limit" allowed:"a whole number from 1 to 1000000 and '/s', '/m' or '/h'"` // 0 = no limit
+
+	// The same for all subscriptions together.
+	MaxRate Rate `env:"MAX_RATE" otherwise:"no limit" allowed:"a whole number from 1 to 1000000 and '/s', '/m' or '/h'" scope:"process"` // 0 = no limit
+
+	// Messages POSTed at once by all subscriptions together. They take turns.
+	MaxConcurrency int `env:"MAX_CONCURRENCY" otherwise:"the sum of the subscriptions' SIDECAR_CONCURRENCY" range:"1..640000" scope:"process"` // 0 = no bound
+
 	// A message with a larger body is parked with the reason `too_large` and never POSTed. At most `SIDECAR_MEMORY`.
 	MaxBody Size `env:"MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 
@@ -43,7 +53,19 @@ func (l *loader) checkWindow() {
 	case w.Prefetch < w.Concurrency:
 		l.reject(prefetch, "must be at least SIDECAR_CONCURRENCY, which is %d", w.Concurrency)
 	}
+	l.checkRates()
 	l.checkMemory()
+}
+
+// checkRates refuses a rate at which the last message of a window would wait for too long.
+func (l *loader) checkRates() {
+	w := &l.cfg.Window
+	for name, r := range map[string]Rate{"SIDECAR_RATE_LIMIT": w.RateLimit, "SIDECAR_MAX_RATE": w.MaxRate} {
+		if l.ok(name, "SIDECAR_PREFETCH") && r > 0 && float64(w.Prefetch) > maxHeld.Seconds()*float64(r) {
+			l.reject(name, "the %d messages of SIDECAR_PREFETCH take more than 25m at that rate: after 30 minutes the broker "+
+				"takes an unsettled message away", w.Prefetch)
+		}
+	}
 }
 
 // checkMemory derives SIDECAR_MEMORY, and refuses bodies that could never be held.

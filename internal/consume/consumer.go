@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
@@ -48,6 +49,9 @@ type Options struct {
 
 	Memory *budget.Account // for the deliveries, see broker.Subscription; nil: that of the connection
 
+	Rates []*rate.Limiter // each lets a message through before it is POSTed
+	Slots chan struct{}   // holds a value for each message being POSTed by the consumers that share it; nil: no bound
+
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
 	Dispatcher  Dispatcher
@@ -67,6 +71,7 @@ type Consumer struct {
 
 	offered chan delivery // unbuffered: a delivery that no worker has taken is still its session's
 	freed   chan struct{} // a worker finished; capacity 1
+	limited bool          // by rates or slots
 
 	inflight  atomic.Int64 // being POSTed
 	delayed   atomic.Int64 // held before a requeue
@@ -114,6 +119,7 @@ func New(o Options) *Consumer {
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
 	c := &Consumer{
 		o: o, offered: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
+		limited:  len(o.Rates) > 0 || o.Slots != nil,
 		replying: make(chan struct{}, maxReplying),
 		replies:  make(chan struct{}, maxReplies),
 		overflow: spacing{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},

@@ -18,6 +18,7 @@ func (c *Consumer) work() {
 		r.begin(d)
 		c.guard(&r, c.handle)
 		c.inflight.Add(-1)
+		c.freeSlot()
 		select {
 		case c.freed <- struct{}{}:
 		default:

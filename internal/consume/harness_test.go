@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/time/rate"
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
@@ -93,6 +94,8 @@ type settings struct {
 	appGone               bool
 	opens                 bool // the gate, although the app has not been probed
 	memory                int64
+	rates                 []*rate.Limiter
+	slots                 chan struct{}
 	spool                 *broker.Spool
 }
 
@@ -145,6 +148,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	r.Consumer = New(Options{
 		PanicHold: 20 * time.Millisecond, MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
 		Plan: plan, Policy: policy,
+		Rates: s.rates, Slots: s.slots,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
 	})

@@ -14,6 +14,7 @@ type metrics struct {
 	retries      prometheus.Observer
 	parkFailures prometheus.Counter
 	stale        prometheus.Counter
+	throttled    prometheus.Counter
 }
 
 // newMetrics registers the metrics of c. They have no label for the queue: r adds it.
@@ -43,6 +44,10 @@ func newMetrics(r prometheus.Registerer, c *Consumer) *metrics {
 			received.WithLabelValues("false"), received.WithLabelValues("true"),
 		},
 		age: age, retries: retries, parkFailures: parkFailures,
+		throttled: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sidecar_throttled_seconds_total",
+			Help: "Time in which a message and a worker were ready and a rate or SIDECAR_MAX_CONCURRENCY held them back.",
+		}),
 		stale: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "sidecar_stale_deliveries_total",
 			Help: "Settlements skipped because their session had gone; the broker delivers these messages again.",
@@ -54,7 +59,7 @@ func newMetrics(r prometheus.Registerer, c *Consumer) *metrics {
 			m.settled[action][reason] = settled.WithLabelValues(action.String(), reason.String())
 		}
 	}
-	r.MustRegister(received, settled, age, retries, parkFailures, m.stale)
+	r.MustRegister(received, settled, age, retries, parkFailures, m.stale, m.throttled)
 	registerGauges(r, c)
 	return m
 }

@@ -35,6 +35,8 @@ type session struct {
 
 	lastTag uint64 // of the deliveries so far, and so their number
 
+	admitted bool // the delivery that is offered to the workers has passed admit
+
 	batch   []*broker.Delivery // memory of the deliveries that were taken last
 	pending []*broker.Delivery // those of them that no worker has taken
 }
@@ -121,6 +123,7 @@ func (s *session) gone() bool {
 func (s *session) pump(deliveries *broker.Deliveries) error {
 	var next *broker.Delivery // received, and offered to the workers
 	defer func() {
+		s.withdraw()
 		if next != nil {
 			s.releaseUnstarted(next)
 		}
@@ -139,15 +142,17 @@ func (s *session) pump(deliveries *broker.Deliveries) error {
 		switch { // a nil channel is never ready
 		case next == nil:
 			work, freed = nil, nil
-		case flow.Ramping() && s.c.inflight.Load() >= int64(flow.Limit()):
+		case (s.c.limited || flow.Ramping()) && s.c.inflight.Load() >= int64(flow.Limit()):
 			ready, work = nil, nil
+		case s.c.limited && !s.admit(): // one of the channels below says why
+			ready, work, freed = nil, nil, nil
 		default:
 			ready, freed = nil, nil
 		}
 		select {
 		case work <- delivery{next, s}:
 			s.c.inflight.Add(1)
-			next = nil
+			next, s.admitted = nil, false
 		case <-freed:
 		case <-ready:
 			if ended := s.fetch(deliveries); ended { // the server cancelled the consumer, or the channel is closing

@@ -1,0 +1,41 @@
+package app
+
+import (
+	"testing"
+
+	"golang.org/x/time/rate"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/config"
+	"sidecar/internal/testkit/must"
+)
+
+// TestLimits: rates and slots are those of the configuration; what all subscriptions share exists once.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	first := load(t, "SIDECAR_MAX_RATE=600/m", "SIDECAR_MAX_CONCURRENCY=19", "SIDECAR_RATE_LIMIT=100/s")
+	second := load(t, "SIDECAR_SERVICE=demo-refunds")
+	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, &apptest.Log{}))(t)
+	t.Cleanup(a.abandon)
+	own, other := a.subscriptions[0].rates(), a.subscriptions[1].rates()
+	if len(own) != 2 || own[0].Limit() != 100 || own[0].Burst() != 10 {
+		t.Errorf("limiters of the first: %v", own)
+	}
+	if len(other) != 1 || other[0] != own[1] || other[0].Limit() != rate.Limit(10) || other[0].Burst() != 1 {
+		t.Errorf("limiters of the second: %v", other)
+	}
+	if n := cap(a.limits.slots); n != 19 {
+		t.Errorf("%d slots, want 19", n)
+	}
+}
+
+// TestNoLimits: without a bound nothing is shared, and a bound that is the sum is none.
+func TestNoLimits(t *testing.T) {
+	t.Parallel()
+	for _, env := range []string{"", "SIDECAR_MAX_CONCURRENCY=20"} {
+		first := load(t, env)
+		if l := newLimits(first, []*config.Config{first, first}); l.rate != nil || l.slots != nil {
+			t.Errorf("%q: %+v", env, l)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package consume
+
+import (
+	"time"
+)
+
+// admit waits until the rates and the slots of the consumer's options let one more message through. It returns false
+// when the gate closes, the consumer stops or the session ends; then the message has taken neither.
+func (s *session) admit() bool {
+	if s.admitted {
+		return true
+	}
+	began := time.Now()
+	defer func() { s.c.metrics.throttled.Add(time.Since(began).Seconds()) }()
+	for _, limit := range s.c.o.Rates {
+		token := limit.Reserve()
+		if d := token.Delay(); d > 0 && !s.awaitEither(time.After(d), nil) {
+			token.Cancel()
+			return false
+		}
+	}
+	s.admitted = s.c.o.Slots == nil || s.awaitEither(nil, s.c.o.Slots)
+	return s.admitted
+}
+
+// awaitEither waits for due, or takes a slot as soon as one is free. Consumers that wait for a slot get one in the order
+// in which they began to wait: that is how Go serves a channel, and each consumer waits for one at a time.
+func (s *session) awaitEither(due <-chan time.Time, slots chan<- struct{}) bool {
+	flow := s.c.o.Flow
+	for changed := flow.Changed(); flow.Open(); changed = flow.Changed() {
+		select {
+		case <-due:
+			return true
+		case slots <- struct{}{}:
+			return true
+		case <-changed:
+		case <-s.c.stopping:
+			return false
+		case <-s.done:
+			return false
+		}
+	}
+	return false
+}
+
+// withdraw gives the slot of a message back that was admitted and reached no worker.
+func (s *session) withdraw() {
+	if s.admitted {
+		s.admitted = false
+		s.c.freeSlot()
+	}
+}
+
+func (c *Consumer) freeSlot() {
+	if c.o.Slots != nil {
+		<-c.o.Slots
+	}
+}
