@@ -18,7 +18,7 @@
 #   BROKER_DIR      DIR
 #   BROKER_SCRIPT   this script
 #
-# The shovel plugin is enabled wherever the server ships it. A test enables the management plugin when it needs it
+# The shovel plugin is enabled wherever the server ships it, and the one for exchanges of type x-consistent-hash. A test enables the management plugin when it needs it
 # (brokertest.Management); its HTTP API then listens on the loopback port in DIR/management.
 #
 # Where RabbitMQ comes from, the first that works: a docker engine, an installed rabbitmq-server, the
@@ -247,7 +247,7 @@ docker_start() { # DIR PORT
   docker cp "$dir/90-extra.conf" "$name:/etc/rabbitmq/conf.d/90-extra.conf" >/dev/null 2>&1
   docker cp "$name:/etc/rabbitmq/enabled_plugins" "$dir/image_plugins" >/dev/null 2>&1 || echo "[]." >"$dir/image_plugins"
   plugins=$(tr -d '[]. \n' <"$dir/image_plugins")
-  echo "[${plugins:+$plugins,}rabbitmq_shovel]." >"$dir/enabled_plugins"
+  echo "[${plugins:+$plugins,}rabbitmq_shovel,rabbitmq_consistent_hash_exchange]." >"$dir/enabled_plugins"
   chmod 666 "$dir/enabled_plugins" # the server's user enables more
   docker cp "$dir/enabled_plugins" "$name:/etc/rabbitmq/enabled_plugins" >/dev/null 2>&1
   docker start "$name" >/dev/null
@@ -374,9 +374,12 @@ END
 
 # native_plugins BIN: what goes into enabled_plugins, for a server whose scripts are in BIN.
 native_plugins() {
-  local home
+  local home name all=''
   home=$(dirname "$(dirname "$(readlink -f "$1/rabbitmq-server")")")
-  if compgen -G "$home/plugins/rabbitmq_shovel-*" >/dev/null; then echo "[rabbitmq_shovel]."; else echo "[]."; fi
+  for name in rabbitmq_shovel rabbitmq_consistent_hash_exchange; do
+    if compgen -G "$home/plugins/$name-*" >/dev/null; then all+=${all:+,}$name; fi
+  done
+  echo "[$all]."
 }
 
 native_start() { # DIR PORT

@@ -17,15 +17,25 @@ func Management(t testing.TB) string {
 	if err != nil {
 		t.Fatalf("read the port of the management API: %v", err)
 	}
-	p.node.must(t, enableManagement)
+	p.node.must(t, plugins("[rabbitmq_management | Enabled]"))
 	u := url.URL{Scheme: "http", Host: "127.0.0.1:" + strings.TrimSpace(string(port))}
 	return u.String()
 }
 
-// Calls of several tests at a time are serialised.
-const enableManagement = `global:trans({sidecar_management, self()}, fun() ->
+// WithoutPlugin disables a plugin in the node until the test ends.
+func (n *Node) WithoutPlugin(name string) {
+	n.t.Helper()
+	n.n.must(n.t, plugins("lists:delete("+name+", Enabled)"))
+	n.t.Cleanup(func() { n.n.must(n.t, plugins("["+name+" | Enabled]")) })
+}
+
+// plugins is a call that enables those of a list, which is made of the list Enabled. Calls of several tests at a time
+// are serialised.
+func plugins(list string) string {
+	return `global:trans({sidecar_plugins, self()}, fun() ->
   {ok, File} = application:get_env(rabbit, enabled_plugins_file),
   {ok, [Enabled]} = file:consult(File),
-  ok = file:write_file(File, io_lib:format("~p.~n", [lists:usort([rabbitmq_management | Enabled])])),
+  ok = file:write_file(File, io_lib:format("~p.~n", [lists:usort(` + list + `)])),
   {ok, _, _} = rabbit_plugins:ensure(File)
 end)`
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -25,14 +26,15 @@ func Build(given Options) (*Plan, error) {
 	b := builder{o: o, preset: blueprints[o.Preset], names: o.names()}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
-		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType(), Attempt: o.Attempt, Tiered: o.RetryDelays != nil,
-		StampQueue: b.preset.wait.backExchange != "", CountHeader: b.preset.countHeader,
+		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && o.Partitions == 0, Attempt: o.Attempt, Tiered: o.RetryDelays != nil,
+		StampQueue: b.preset.wait.backExchange != "" && o.Partitions == 0, CountHeader: b.preset.countHeader,
 		Redrive: Route{Key: o.Queue, Queue: o.Queue}, arguments: o.QueueArguments,
 		SingleActive: o.SingleActive,
 	}
 	// The order of these steps is the order of declaration that Plan.Queues needs: dead-letter queue, retry queues,
 	// service's queue.
 	b.feed()
+	b.partition()
 	if o.RetryExchange != "" {
 		b.p.Exchanges = append(b.p.Exchanges, Exchange{Name: o.RetryExchange, Type: "direct", Shared: b.preset.wait.shared})
 	}
@@ -43,7 +45,7 @@ func Build(given Options) (*Plan, error) {
 	if err := b.p.Validate(); err != nil {
 		return nil, err
 	}
-	b.p.RequeueLimit = b.p.requeueLimit(b.p.queue(b.p.Queue).Properties(), 0)
+	b.p.RequeueLimit = b.p.requeueLimit(b.p.OwnQueue().Properties(), 0)
 	b.p.notes = b.notes(&given)
 	return b.p, nil
 }
@@ -65,6 +67,9 @@ func Fill(o Options) Options {
 	}
 	if o.NoDeadLetter {
 		o.DLX, o.DLQ = "", ""
+	}
+	if o.Partitions > 0 {
+		o.RetryExchange, o.RetryQueue = "", ""
 	}
 	if o.RetryDelays == nil {
 		o.RetryDelay, o.RetryDelays = cmp.Or(o.RetryDelay, b.wait.delay), slices.Clone(b.wait.delays)
@@ -135,6 +140,9 @@ func (b *builder) feed() {
 	}
 	for _, bound := range bindings {
 		bound.Queue = b.o.Queue
+		if b.o.Partitions > 0 {
+			bound.Queue, bound.ToExchange = partitionsOf(b.o.Queue), true
+		}
 		b.bind(bound)
 	}
 }
@@ -188,6 +196,10 @@ func (b *builder) parkKey() string {
 // wait lays the ways to wait.
 func (b *builder) wait() {
 	w := &b.preset.wait
+	if b.o.Partitions > 0 {
+		b.waitHere()
+		return
+	}
 	if b.o.plainRetryQueue(b.preset) {
 		one := b.waitQueue(b.o.RetryQueue, w.key, cmp.Or(b.o.RetryDelay, w.delay))
 		one.ByReject = !b.p.Tiered && !b.preset.parksDeadLetters
@@ -222,6 +234,7 @@ func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 func (b *builder) service() {
 	args := amqp.Table{}
 	switch {
+	case !b.preset.parksDeadLetters && b.o.Partitions > 0:
 	case !b.preset.parksDeadLetters:
 		args[ArgDLX], args[ArgDLKey] = b.o.RetryExchange, b.preset.wait.key
 	case b.o.DLQ != "":
@@ -236,8 +249,10 @@ func (b *builder) service() {
 	if b.o.MessageTTL != 0 {
 		args[ArgTTL] = b.o.MessageTTL.Milliseconds()
 	}
-	b.queue(Queue{Name: b.o.Queue, Kind: KindMain, Args: args})
-	b.p.queue(b.o.Queue).addArguments(b.o.QueueArguments)
+	for _, name := range b.p.Consumed() {
+		b.queue(Queue{Name: name, Kind: KindMain, Args: maps.Clone(args)})
+		b.p.queue(name).addArguments(b.o.QueueArguments)
+	}
 }
 
 // queue adds a queue.
@@ -254,7 +269,7 @@ func (b *builder) queue(q Queue) {
 // back adds the binding that returns retries from an exchange to the service's queue, if no other binding does.
 func (b *builder) back() {
 	exchange, key := b.names.Replace(b.preset.wait.backExchange), b.names.Replace(b.preset.wait.backKey)
-	if exchange != "" && !slices.Contains(b.p.reach(exchange, key), b.o.Queue) {
+	if exchange != "" && b.o.Partitions == 0 && !slices.Contains(b.p.reach(exchange, key), b.o.Queue) {
 		b.bind(Binding{Exchange: exchange, Key: key, Queue: b.o.Queue})
 	}
 }

@@ -42,7 +42,7 @@ func (p *Plan) Definitions(vhost string) ([]byte, error) {
 			continue
 		}
 		d.Exchanges = append(d.Exchanges, objectDefinition{
-			Name: e.Name, Vhost: vhost, Type: e.Type, Durable: true, Internal: new(false), Arguments: amqp.Table{},
+			Name: e.Name, Vhost: vhost, Type: e.Type, Durable: true, Internal: new(false), Arguments: notNull(e.Args),
 		})
 	}
 	for _, q := range p.Queues {
@@ -51,8 +51,12 @@ func (p *Plan) Definitions(vhost string) ([]byte, error) {
 		})
 	}
 	for _, b := range p.Bindings {
+		destination := "queue"
+		if b.ToExchange {
+			destination = "exchange"
+		}
 		d.Bindings = append(d.Bindings, bindingDefinition{
-			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: "queue", RoutingKey: b.Key,
+			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: destination, RoutingKey: b.Key,
 			Arguments: notNull(b.Args),
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,9 +69,56 @@ func goldens(t *testing.T) map[string]*Plan {
 	return plans
 }
 
+// partitioned are the presets with three partitions, by each kind of key.
+func partitioned(t *testing.T) map[string]*Plan {
+	plans := map[string]*Plan{}
+	for preset, by := range map[string]string{
+		PresetFanout: "routing-key", PresetTopicTiers: "header:customer", PresetPerQueue: "correlation-id",
+		PresetDelayLadder: "routing-key", PresetDeadLetter: "routing-key",
+	} {
+		plans["partitions-"+preset] = show(t, preset, func(o *Options) { o.Partitions, o.PartitionBy, o.SingleActive = 3, by, true })
+	}
+	return plans
+}
+
+// TestParts: the plan of each partition is valid, with the partition's own queue, and only the first one binds to what
+// producers publish to.
+func TestParts(t *testing.T) {
+	t.Parallel()
+	for name, p := range partitioned(t) {
+		parts := p.Parts()
+		if len(parts) != 3 || parts[0] != p {
+			t.Errorf("%s: %d parts", name, len(parts))
+		}
+		for i, part := range parts {
+			if err := part.Validate(); err != nil || part.Queue != p.Partitions[i] || part.OwnQueue() == nil {
+				t.Errorf("%s: part %d has queue %s: %v", name, i, part.Queue, err)
+			}
+			if feeds := slices.ContainsFunc(part.Bindings, part.Feeds); feeds != (i == 0) || (part.Leftovers() != nil) != (i == 0) {
+				t.Errorf("%s: part %d: bound to what producers publish to: %v", name, i, feeds)
+			}
+			for _, q := range []string{p.Partitions[2], strings.TrimSuffix(p.Partitions[0], ".p0"), PartitionName(strings.TrimSuffix(p.Partitions[0], ".p0"), 9)} {
+				if !part.Owns(q) || part.Owns(q+"x") || part.Owns("x") {
+					t.Errorf("%s: part %d: messages of %s", name, i, q)
+				}
+			}
+			if part.Permissions(ModeVerify) != p.Permissions(ModeVerify) {
+				t.Errorf("%s: part %d has other permissions", name, i)
+			}
+		}
+		if _, err := p.JSON(); err == nil || !strings.Contains(err.Error(), "SIDECAR_PARTITIONS") {
+			t.Errorf("%s as a plan file: %v", name, err)
+		}
+	}
+	if p := show(t, PresetFanout, nil); len(p.Parts()) != 1 || p.Parts()[0] != p || p.Leftovers() != nil {
+		t.Error("one queue has several parts")
+	}
+}
+
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	plans := goldens(t)
+	maps.Copy(plans, partitioned(t))
 	for name, p := range plans {
 		definitions := must.Get(p.Definitions("/"))(t)
 		golden(t, name+".txt", p.Text())
@@ -105,6 +153,7 @@ func TestMermaidIsWellFormed(t *testing.T) {
 	t.Parallel()
 	plans := goldens(t)
 	maps.Copy(plans, otherShapes(t))
+	maps.Copy(plans, partitioned(t))
 	plans["own"] = documentedPlan(t)
 	for name, p := range plans {
 		nodes := map[string]bool{}

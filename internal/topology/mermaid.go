@@ -25,7 +25,11 @@ func (p *Plan) Mermaid() string {
 	d.line("sidecar([sidecar])")
 	d.line("app([%s])\n", label(p.Service))
 	for _, b := range p.Bindings {
-		d.arrow(p.node(b.Exchange, ""), "-->", strings.TrimSpace(b.Key+" "+arguments(b.Args)), p.node("", b.Queue))
+		to := p.node("", b.Queue)
+		if b.ToExchange {
+			to = p.node(b.Queue, "")
+		}
+		d.arrow(p.node(b.Exchange, ""), "-->", strings.TrimSpace(b.Key+" "+arguments(b.Args)), to)
 	}
 	for _, q := range p.Queues {
 		if exchange, key, ok := q.DeadLetter(); ok {
@@ -38,11 +42,17 @@ func (p *Plan) Mermaid() string {
 	}
 	own := p.node("", p.Queue)
 	d.WriteString("\n")
-	d.line("%s -->|consume| sidecar", own)
+	for _, q := range p.Consumed() {
+		d.line("%s -->|consume| sidecar", p.node("", q))
+	}
 	d.line("sidecar <-->|POST, answer| app")
-	d.line("sidecar -->|425: requeue| %s", own)
+	if p.Partitions == nil {
+		d.line("sidecar -->|425: requeue| %s", own)
+	}
 	for _, w := range p.Waits {
-		if w.ByReject {
+		if w.Route == (Route{}) {
+			d.line("sidecar -->|failed: wait %s| sidecar", w.Tier())
+		} else if w.ByReject {
 			d.line("sidecar -->|failed: reject| %s", own)
 		} else {
 			p.drawPublish(&d, w.Route, "failed: publish, wait "+w.Tier())

@@ -32,6 +32,7 @@ func ValidateOptions(given Options) []OptionError {
 	c.checkOptions()
 	c.checkRetries()
 	c.checkQueueArguments()
+	c.checkPartitions()
 	c.checkNames()
 	c.checkClashes("queues", c.queues())
 	c.checkClashes("exchanges", c.exchanges())
@@ -40,6 +41,7 @@ func ValidateOptions(given Options) []OptionError {
 }
 
 const (
+	maxPartitions   = 64
 	maxRetriesLimit = 1_000_000
 	maxTTL          = (1<<32 - 1) * time.Millisecond // what a broker's timer takes
 )
@@ -100,6 +102,22 @@ func (c *optionValidator) checkOptions() {
 	c.refuse(o.NoDeadLetter && !b.mayDiscard, on{"SIDECAR_DEAD_LETTER"}, only, discarding, o.Preset)
 	c.refuse(o.NoDeadLetter && (o.DLX != "" || o.DLQ != ""), on{"SIDECAR_DEAD_LETTER", "SIDECAR_DLX", "SIDECAR_DLQ"},
 		"SIDECAR_DLX and SIDECAR_DLQ name what there is not")
+}
+
+// checkPartitions refuses partitions without what decides which message is in which.
+func (c *optionValidator) checkPartitions() {
+	o, partitions := &c.given, "SIDECAR_PARTITIONS"
+	if o.Partitions == 0 {
+		return
+	}
+	c.refuse(o.Partitions < 2 || o.Partitions > maxPartitions, on{partitions}, "2 to %d", maxPartitions)
+	keyed := o.PartitionBy == "routing-key" || o.PartitionBy == "correlation-id" || strings.HasPrefix(o.PartitionBy, "header:")
+	c.refuse(!keyed, on{partitions, "SIDECAR_ORDER_BY"}, "needs SIDECAR_ORDER_BY=routing-key, correlation-id or header:NAME: "+
+		"a message is in the partition of its key")
+	c.refuse(keyed && !o.SingleActive, on{partitions, "SIDECAR_ORDER_SCOPE"}, "cannot be combined with "+
+		"SIDECAR_ORDER_SCOPE=replica: each partition has a single active consumer")
+	c.refuse(o.RetryExchange != "" || o.RetryQueue != "", on{partitions, "SIDECAR_RETRY_EXCHANGE", "SIDECAR_RETRY_QUEUE"},
+		"SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the sidecar")
 }
 
 // checkRetries checks the number of retries and the delays.

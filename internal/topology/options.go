@@ -52,6 +52,11 @@ type Options struct {
 	// refuses an existing queue without one.
 	SingleActive bool
 
+	// Partitions is the number of queues that the messages are divided among by their keys, see PartitionBy; 0: one queue
+	// for all. They need SingleActive, and their retries wait in the sidecar.
+	Partitions  int
+	PartitionBy string // what the key is: routing-key, correlation-id or header:NAME
+
 	// MessageTTL and NoDeadLetter belong to PresetDeadLetter.
 	MessageTTL   time.Duration
 	NoDeadLetter bool

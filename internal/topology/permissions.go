@@ -22,6 +22,9 @@ type Permissions struct {
 // asked for in verify mode too: from RabbitMQ 4.3 a user without any right on an object cannot even ask whether it
 // exists.
 func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
+	if p.whole != nil {
+		p = p.whole
+	}
 	var objects, ours, written, published []string
 	for _, e := range p.Exchanges {
 		objects = append(objects, e.Name)
@@ -51,11 +54,11 @@ func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
 	case ModeVerify:
 		var compared []string
 		if p.SingleActive { // the broker compares the arguments of a queue only for those who may declare it
-			compared = []string{p.Queue}
+			compared = p.Consumed()
 		}
 		return Permissions{Configure: expression(compared), Write: expression(published), Read: expression(objects)}
 	}
-	return Permissions{Configure: expression(nil), Write: expression(published), Read: expression([]string{p.Queue})}
+	return Permissions{Configure: expression(nil), Write: expression(published), Read: expression(p.Consumed())}
 }
 
 // PublishRoutes lists where retries, parked and redriven messages are published to. Every wait path counts, also one
@@ -66,7 +69,9 @@ func (p *Plan) PublishRoutes() []Route {
 		routes = append(routes, p.Park)
 	}
 	for _, w := range p.Waits {
-		routes = append(routes, w.Route)
+		if w.Route != (Route{}) {
+			routes = append(routes, w.Route)
+		}
 	}
 	return routes
 }

@@ -79,6 +79,9 @@ func (d planDelay) MarshalText() ([]byte, error) { return []byte(TierLabel(time.
 
 // JSON returns the plan as a file that ParsePlan reads.
 func (p *Plan) JSON() ([]byte, error) {
+	if p.Partitions != nil {
+		return nil, errors.New("SIDECAR_PARTITIONS: a plan file cannot hold partitions; use another format")
+	}
 	f := planFile{
 		Name: p.Preset, Exchanges: append([]Exchange{}, p.Exchanges...), Queues: append([]Queue{}, p.Queues...),
 		Bindings: append([]Binding{}, p.Bindings...), Queue: p.Queue, Waits: []planWait{},

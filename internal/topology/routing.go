@@ -1,8 +1,10 @@
 package topology
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -18,7 +20,7 @@ func (p *Plan) reach(exchange, key string) []string {
 	x := p.exchange(exchange)
 	var queues []string
 	for _, b := range p.Bindings {
-		if x != nil && b.Exchange == exchange && x.matches(b, key) && !slices.Contains(queues, b.Queue) {
+		if x != nil && b.Exchange == exchange && !b.ToExchange && x.matches(b, key) && !slices.Contains(queues, b.Queue) {
 			queues = append(queues, b.Queue)
 		}
 	}
@@ -127,7 +129,8 @@ func (p *Plan) Read(m *message.Message, d *amqp.Delivery) {
 
 // returned reports whether a delivery came a way by which retries and redriven messages return.
 func (p *Plan) returned(d *amqp.Delivery) bool {
-	if d.Exchange == "" || d.Exchange == p.Redrive.Exchange && d.RoutingKey == p.Redrive.Key {
+	redriven := d.Exchange == p.Redrive.Exchange && (d.RoutingKey == p.Redrive.Key || p.Partitions != nil)
+	if d.Exchange == "" || redriven {
 		return true
 	}
 	return p.mayReturn(func(back *Binding) bool { return d.Exchange == back.Exchange && back.brings(d.RoutingKey) })
@@ -135,3 +138,84 @@ func (p *Plan) returned(d *amqp.Delivery) bool {
 
 // lastWord is what follows the last dot of a routing key.
 func lastWord(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
+
+// TypeHash is the type of the exchange of partitions. Its plugin comes with every RabbitMQ, and has to be enabled.
+const TypeHash = "x-consistent-hash"
+
+// partitionsOf returns the exchange that divides the messages of a queue among its partitions.
+func partitionsOf(queue string) string { return queue + ".partitions" }
+
+// PartitionName returns the name of a partition of a queue, from 0.
+func PartitionName(queue string, i int) string { return fmt.Sprintf("%s.p%d", queue, i) }
+
+// partition puts an exchange and several queues in the place of the service's queue. The bindings of the exchange to
+// those that producers publish to are the last ones: no message arrives before all partitions are there.
+func (b *builder) partition() {
+	if b.o.Partitions == 0 {
+		return
+	}
+	x := Exchange{Name: partitionsOf(b.o.Queue), Type: TypeHash}
+	if header, ok := strings.CutPrefix(b.o.PartitionBy, "header:"); ok {
+		x.Args = amqp.Table{"hash-header": header}
+	} else if b.o.PartitionBy == "correlation-id" {
+		x.Args = amqp.Table{"hash-property": "correlation_id"}
+	}
+	b.p.Exchanges = append(b.p.Exchanges, x)
+	for i := range b.o.Partitions {
+		name := PartitionName(b.o.Queue, i)
+		b.p.Partitions = append(b.p.Partitions, name)
+		b.p.Bindings = slices.Insert(b.p.Bindings, i, Binding{Exchange: x.Name, Key: "1", Queue: name}) // its share: equal
+	}
+	b.p.Queue = b.p.Partitions[0]
+	b.p.Redrive = Route{Exchange: x.Name, Queue: b.p.Queue} // with the key of the message
+}
+
+// waitHere lays the ways to wait of partitions: in the sidecar, because a message must not leave its place.
+func (b *builder) waitHere() {
+	delays := b.o.RetryDelays
+	if delays == nil {
+		delays = []time.Duration{b.o.RetryDelay}
+	}
+	for _, d := range delays {
+		b.p.Waits = append(b.p.Waits, WaitPath{Delay: d})
+	}
+}
+
+// Consumed are the queues that the service consumes.
+func (p *Plan) Consumed() []string {
+	if p.Partitions != nil {
+		return p.Partitions
+	}
+	return []string{p.Queue}
+}
+
+// Parts returns a plan for each queue that is consumed. The first one is p, with the objects of all; the others have
+// only those that their own messages pass through.
+func (p *Plan) Parts() []*Plan {
+	all := []*Plan{p}
+	for _, own := range p.Consumed()[1:] {
+		c := p.clone()
+		c.Queue, c.whole = own, p
+		c.Queues = slices.DeleteFunc(c.Queues, func(q Queue) bool { return q.Kind == KindMain && q.Name != own })
+		c.Bindings = slices.DeleteFunc(c.Bindings, func(b Binding) bool { return c.queue(b.Queue) == nil })
+		c.Exchanges = slices.DeleteFunc(c.Exchanges, func(x Exchange) bool {
+			return !slices.ContainsFunc(c.Bindings, func(b Binding) bool { return b.Exchange == x.Name })
+		})
+		all = append(all, c)
+	}
+	return all
+}
+
+// Leftovers are queues that another number of partitions would have made: none may exist beside those of the plan.
+func (p *Plan) Leftovers() []string {
+	if p.Partitions == nil || p.whole != nil {
+		return nil
+	}
+	divided := strings.TrimSuffix(p.Redrive.Exchange, partitionsOf(""))
+	return []string{divided, PartitionName(divided, len(p.Partitions))}
+}
+
+// Feeds reports whether a binding brings the service's messages from an exchange that producers publish to.
+func (p *Plan) Feeds(b Binding) bool {
+	return b.ToExchange || p.Partitions == nil && b.Queue == p.Queue
+}

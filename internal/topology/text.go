@@ -22,14 +22,18 @@ func (p *Plan) Text() string {
 	fmt.Fprintf(w, "topology %s for service %s, %s, %d retries\n", p.Preset, p.Service, variant, p.MaxRetries)
 	fmt.Fprint(w, "\nEXCHANGE\tTYPE\n")
 	for _, x := range p.Exchanges {
-		fmt.Fprintf(w, "%s\t%s\n", x.Name, cmp.Or(x.Type, "(not declared here)"))
+		fmt.Fprintf(w, "%s\t%s\n", x.Name, strings.TrimSpace(cmp.Or(x.Type, "(not declared here)")+" "+arguments(x.Args)))
 	}
 	fmt.Fprint(w, "\nQUEUE\tKIND\tARGUMENTS\n")
 	for _, q := range p.Queues {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", q.Name, q.Kind, cmp.Or(arguments(q.Args), "-"))
 	}
 	p.bindingsText(w)
-	fmt.Fprintf(w, "\nWHAT HAPPENS\tBY\tTO\na message arrives\tconsume from\t%s\n", p.Queue)
+	from := p.Queue
+	if p.Partitions != nil {
+		from = p.Partitions[0] + " to " + p.Partitions[len(p.Partitions)-1]
+	}
+	fmt.Fprintf(w, "\nWHAT HAPPENS\tBY\tTO\na message arrives\tconsume from\t%s\n", from)
 	waits := min(len(p.Waits), p.MaxRetries) // others only serve messages that ask for their delay
 	for i, path := range p.Waits[:waits] {
 		fmt.Fprintln(w, path.sentence(i+1, p.MaxRetries, len(p.Waits)))
@@ -62,6 +66,9 @@ func (w *WaitPath) sentence(attempt, retries, of int) string {
 	}
 	if of > 1 && attempt == of && retries > of {
 		when = fmt.Sprintf("failure %d and later wait %s", attempt, w.Tier())
+	}
+	if w.Route == (Route{}) {
+		return when + "\tkeep in\tthe sidecar"
 	}
 	if w.ByReject {
 		return when + "\treject\t" + w.Queue
@@ -97,7 +104,7 @@ func (p *Plan) Warnings() []string {
 	if p.FromFile {
 		lossless, ownDLX, discards = "quorum queues lose none", "park through another exchange", at("park")
 	}
-	if !p.Quorum {
+	if !p.Quorum && p.Partitions == nil {
 		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is "+
 			"killed; %s", p.Queue, lossless))
 	}

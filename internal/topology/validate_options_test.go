@@ -9,6 +9,11 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
+// parts are options with partitions by routing key.
+func parts(service string, n int) Options {
+	return Options{Service: service, Partitions: n, PartitionBy: "routing-key", SingleActive: true}
+}
+
 // TestCheckBlames: of a name that is not set, the variable is named that has to change.
 func TestCheckBlames(t *testing.T) {
 	t.Parallel()
@@ -48,6 +53,18 @@ func TestCheckBlames(t *testing.T) {
 		{"the one that was given", Options{Service: "x", Queue: "default.dlq.x"}, []string{"SIDECAR_QUEUE"}, "two queues"},
 		{"the retry queue beside tiers", Options{Service: "x", DLQ: "default.retry-queue.x", RetryDelays: []time.Duration{time.Second}}, []string{"SIDECAR_DLQ"}, "two queues"},
 		{"no retry queue beside tiers", Options{Preset: PresetDelayLadder, Service: "x-y", DLQ: "x.y.delay", Bindings: bound}, nil, ""},
+		{"partitions", parts("x", 64), nil, ""},
+		{"too many", parts("x", 65), []string{"SIDECAR_PARTITIONS"}, "2 to 64"},
+		{"too few", parts("x", 1), []string{"SIDECAR_PARTITIONS"}, "2 to 64"},
+		{"partitions without a key", Options{Service: "x", Partitions: 2, SingleActive: true}, []string{"SIDECAR_PARTITIONS"}, "needs SIDECAR_ORDER_BY="},
+		{"partitions with one key", Options{Service: "x", Partitions: 2, PartitionBy: "queue", SingleActive: true}, []string{"SIDECAR_PARTITIONS"}, "needs SIDECAR_ORDER_BY="},
+		{"partitions of a replica", Options{Service: "x", Partitions: 2, PartitionBy: "header:a"}, []string{"SIDECAR_PARTITIONS"}, "SIDECAR_ORDER_SCOPE=replica"},
+		{"partitions with a retry queue", Options{Service: "x", Partitions: 2, PartitionBy: "header:a", SingleActive: true, RetryQueue: "r"},
+			[]string{"SIDECAR_PARTITIONS"}, "wait in the sidecar"},
+		{"the name of a partition", parts("w-"+strings.Repeat("n", 243), 2), []string{"SIDECAR_SERVICE"}, "queue of a partition"},
+		{"the exchange of partitions", parts("w-"+strings.Repeat("n", 236), 2), []string{"SIDECAR_SERVICE"}, "exchange of the partitions"},
+		{"a partition that clashes", Options{Service: "x", Partitions: 2, PartitionBy: "header:a", SingleActive: true, Queue: "q", DLQ: "q.p1"},
+			[]string{"SIDECAR_DLQ"}, "two queues"},
 		{"order and several consumers", Options{Service: "x", SingleActive: true, QueueArguments: amqp.Table{ArgSingleConsumer: false}},
 			[]string{"SIDECAR_QUEUE_ARGUMENTS"}, "out of order"},
 		{"several", Options{Service: "x", Preset: PresetDeadLetter, ExchangeType: "y", MaxRetries: new(-1)},

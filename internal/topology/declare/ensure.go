@@ -5,6 +5,7 @@ package declare
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -65,6 +66,22 @@ func (e *ensurer) ensure(ctx context.Context) {
 			e.binding(ctx, b)
 		}
 	}
+	for _, q := range e.plan.Leftovers() {
+		e.leftover(ctx, q)
+	}
+}
+
+// leftover warns of a queue that gets messages and that nothing consumes any more.
+func (e *ensurer) leftover(ctx context.Context, queue string) {
+	o := queueOf(&topology.Queue{Name: queue})
+	if refusal := e.ask(ctx, lookFor+o.title, o.passive); refusal != nil || e.err != nil {
+		return
+	}
+	e.findings = append(e.findings, Finding{
+		Judgement: topology.Weaker, Object: o.title, Problem: ProblemLeftover, Found: fmt.Sprintf("%d messages", *o.ready),
+		Reason: "an earlier SIDECAR_PARTITIONS has made it: it may still be bound, and its messages are not consumed",
+		Fix:    "see \"Another number of partitions\" in docs/topologies.md",
+	})
 }
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
@@ -79,6 +96,9 @@ func (e *ensurer) ensure(ctx context.Context) {
 func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
 	if mode == topology.ModeNone {
 		return true
+	}
+	if len(p.Leftovers()) > 0 { // which only Ensure looks for
+		return false
 	}
 	var questions []question
 	if p.AutoType && !p.Adopts && mode == topology.ModeDeclare { // a service queue of another type decides
@@ -241,13 +261,14 @@ func (e *ensurer) make(ctx context.Context, o *object) {
 }
 
 func (e *ensurer) binding(ctx context.Context, b topology.Binding) {
-	title := bindingObject(b)
+	title := b.Title()
 	refusal := e.ask(ctx, "declare "+title, bind(b))
 	if refusal == nil {
 		return
 	}
 	known := slices.ContainsFunc(e.findings, func(f Finding) bool {
-		return f.Object == topology.QueueTitle(b.Queue) || f.Object == topology.ExchangeTitle(b.Exchange)
+		return f.Object == topology.QueueTitle(b.Queue) || f.Object == topology.ExchangeTitle(b.Queue) ||
+			f.Object == topology.ExchangeTitle(b.Exchange)
 	})
 	switch {
 	case refusal.Code == amqp.AccessRefused && e.p.SpareBinding(b):

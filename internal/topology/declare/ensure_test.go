@@ -278,7 +278,7 @@ func TestEnsureIsOvertaken(t *testing.T) {
 		fits(t, url, p, topology.ModeDeclare)
 		ch := channel(t, url)
 		once := sync.OnceFunc(func() { must.Get(ch.QueueDelete(w.Queue, false, false, false))(t) })
-		s := overtaking{session(t, url), "declare " + bindingObject(topology.Binding{Exchange: w.Exchange, Key: w.Key, Queue: w.Queue}), once}
+		s := overtaking{session(t, url), "declare " + (&topology.Binding{Exchange: w.Exchange, Key: w.Key, Queue: w.Queue}).Title(), once}
 		if r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t); len(r.Findings) > 0 {
 			t.Errorf("%v", r.Findings)
 		}
@@ -288,7 +288,7 @@ func TestEnsureIsOvertaken(t *testing.T) {
 		t.Parallel()
 		url, n := brokertest.URL(t), 0
 		ch := channel(t, url)
-		s := overtaking{session(t, url), "declare " + bindingObject(topology.Binding{Exchange: w.Exchange, Key: w.Key, Queue: w.Queue}), func() {
+		s := overtaking{session(t, url), "declare " + (&topology.Binding{Exchange: w.Exchange, Key: w.Key, Queue: w.Queue}).Title(), func() {
 			n++
 			must.Get(ch.QueueDelete(w.Queue, false, false, false))(t)
 		}}

@@ -108,10 +108,6 @@ func mergePermissions(all []Finding) []Finding {
 	return merged
 }
 
-func bindingObject(b topology.Binding) string {
-	return fmt.Sprintf("binding of queue %q to exchange %q with key %q", b.Queue, b.Exchange, b.Key)
-}
-
 const fixMissing = "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare creates it; or import what `sidecar plan --format " +
 	"definitions` prints"
 
@@ -127,7 +123,8 @@ func Unroutable(p *topology.Plan, exchange, key string) Finding {
 		case exchange == "":
 			f.Object, f.Wanted = topology.QueueTitle(r.Queue), "a durable queue"
 		default:
-			f.Object, f.Wanted = bindingObject(topology.Binding{Exchange: exchange, Key: key, Queue: r.Queue}), "the binding"
+			b := topology.Binding{Exchange: exchange, Key: key, Queue: r.Queue}
+			f.Object, f.Wanted = b.Title(), "the binding"
 		}
 	}
 	return f
@@ -136,7 +133,7 @@ func Unroutable(p *topology.Plan, exchange, key string) Finding {
 // MissingBinding is the finding of a binding that the broker does not have. instead describes what it has in its place.
 func MissingBinding(b topology.Binding, instead string, mode topology.Mode) Finding {
 	f := Finding{
-		Object: bindingObject(b), Problem: ProblemMissing, Wanted: "the binding", Found: instead, Fix: fixMissing,
+		Object: b.Title(), Problem: ProblemMissing, Wanted: "the binding", Found: instead, Fix: fixMissing,
 		Reason: "messages that it would route do not arrive",
 	}
 	if mode == topology.ModeDeclare {
@@ -162,7 +159,10 @@ func (e *ensurer) absent(o *object) {
 // refused reports a refusal that is neither "missing" nor a matter of permissions.
 func (e *ensurer) refused(title, wanted string, refusal *amqp.Error) {
 	fix := "see the broker's log"
-	if refusal.Code == amqp.ResourceLocked {
+	switch {
+	case unknownType(refusal):
+		fix = fixPlugin
+	case refusal.Code == amqp.ResourceLocked:
 		fix = "use a queue that is not exclusive: another connection holds this one, and the broker deletes it with that " +
 			"connection"
 	}

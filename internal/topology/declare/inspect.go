@@ -3,6 +3,7 @@ package declare
 import (
 	"context"
 	"maps"
+	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -73,10 +74,11 @@ func (p *prober) inspectExchange(ctx context.Context, name string, planned amqp.
 
 func declareExchange(name string, properties amqp.Table) question {
 	kind, _ := properties[topology.PropertyType].(string)
-	var args amqp.Table
-	if alternate := properties[topology.ArgAlternate]; alternate != nil {
-		args = amqp.Table{topology.ArgAlternate: alternate}
-	}
+	args := maps.Clone(properties)
+	maps.DeleteFunc(args, func(name string, _ any) bool {
+		return slices.Contains([]string{topology.PropertyType, topology.PropertyDurable, topology.PropertyAutoDelete,
+			topology.PropertyInternal}, name)
+	})
 	return func(ch *amqp.Channel, noWait bool) error {
 		return ch.ExchangeDeclare(name, kind, properties[topology.PropertyDurable] == true,
 			properties[topology.PropertyAutoDelete] == true, properties[topology.PropertyInternal] == true, noWait, args)
@@ -95,6 +97,8 @@ func (p *prober) adoptAll(ctx context.Context, title string, properties, planned
 		}
 		d, ok := drifted(refusal)
 		switch {
+		case unknownType(refusal):
+			return seen{refusal: refusal}
 		case !ok && refusal.Code == amqp.PreconditionFailed: // it would have been made, were the argument not refused
 			return seen{}
 		case d.cut && planned[d.property] != properties[d.property]:

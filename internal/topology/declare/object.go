@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -51,12 +52,24 @@ func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amq
 		return nil
 	}
 	p.ch = nil
-	if answer, ok := errors.AsType[*amqp.Error](err); ok && answers(answer) {
+	answer, ok := errors.AsType[*amqp.Error](err)
+	if ok && answers(answer) {
 		return answer
 	}
 	p.err = fmt.Errorf("%s: %w", name, err)
+	if answer != nil && unknownType(answer) { // before RabbitMQ 4 it ends the connection
+		p.err = fmt.Errorf("%w: %s", p.err, fixPlugin)
+	}
 	return nil
 }
+
+// unknownType reports whether the broker has no exchanges of the type that partitions need.
+func unknownType(e *amqp.Error) bool {
+	return strings.Contains(e.Reason, "exchange type '"+topology.TypeHash+"'")
+}
+
+const fixPlugin = "SIDECAR_PARTITIONS needs a plugin that comes with RabbitMQ; enable it on every node of the broker: " +
+	"rabbitmq-plugins enable rabbitmq_consistent_hash_exchange"
 
 // answers reports whether e is the broker's answer to a request: it closes the channel only. All others close the
 // connection.
@@ -166,6 +179,9 @@ func (o *object) questions(declare bool) []question {
 
 func bind(b topology.Binding) question {
 	return func(ch *amqp.Channel, noWait bool) error {
+		if b.ToExchange {
+			return ch.ExchangeBind(b.Queue, b.Key, b.Exchange, noWait, b.Args)
+		}
 		return ch.QueueBind(b.Queue, b.Key, b.Exchange, noWait, b.Args)
 	}
 }

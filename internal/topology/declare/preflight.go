@@ -105,10 +105,12 @@ func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
 }
 
 func (e *ensurer) mayConsume(ctx context.Context) {
-	e.may(ctx, "consuming from "+topology.QueueTitle(e.p.Queue), e.p.Queue, "read", func(ch *amqp.Channel, _ bool) error {
-		_, err := ch.Consume(e.p.Queue, "", false, false, false, false, amqp.Table{"x-priority": noPriority})
-		return err
-	})
+	for _, queue := range e.p.Consumed() {
+		e.may(ctx, "consuming from "+topology.QueueTitle(queue), queue, "read", func(ch *amqp.Channel, _ bool) error {
+			_, err := ch.Consume(queue, "", false, false, false, false, amqp.Table{"x-priority": noPriority})
+			return err
+		})
+	}
 }
 
 // mayConfigure asks for the objects that are this service's own. Where others declare one too, being there is enough:
@@ -136,7 +138,10 @@ func (e *ensurer) mayBind(ctx context.Context) {
 			continue
 		}
 		asked[pair] = true
-		e.may(ctx, bindingObject(b), b.Queue, "write", func(ch *amqp.Channel, _ bool) error {
+		e.may(ctx, b.Title(), b.Queue, "write", func(ch *amqp.Channel, _ bool) error {
+			if b.ToExchange {
+				return ch.ExchangeUnbind(b.Queue, probeKey, b.Exchange, false, nil)
+			}
 			return ch.QueueUnbind(b.Queue, probeKey, b.Exchange, nil)
 		})
 	}
