@@ -57,7 +57,8 @@ type Message struct {
 	Fails     bool   // every attempt fails
 	Receipts  []Receipt
 	Parked    []*Parked
-	Queued    int // copies that were left in a queue
+	Queued    int   // copies that were left in a queue
+	Since     int64 // when the broker confirmed it; 0: not recorded
 }
 
 // Failures counts the failed attempts. A 425 is one when the retries are used up.
