@@ -39,6 +39,7 @@ func TestBadTopologies(t *testing.T) {
 		{"SIDECAR_DEAD_LETTER=disabled", "SIDECAR_TOPOLOGY=dead-letter only"},
 		{"SIDECAR_MESSAGE_TTL=1h", "SIDECAR_TOPOLOGY=dead-letter only"},
 		{"SIDECAR_PREFIX=amq", "reserved"},
+		{"SIDECAR_PARTITIONS=4", "needs SIDECAR_ORDER_BY=routing-key"},
 	} {
 		name, _, _ := strings.Cut(tc.env, "=")
 		refused(t, tc.says, name, tc.env)

@@ -11,6 +11,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
+	"sidecar/internal/topology"
 )
 
 // subscribe builds a subscription for each configuration, and the two connections that they share. Publishing has a
@@ -23,20 +24,33 @@ func (a *App) subscribe(subscribed []*config.Config) error {
 	consuming := a.brokerOptions("consume")
 	consuming.Memory, consuming.Spool = a.budget.Account(budget.Deliveries), a.spool
 	a.dialer, a.publisher = broker.NewDialer(consuming), a.newPublisher("publish")
-	shares := make([]*budget.Account, 1)
-	if len(subscribed) > 1 {
-		shares = consuming.Memory.Shares(len(subscribed))
-	}
-	for i, cfg := range subscribed {
+	var plans [][]*topology.Plan // of each: one for each of its queues
+	queues := 0
+	for _, cfg := range subscribed {
 		plan, err := newPlan(cfg)
 		if err != nil {
 			return err
 		}
-		s, err := newSubscription(a.shared, cfg, plan, shares[i])
-		if err != nil {
-			return fmt.Errorf("%w: queue %s: %w", ErrConfig, plan.Queue, err)
+		plans = append(plans, plan.Parts())
+		queues += len(plan.Consumed())
+	}
+	shares := make([]*budget.Account, 1)
+	if queues > 1 {
+		shares = consuming.Memory.Shares(queues)
+	}
+	for i, cfg := range subscribed {
+		sh := a.shared
+		sh.limits = sh.limits.of(cfg, len(plans[i]))
+		for part, plan := range plans[i] {
+			s, err := newSubscription(sh, cfg, plan, shares[len(a.subscriptions)])
+			if err != nil {
+				return fmt.Errorf("%w: queue %s: %w", ErrConfig, plan.Queue, err)
+			}
+			a.subscriptions = append(a.subscriptions, s)
+			if part > 0 { // the dead letters of all of them are in one queue
+				s.deadLetters = a.subscriptions[len(a.subscriptions)-2].deadLetters
+			}
 		}
-		a.subscriptions = append(a.subscriptions, s)
 	}
 	return nil
 }

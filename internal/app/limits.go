@@ -6,39 +6,38 @@ import (
 	"sidecar/internal/config"
 )
 
-// limits bound all subscriptions of the process together.
+// limits bound the consumers that share them: those of the whole process, or of one subscription.
 type limits struct {
-	rate  *rate.Limiter // nil: no limit
-	slots chan struct{} // nil: no bound beside the concurrency of each subscription
+	rates []*rate.Limiter
+	slots []chan struct{}
 }
 
-func newLimits(cfg *config.Config, subscribed []*config.Config) limits {
-	l := limits{rate: newLimiter(cfg.Window.MaxRate)}
+// newLimits returns the bounds of all subscriptions together.
+func newLimits(cfg *config.Config, subscribed []*config.Config) (l limits) {
 	sum, most := 0, cfg.Window.MaxConcurrency
 	for _, c := range subscribed {
 		sum += c.Window.Concurrency
 	}
 	if most > 0 && most < sum {
-		l.slots = make(chan struct{}, most)
+		l.slots = append(l.slots, make(chan struct{}, most))
+	}
+	return l.withRate(cfg.Window.MaxRate)
+}
+
+// of returns the bounds of a subscription that has several queues: its own first, so that it takes nothing of all
+// subscriptions before it can use it.
+func (l limits) of(cfg *config.Config, queues int) limits {
+	if queues > 1 { // otherwise its only consumer keeps the concurrency
+		l.slots = append([]chan struct{}{make(chan struct{}, cfg.Window.Concurrency)}, l.slots...)
+	}
+	return l.withRate(cfg.Window.RateLimit)
+}
+
+// withRate adds a limiter in front that lets at most a tenth of a second's messages through at once; none for 0.
+func (l limits) withRate(r config.Rate) limits {
+	if r != 0 {
+		own := rate.NewLimiter(rate.Limit(r), max(1, int(r/10)))
+		l.rates = append([]*rate.Limiter{own}, l.rates...)
 	}
 	return l
-}
-
-// newLimiter returns a limiter that lets at most a tenth of a second's messages through at once; nil for 0.
-func newLimiter(r config.Rate) *rate.Limiter {
-	if r == 0 {
-		return nil
-	}
-	return rate.NewLimiter(rate.Limit(r), max(1, int(r/10)))
-}
-
-// rates returns the limiters of the subscription's messages: its own first, so that it takes no token of all
-// subscriptions before it can use it.
-func (s *subscription) rates() (all []*rate.Limiter) {
-	for _, l := range []*rate.Limiter{newLimiter(s.cfg.Window.RateLimit), s.limits.rate} {
-		if l != nil {
-			all = append(all, l)
-		}
-	}
-	return all
 }

@@ -17,15 +17,15 @@ func TestLimits(t *testing.T) {
 	second := load(t, "SIDECAR_SERVICE=demo-refunds")
 	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, &apptest.Log{}))(t)
 	t.Cleanup(a.abandon)
-	own, other := a.subscriptions[0].rates(), a.subscriptions[1].rates()
+	own, other := a.subscriptions[0].limits.rates, a.subscriptions[1].limits.rates
 	if len(own) != 2 || own[0].Limit() != 100 || own[0].Burst() != 10 {
 		t.Errorf("limiters of the first: %v", own)
 	}
 	if len(other) != 1 || other[0] != own[1] || other[0].Limit() != rate.Limit(10) || other[0].Burst() != 1 {
 		t.Errorf("limiters of the second: %v", other)
 	}
-	if n := cap(a.limits.slots); n != 19 {
-		t.Errorf("%d slots, want 19", n)
+	if s := a.subscriptions[1].limits.slots; len(s) != 1 || cap(s[0]) != 19 || s[0] != a.limits.slots[0] {
+		t.Errorf("slots %v of %v", s, a.limits.slots)
 	}
 }
 
@@ -34,7 +34,7 @@ func TestNoLimits(t *testing.T) {
 	t.Parallel()
 	for _, env := range []string{"", "SIDECAR_MAX_CONCURRENCY=20"} {
 		first := load(t, env)
-		if l := newLimits(first, []*config.Config{first, first}); l.rate != nil || l.slots != nil {
+		if l := newLimits(first, []*config.Config{first, first}); l.rates != nil || l.slots != nil {
 			t.Errorf("%q: %+v", env, l)
 		}
 	}

@@ -98,7 +98,7 @@ func planOptions(cfg *config.Config) topology.Options {
 	return topology.Options{
 		Preset: t.Preset, Service: cfg.Service.Name, Prefix: t.Prefix, Exchange: t.Exchange,
 		ExchangeType: t.ExchangeType, Queue: t.Queue, RetryExchange: t.RetryExchange, RetryQueue: t.RetryQueue,
-		DLX: t.DLX, DLQ: t.DLQ, Bindings: bindings, QueueType: t.QueueType, MaxRetries: r.MaxRetries,
+		DLX: t.DLX, DLQ: t.DLQ, Partitions: t.Partitions, Bindings: bindings, QueueType: t.QueueType, MaxRetries: r.MaxRetries,
 		RetryDelay: r.Delay, RetryDelays: r.Delays, MessageTTL: t.MessageTTL,
 		NoDeadLetter: t.DeadLetter == config.Disabled, QueueArguments: queueArguments(t.QueueArguments),
 		Attempt: longestAttempt(cfg),
@@ -140,7 +140,7 @@ func PresetValues(cfg *config.Config) (values map[string]string, warned []string
 	v["SIDECAR_RETRY_DELAYS"] = cmp.Or(v["SIDECAR_RETRY_DELAYS"], "none")
 	var bindings []string
 	for _, b := range p.Bindings {
-		if b.Queue == p.Queue {
+		if p.Feeds(b) {
 			bindings = append(bindings, b.Exchange+":"+b.Key)
 		}
 	}

@@ -79,7 +79,7 @@ func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan, memory 
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
 		Unroutable: s.unroutable, Memory: memory,
-		Rates: s.rates(), Slots: s.limits.slots,
+		Rates: s.limits.rates, Slots: s.limits.slots,
 		Dispatcher: dispatcher, Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,
 	})

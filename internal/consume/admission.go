@@ -19,8 +19,14 @@ func (s *session) admit() bool {
 			return false
 		}
 	}
-	s.admitted = s.c.o.Slots == nil || s.awaitEither(nil, s.c.o.Slots)
-	return s.admitted
+	for i, slots := range s.c.o.Slots {
+		if !s.awaitEither(nil, slots) {
+			free(s.c.o.Slots[:i])
+			return false
+		}
+	}
+	s.admitted = true
+	return true
 }
 
 // awaitEither waits for due, or takes a slot as soon as one is free. Consumers that wait for a slot get one in the order
@@ -47,12 +53,13 @@ func (s *session) awaitEither(due <-chan time.Time, slots chan<- struct{}) bool 
 func (s *session) withdraw() {
 	if s.admitted {
 		s.admitted = false
-		s.c.freeSlot()
+		free(s.c.o.Slots)
 	}
 }
 
-func (c *Consumer) freeSlot() {
-	if c.o.Slots != nil {
-		<-c.o.Slots
+// free gives a slot of each back.
+func free(all []chan struct{}) {
+	for _, slots := range all {
+		<-slots
 	}
 }

@@ -62,7 +62,7 @@ func TestConsumersTakeTurnsAtSlots(t *testing.T) {
 		var running, most atomic.Int64
 		for i, backlog := range []int{1000, 30} {
 			o := benchOptions(t, 8)
-			o.Slots, o.Dispatcher = slots, dispatcher(func(context.Context, *message.Message) message.Outcome {
+			o.Slots, o.Dispatcher = []chan struct{}{slots}, dispatcher(func(context.Context, *message.Message) message.Outcome {
 				n := running.Add(1)
 				most.Store(max(most.Load(), n))
 				time.Sleep(time.Second + time.Duration(at[0].Load()*7+at[1].Load()*3)*time.Microsecond) // never two at once
@@ -89,13 +89,13 @@ func TestWhatWaitsIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]settings{
 		"rate": {rates: []*rate.Limiter{rate.NewLimiter(rate.Every(time.Hour), 2)}},
-		"slot": {slots: make(chan struct{}, 1)},
+		"slot": {slots: []chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}}, // the second one is not free
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var s seen
 			if c.slots != nil {
-				c.slots <- struct{}{}
+				c.slots[1] <- struct{}{}
 			} else {
 				c.rates[0].Allow()
 			}
@@ -113,7 +113,7 @@ func TestWhatWaitsIsGivenBack(t *testing.T) {
 				t.Errorf("%d messages released, want %d", got, waits)
 			}
 			if c.slots != nil {
-				<-c.slots // and none is held by the consumer that waited
+				<-c.slots[1] // and none is held by the consumer that waited
 			} else {
 				c.rates[0].SetLimit(rate.Inf)
 			}

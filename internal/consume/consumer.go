@@ -50,7 +50,10 @@ type Options struct {
 	Memory *budget.Account // for the deliveries, see broker.Subscription; nil: that of the connection
 
 	Rates []*rate.Limiter // each lets a message through before it is POSTed
-	Slots chan struct{}   // holds a value for each message being POSTed by the consumers that share it; nil: no bound
+
+	// Each holds a value for each message being POSTed by the consumers that share it. All of them list those that they
+	// share in the same order.
+	Slots []chan struct{}
 
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
@@ -119,7 +122,7 @@ func New(o Options) *Consumer {
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
 	c := &Consumer{
 		o: o, offered: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
-		limited:  len(o.Rates) > 0 || o.Slots != nil,
+		limited:  len(o.Rates) > 0 || len(o.Slots) > 0,
 		replying: make(chan struct{}, maxReplying),
 		replies:  make(chan struct{}, maxReplies),
 		overflow: spacing{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},

@@ -18,7 +18,7 @@ func (c *Consumer) work() {
 		r.begin(d)
 		c.guard(&r, c.handle)
 		c.inflight.Add(-1)
-		c.freeSlot()
+		free(c.o.Slots)
 		select {
 		case c.freed <- struct{}{}:
 		default:

@@ -95,7 +95,7 @@ type settings struct {
 	opens                 bool // the gate, although the app has not been probed
 	memory                int64
 	rates                 []*rate.Limiter
-	slots                 chan struct{}
+	slots                 []chan struct{}
 	spool                 *broker.Spool
 }
 
