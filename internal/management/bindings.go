@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
 
@@ -56,30 +57,11 @@ func (x Exchange) covers(b, wanted topology.Binding) bool {
 	case "headers":
 		return canonical(b.Args) == canonical(wanted.Args)
 	case "topic":
-		return covers(strings.Split(b.Key, "."), strings.Split(wanted.Key, "."))
+		return message.NewTopic(b.Key).Covers(message.NewTopic(wanted.Key))
 	case "direct":
 		return b.Key == wanted.Key
 	}
 	return b.Key == wanted.Key && canonical(b.Args) == canonical(wanted.Args)
-}
-
-// covers reports whether a pattern of a topic exchange matches every key that the pattern wanted matches.
-func covers(pattern, wanted []string) bool {
-	covered := make([]bool, len(wanted)+1) // [i]: the pattern up to here covers the first i words of wanted
-	covered[0] = true
-	for _, word := range pattern {
-		next := make([]bool, len(covered))
-		for i := range next {
-			switch {
-			case word == "#":
-				next[i] = covered[i] || i > 0 && next[i-1]
-			case i > 0:
-				next[i] = covered[i-1] && wanted[i-1] != "#" && (word == "*" || word == wanted[i-1])
-			}
-		}
-		covered = next
-	}
-	return covered[len(wanted)]
 }
 
 // canonical is the same text for equal tables.

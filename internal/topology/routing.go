@@ -36,34 +36,9 @@ func (x *Exchange) matches(b Binding, key string) bool {
 	case "direct":
 		return b.Key == key
 	case "topic":
-		return topicMatch(strings.Split(b.Key, "."), strings.Split(key, "."))
+		return message.NewTopic(b.Key).Match(key)
 	}
 	return false
-}
-
-// topicMatch: "*" is one word, "#" any number of words. After a mismatch only the last "#" takes one word more: a key
-// of many "#" costs no more than its length times the words.
-func topicMatch(pattern, words []string) bool {
-	p, w, hash, taken := 0, 0, -1, 0
-	for w < len(words) {
-		switch {
-		case p < len(pattern) && pattern[p] == "#":
-			hash, taken = p, w
-			p++
-		case p < len(pattern) && (pattern[p] == "*" || pattern[p] == words[w]):
-			p++
-			w++
-		case hash >= 0:
-			taken++
-			p, w = hash+1, taken
-		default:
-			return false
-		}
-	}
-	for p < len(pattern) && pattern[p] == "#" {
-		p++
-	}
-	return p == len(pattern)
 }
 
 // WayBack returns the first binding by which retries return to the service's queue, nil if they return through the

@@ -1,0 +1,78 @@
+package message
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestTopic(t *testing.T) {
+	t.Parallel()
+	for pattern, keys := range map[string]struct{ matched, others string }{
+		"order.created":  {"order.created", "order order.created.eu order.creates .order.created"},
+		"order.*":        {"order.created order.", "order order.created.eu orders.created"},
+		"order.#":        {"order order.created order.created.eu order..", "orders x.order"},
+		"#":              {"a a.b . a..b", ""},
+		"*":              {"a", "a.b ."},
+		"*.*":            {"a.b . a.", "a a.b.c"},
+		"#.eu":           {"eu a.eu a.b.eu eu.eu", "a eu.a"},
+		"a.#.c":          {"a.c a.b.c a.b.b.c a.c.c", "a a.b c a.c.b"},
+		"#.a.#.b":        {"a.b x.a.b a.a.b.b a.x.b", "b.a a b"},
+		"*.#.*":          {"a.b a.b.c", "a"},
+		"a.*.#":          {"a.b a.b.c", "a"},
+		"a#.b":           {"a#.b", "a.b ax.b"},
+		"Order.Created":  {"Order.Created", "order.created"},
+		"#.#.#.#.#.#.#x": {"#x a.#x", "ax"},
+	} {
+		for _, key := range strings.Fields(keys.matched) {
+			if !NewTopic(pattern).Match(key) {
+				t.Errorf("%s does not match %s", pattern, key)
+			}
+			if !NewTopic(pattern).Covers(NewTopic(key)) {
+				t.Errorf("%s does not cover %s", pattern, key)
+			}
+		}
+		for _, key := range strings.Fields(keys.others) {
+			if NewTopic(pattern).Match(key) {
+				t.Errorf("%s matches %s", pattern, key)
+			}
+		}
+	}
+	// An empty key has no word, as for a broker.
+	for pattern, want := range map[string]bool{"": true, "#": true, "#.#": true, "*": false, "a": false, "#.*": false} {
+		if NewTopic(pattern).Match("") != want {
+			t.Errorf("%q matches the empty key: %v", pattern, !want)
+		}
+	}
+}
+
+func TestTopicCovers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern, other string
+		want           bool
+	}{
+		{"#", "", true},
+		{"*", "", false},
+		{"a.*", "a.#", false},
+		{"a.#", "a.*.#", true},
+		{"#.a.#", "*.a", true},
+		{"*.#", "#.*", false}, // it does: such pairs are not seen
+		{"a", "*", false},
+	} {
+		if NewTopic(c.pattern).Covers(NewTopic(c.other)) != c.want {
+			t.Errorf("%q covers %q: %v", c.pattern, c.other, !c.want)
+		}
+	}
+}
+
+// TestTopicCostsLittle: a publisher chooses the key.
+func TestTopicCostsLittle(t *testing.T) { //nolint:paralleltest // counts allocations
+	pattern, key := NewTopic(strings.Repeat("#.a.", 60)+"b"), strings.Repeat("a.", 127)+"a"
+	if n := testing.AllocsPerRun(100, func() {
+		if pattern.Match(key) {
+			t.Error("matches")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
