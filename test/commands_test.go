@@ -72,6 +72,27 @@ func TestExplain(t *testing.T) {
 			t.Errorf("explain %v: exit %d, no %q in %q", c.args, r.code, c.word, r.all())
 		}
 	}
+	routed := valid()
+	routed["SIDECAR_ROUTES"], routed["SIDECAR_APP_URL"] = "order.#=/orders/{routing_key}, type:refund.*=/refunds", "unix:///run/app.sock:/in?key=s3cr3t"
+	for _, c := range []struct {
+		args      []string
+		otherwise string
+		words     []string
+	}{
+		{[]string{"--routing-key", "order.created"}, "app", []string{"status 200", "POST to unix:///run/app.sock:/orders/order.created, by the route order.#=/orders/{routing_key}"}},
+		{[]string{"--routing-key", "x", "--type", "refund.v2", "--status", "500"}, "ack", []string{"status 500", ": retry", "POST to unix:///run/app.sock:/refunds, by the route type:refund.*=/refunds"}},
+		{[]string{"--routing-key", "x"}, "app", []string{"POST to unix:///run/app.sock:/in, because no route matches"}},
+		{[]string{"--type", "x"}, "ack", []string{"no_route", ": ack", "not POSTed"}},
+		{[]string{"--routing-key", "x", "--status", "500"}, "park", []string{"no_route", ": park", "not POSTed"}},
+	} {
+		routed["SIDECAR_ROUTES_ELSE"] = c.otherwise
+		r := command(t, routed, append([]string{"explain"}, c.args...)...)
+		for _, word := range c.words {
+			if r.code != 0 || !strings.Contains(r.stdout, word) || strings.Contains(r.all(), "s3cr3t") {
+				t.Errorf("explain %v, otherwise %s: exit %d, no %q in %q", c.args, c.otherwise, r.code, word, r.all())
+			}
+		}
+	}
 	env := valid()
 	env["SIDECAR_PARK_ON_STATUS"] = "422"
 	if r := command(t, env, "explain", "--status", "422"); !strings.Contains(strings.ToLower(r.stdout), "park") {

@@ -93,10 +93,14 @@ func explain(_ context.Context, c *call) error {
 		strings.Join(app.Dispositions, ", "), app.Dispositions)
 	c.flags.StringVar(&q.Body, "body", "", "`BODY` of the answer, for SIDECAR_RESPONSE_DIALECT")
 	c.duration(&q.RetryAfter, "retry-after", "`TIME` in Retry-After of the answer, as in 30s", 0)
+	c.flags.StringVar(&q.RoutingKey, "routing-key", "", "routing `KEY` of the message: where it is POSTed, by SIDECAR_ROUTES")
+	c.flags.StringVar(&q.Type, "type", "", "`TYPE` of the message, for the same")
 	if err := c.parse(0); err != nil {
 		return err
 	}
 	switch {
+	case q.Status == 0 && q.Failure == "" && q.RoutingKey+q.Type != "":
+		q.Status = 200
 	case (q.Status == 0) == (q.Failure == ""):
 		return c.misuse("give either --status or --failure")
 	case q.Status > 999:

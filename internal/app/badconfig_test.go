@@ -27,6 +27,27 @@ func refused(t *testing.T, says, variable string, environ ...string) {
 	}
 }
 
+// TestBadRoutes: each mistake is a problem of its own, and all are reported at once.
+func TestBadRoutes(t *testing.T) {
+	t.Parallel()
+	refused(t, "set it too", "SIDECAR_ROUTES_ELSE", "SIDECAR_ROUTES_ELSE=park")
+	refused(t, "not one of the words", "SIDECAR_ROUTES_ELSE", "SIDECAR_ROUTES_ELSE=drop", "SIDECAR_ROUTES=a=/a")
+	refused(t, `route 2, "b=b": the path must begin`, "SIDECAR_ROUTES", "SIDECAR_ROUTES=a=/a, b=b")
+	_, err := judged("SIDECAR_ROUTES=a.#b=/x,=/y,c=/{foo},d=/../e,#=/f,g=/g", "SIDECAR_APP_TIMEOUT=x")
+	problems, ok := errors.AsType[*config.Errors](err)
+	if !ok || len(problems.Problems) != 6 {
+		t.Fatalf("want 6 problems, got:\n%v", err)
+	}
+	for i, says := range []string{`route 1, "a.#b=/x"`, `route 2, "=/y"`, `route 3, "c=/{foo}"`, `route 4, "d=/../e"`, `route 6, "g=/g"`} {
+		if p := problems.Problems[i]; p.Variable != "SIDECAR_ROUTES" || !strings.Contains(p.Reason, says) {
+			t.Errorf("want %s in %v", says, p)
+		}
+	}
+	if _, err := judged("SIDECAR_ROUTES=a=/a,type:b=/{type}", "SIDECAR_ROUTES_ELSE=ack"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestBadTopologies is the list of configurations that no topology can be built from: each is refused with one line
 // that names the variable.
 func TestBadTopologies(t *testing.T) {

@@ -23,6 +23,8 @@ type Question struct {
 	Disposition string        // one of Dispositions, or empty
 	Body        string        // of the answer
 	RetryAfter  time.Duration // negative: none
+	RoutingKey  string        // empty, and so is Type: where the message is POSTed is not asked
+	Type        string
 }
 
 // Explanation is the verdict on a message, as its JSON.
@@ -49,19 +51,26 @@ func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	o, err := q.outcome(cfg)
+	m := &message.Message{
+		Queue: p.Queue, RetryCount: q.RetryCount, MaxRetries: p.MaxRetries,
+		Exchange: mainExchange(cfg, p), RoutingKey: q.RoutingKey, Type: q.Type,
+	}
+	where, err := q.route(cfg, m)
 	if err != nil {
 		return nil, err
 	}
-	m := &message.Message{
-		Queue: p.Queue, RetryCount: q.RetryCount, MaxRetries: p.MaxRetries,
-		Exchange: mainExchange(cfg, p),
+	o, err := q.outcome(cfg)
+	if err != nil {
+		return nil, err
 	}
 	s := p.Settlement(m, newPolicy(cfg).Decide(m, o))
 
 	e := &Explanation{
 		Status: q.Status, Failure: q.Failure, Retry: q.RetryCount, MaxRetries: p.MaxRetries,
 		Action: s.Verdict.Action.String(), Reason: s.Verdict.Reason.String(),
+	}
+	if where != "" {
+		e.Steps = append(e.Steps, where)
 	}
 	if o.Detail != "" {
 		e.Steps = append(e.Steps, "detail: "+o.Detail)
@@ -71,6 +80,23 @@ func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 	}
 	e.Steps = append(append(e.Steps, explainVerdict(s.Verdict, m)), explainSettlement(&s, p)...)
 	return e, nil
+}
+
+// route says where m is POSTed, if that was asked. If it is not POSTed, the question becomes what happens then.
+func (q *Question) route(cfg *config.Config, m *message.Message) (string, error) {
+	target, err := dispatch.New(dispatch.Options{URL: cfg.App.URL, Routes: cfg.App.Routes,
+		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary})
+	if err != nil || q.RoutingKey+q.Type == "" {
+		return "", err
+	}
+	switch n, url := target.Route(m); {
+	case n > 0:
+		return fmt.Sprintf("POST to %s, by the route %s", url, cfg.App.Routes[n-1]), nil
+	case cfg.App.RoutesElse == config.RouteApp:
+		return fmt.Sprintf("POST to %s, because no route matches", shownURL(cfg.App.URL)), nil
+	}
+	q.Status, q.Failure = 0, "no_route"
+	return "", nil
 }
 
 func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {
@@ -91,7 +117,7 @@ func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {
 
 var failures = map[string]message.Failure{
 	"refused": message.FailureRefused, "timeout": message.FailureTimeout, "reset": message.FailureReset,
-	"malformed": message.FailureMalformed, "too_large": message.FailureTooLarge,
+	"malformed": message.FailureMalformed, "too_large": message.FailureTooLarge, "no_route": message.FailureNoRoute,
 }
 
 var dispositions = map[string]message.Disposition{
@@ -116,6 +142,8 @@ var verdictTexts = map[message.Action]string{
 
 func explainVerdict(v message.Verdict, m *message.Message) string {
 	switch {
+	case v.Reason == message.ReasonNoRoute:
+		return "not POSTed: no route matches, and SIDECAR_ROUTES_ELSE decides"
 	case v.Action == message.Retry:
 		return fmt.Sprintf("a failed attempt: the next delivery is attempt %d with Amqp-Retry-Count %d", m.RetryCount+2,
 			m.RetryCount+1)

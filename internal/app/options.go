@@ -33,7 +33,8 @@ func (sh *shared) tracingOptions() telemetry.TracingOptions {
 func (s *subscription) dispatchOptions() dispatch.Options {
 	cfg := s.cfg
 	return dispatch.Options{
-		URL: cfg.App.URL, Timeout: cfg.App.Timeout, RetryAfterMax: cfg.Retry.RetryAfterMax,
+		URL: cfg.App.URL, Routes: cfg.App.Routes, Unrouted: cfg.App.RoutesElse == config.RouteApp,
+		Timeout: cfg.App.Timeout, RetryAfterMax: cfg.Retry.RetryAfterMax,
 		MaxBody: int64(cfg.Window.MaxBody), HealthPath: cfg.App.HealthPath, HealthTimeout: cfg.App.HealthTimeout,
 		Forward: cfg.Request.ForwardHeaders, Passthrough: cfg.Request.PassthroughHeaders,
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary,
@@ -104,7 +105,7 @@ func (s *subscription) flowOptions() flow.Options {
 		Refused:  func(err error) bool { return errors.Is(err, dispatch.ErrRefused) },
 		Interval: cfg.App.HealthInterval, Connects: cfg.App.HealthPath == "",
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
-		URL:          shownURL(cfg.App.URL), ParkOn: cfg.Retry.ParkOnStatus,
+		URL:          shownURL(cfg.App.URL), Routes: len(cfg.App.Routes), ParkOn: cfg.Retry.ParkOnStatus,
 		Logger: s.log, Registerer: s.metrics,
 	}
 }

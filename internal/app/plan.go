@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/config"
+	"sidecar/internal/dispatch"
 	"sidecar/internal/outbox"
 	"sidecar/internal/retry"
 	"sidecar/internal/topology"
@@ -31,6 +32,10 @@ func Rule(cfg *config.Config, reject func(variables []string, reasons ...string)
 		for _, m := range topology.ValidateOptions(planOptions(cfg)) {
 			reject(m.Variables, m.Reason)
 		}
+	}
+	reject([]string{"SIDECAR_ROUTES"}, dispatch.CheckRoutes(cfg.App.Routes)...)
+	if cfg.App.RoutesElse != config.RouteApp && len(cfg.App.Routes) == 0 {
+		reject([]string{"SIDECAR_ROUTES_ELSE"}, "not used without SIDECAR_ROUTES: set it too")
 	}
 	dsn, err := cfg.Outbox.DSN.Value()
 	if err != nil || dsn == "" {
@@ -153,7 +158,8 @@ func newPolicy(cfg *config.Config) retry.Policy {
 		ParkOn:       cfg.Retry.ParkOnStatus,
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
 		RequeueMin:   cfg.Retry.RequeueDelayMin, RequeueMax: cfg.Retry.RequeueDelayMax,
-		CrashLimit: cfg.Retry.CrashLimit, CrashHold: retry.CrashHold,
+		AckUnrouted: cfg.App.RoutesElse == config.RouteAck,
+		CrashLimit:  cfg.Retry.CrashLimit, CrashHold: retry.CrashHold,
 	}
 }
 

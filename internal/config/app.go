@@ -14,12 +14,24 @@ import (
 // DialectDapr is a value of SIDECAR_RESPONSE_DIALECT.
 const DialectDapr = "dapr"
 
+// RouteApp and RouteAck are values of SIDECAR_ROUTES_ELSE.
+const RouteApp, RouteAck = "app", "ack"
+
 // App is where messages are POSTed to, and how it answers.
 type App struct {
 	// Messages are POSTed to exactly this URL. `unix:///run/app.sock:/events` means the path `/events` over the Unix
 	// socket `/run/app.sock`. Anything but this machine gets a warning: the sidecar is meant to sit beside its app.
 	// Link-local addresses (cloud metadata services) are refused.
 	URL string `env:"APP_URL" mask:"query" envDefault:"http://127.0.0.1:8080/" allowed:"'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'"`
+
+	// [Paths for some messages](routes.md): `order.created=/orders,invoice.#=/invoices/{routing_key},type:refund.*=/refunds`.
+	// The first pattern decides that matches the routing key of the first publish, or with `type:` the message's type.
+	// The path takes the place of the one in `SIDECAR_APP_URL`; `{routing_key}`, `{type}` and `{queue}` are replaced.
+	Routes []string `env:"ROUTES" allowed:"at most 256 items 'pattern=path' separated by commas"`
+
+	// Where no pattern matches. `app`: the message goes to `SIDECAR_APP_URL`. `ack`, `park`: it is not POSTed, but acked or
+	// parked with the reason `no_route`.
+	RoutesElse string `env:"ROUTES_ELSE" envDefault:"app" oneof:"app|ack|park"`
 
 	// Time for one whole attempt, from connecting to the end of the answer. Together with `SIDECAR_RETRY_AFTER_MAX` or
 	// `SIDECAR_REQUEUE_DELAY_MAX` at most 25 minutes: after 30 the broker takes an unsettled message away.

@@ -88,12 +88,14 @@ func registerGauges(r prometheus.Registerer, c *Consumer) {
 
 var parkReasons = []message.Reason{
 	message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
-	message.ReasonCrash, message.ReasonHeadersTooLarge,
+	message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonNoRoute,
 }
 
 // possibleReasons names the pairs that can occur, so that every series exists from the start and no other ever does.
 var possibleReasons = [message.Actions][]message.Reason{
-	message.Ack: {message.ReasonSuccess, message.ReasonDisposition, message.ReasonForeignRetry},
+	message.Ack: {
+		message.ReasonSuccess, message.ReasonDisposition, message.ReasonForeignRetry, message.ReasonNoRoute,
+	},
 	message.Retry: {
 		message.ReasonDisposition, message.ReasonConflict, message.ReasonRateLimited, message.ReasonServerError,
 		message.ReasonClientError, message.ReasonRedirect, message.ReasonInvalidStatus, message.ReasonTimeout,

@@ -26,11 +26,11 @@ func TestEveryVerdictIsCounted(t *testing.T) {
 			outcomes = append(outcomes, message.Outcome{Status: status, Disposition: d})
 		}
 	}
-	for f := message.FailureNone + 1; f <= message.FailureForeign; f++ {
+	for f := message.FailureNone + 1; f <= message.FailureNoRoute; f++ {
 		outcomes = append(outcomes, message.Outcome{Failure: f}, message.Outcome{Failure: f, CrashProven: true})
 	}
 	seen := map[message.Action]bool{}
-	for _, policy := range []retry.Policy{{}, {ParkOn: statuses}, {CountRefused: true, CrashLimit: 1}} {
+	for _, policy := range []retry.Policy{{}, {ParkOn: statuses}, {CountRefused: true, CrashLimit: 1, AckUnrouted: true}} {
 		for _, p := range []*topology.Plan{plan, &discarding} {
 			for _, o := range outcomes {
 				for _, m := range []message.Message{

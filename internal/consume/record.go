@@ -81,7 +81,7 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 	level := slog.LevelInfo
 	switch v.Action {
 	case message.Ack:
-		if v.Reason != message.ReasonForeignRetry { // acked without a POST: an operator may ask why
+		if v.Cause.Posted() { // an operator may ask why a message was acked without a POST
 			level = slog.LevelDebug
 		}
 	case message.Park, message.Discard:
@@ -107,6 +107,9 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 		slog.Float64("duration_ms", float64(o.Elapsed)/float64(time.Millisecond)), slog.String("trace_id", r.span.TraceID()))
 	if v.Reason == message.ReasonMaxRetries {
 		a = append(a, slog.String("event", "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"))
+	}
+	if o.URL != "" {
+		a = append(a, slog.String("url", o.URL))
 	}
 	if o.Failure != message.FailureNone {
 		a = append(a, slog.String("failure", o.Failure.String()))

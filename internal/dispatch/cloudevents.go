@@ -77,9 +77,11 @@ func (r *request) synthesise(m *message.Message) {
 		r.line("ce-source: /exchanges/", cmp.Or(m.Exchange, message.DefaultExchange), escapePath)
 	}
 	if !r.hasAttribute("ce-type") {
-		r.line("ce-type: ", cmp.Or(m.Type, m.RoutingKey, "amqp.message"), escapeAttribute)
+		r.line("ce-type: ", madeType(m), escapeAttribute)
 	}
 }
+
+func madeType(m *message.Message) string { return cmp.Or(m.Type, m.RoutingKey, "amqp.message") }
 
 func (r *request) line(name, value string, e *escapes) {
 	r.out = append(r.out, name...)

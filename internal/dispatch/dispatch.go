@@ -26,6 +26,8 @@ import (
 // Options configure a Target.
 type Options struct {
 	URL           string        // http://…, https://… or unix:///path/to.sock:/http/path
+	Routes        []string      // pattern=path; the first one that matches a message decides about the path
+	Unrouted      bool          // POST what no route matches to URL; otherwise it is not POSTed
 	Timeout       time.Duration // whole attempt, from connect to the end of the bounded body
 	RetryAfterMax time.Duration // what an app may ask for at most
 	MaxBody       int64         // bytes; a larger message is not sent
@@ -104,11 +106,17 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 	x := newAttempt(t, start.Add(t.o.Timeout))
 	defer x.release()
 	x.out.RetryAfter = -1
+	if t.encoding.routes != nil {
+		x.out.Route, x.out.URL = t.encoding.find(m)
+		if x.out.Route == 0 && !t.o.Unrouted {
+			return message.Outcome{RetryAfter: -1, Failure: message.FailureNoRoute, Err: errors.New("no route matches the message")}
+		}
+	}
 	if ctx.Err() != nil {
 		x.out.Failure, x.out.Err = http1.Interrupted(ctx)
 		return x.out
 	}
-	x.out.Truncated = x.request.encode(t.encoding, m)
+	x.out.Truncated = x.request.encode(t.encoding, m, x.out.URL)
 	x.exchange.Head = x.request.out
 	x.out.Failure, x.out.Err = t.client.Do(ctx, x.exchange, m.Body)
 	if x.out.Failure == message.FailureNone {
@@ -116,6 +124,9 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 	}
 	return x.out
 }
+
+// Route returns the number of the route by which m is POSTed, from 1 on, and the URL; 0 if no route matches.
+func (t *Target) Route(m *message.Message) (number int, url string) { return t.encoding.find(m) }
 
 // Close closes the idle connections. Attempts under way finish, and then their connections are closed.
 func (t *Target) Close() { t.client.Close() }

@@ -53,12 +53,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// count records one outcome. A message too large to be sent was no request.
+// count records one outcome. A message that was not sent was no request.
 func (m *metrics) count(o *message.Outcome) {
 	if o.Truncated > 0 {
 		m.truncated.Add(float64(o.Truncated))
 	}
-	if o.Failure == message.FailureTooLarge {
+	if o.Failure == message.FailureTooLarge || !o.Posted() {
 		return
 	}
 	m.requestsOf(o).Inc()

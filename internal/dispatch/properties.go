@@ -108,6 +108,8 @@ var (
 	escapeAttribute = newEscapes("% \"")
 	// escapePath is for a path segment.
 	escapePath = newEscapes("% \"#<>?[\\]^`{|}/")
+	// escapeSegment is for a part of a path segment of the app, whose server may read some of these in its own way.
+	escapeSegment = newEscapes("% \"#<>?[\\]^`{|}/!$&'()*+,;=:@")
 )
 
 func newEscapes(also string) *escapes {

@@ -13,18 +13,29 @@ import (
 type encoding struct {
 	*Options
 	static      []byte // request line, Host and User-Agent
+	path        int    // length of the URL's path, in static
+	origin      string // of the URL, up to its path
+	routes      []route
+	typed       bool // a route needs the type of the message
 	forward     message.Globs
 	passthrough message.Globs
 	badToken    sync.Once
 }
 
 func newEncoding(ep *http1.Endpoint, o *Options) *encoding {
-	return &encoding{
+	e := &encoding{
 		Options:     o,
 		static:      appendStart(nil, "POST", ep.Target, ep.Host, o.Version),
+		path:        strings.IndexByte(ep.Target+"?", '?'),
+		origin:      ep.Origin,
 		forward:     message.NewGlobs(o.Forward, true),
 		passthrough: message.NewGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace), true),
 	}
+	for _, r := range o.Routes {
+		e.routes = append(e.routes, newRoute(r, ep.Origin))
+		e.typed = e.typed || strings.HasPrefix(r, "type:") || strings.Contains(r, "{type}")
+	}
+	return e
 }
 
 func appendStart(dst []byte, method, target, host, version string) []byte {
@@ -73,10 +84,13 @@ func (r *request) forget() {
 	}
 }
 
-// encode writes the head for m, everything up to the body, and returns the number of message headers it left out.
-// The same message always gives the same bytes.
-func (r *request) encode(e *encoding, m *message.Message) int {
+// encode writes the head for m, everything up to the body, and returns the number of message headers it left out. url
+// is that of a route, or "". The same message always gives the same bytes.
+func (r *request) encode(e *encoding, m *message.Message, url string) int {
 	r.out = append(r.out[:0], e.static...)
+	if url != "" {
+		r.out = append(append(r.out[:len("POST ")], url[len(e.origin):]...), e.static[len("POST ")+e.path:]...)
+	}
 	r.leftOut, r.spent, r.names = 0, 0, r.names[:0]
 
 	r.out = e.authorization(r.out)

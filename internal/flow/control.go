@@ -30,6 +30,7 @@ type Options struct {
 	CountRefused bool
 
 	URL    string // of the app, without secrets, for the log and for a pause's detail
+	Routes int    // how many of its paths are judged beside that of URL
 	ParkOn []int  // statuses of single messages: never a sign that the app refuses everything
 
 	Logger     *slog.Logger

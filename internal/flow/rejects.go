@@ -1,8 +1,10 @@
 package flow
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,25 +24,42 @@ const (
 // rejectsStatuses are the answers to a wrong path, token, method or media type.
 var rejectsStatuses = []int{401, 403, 404, 405, 415, 501}
 
-// rejects notices an app that refuses every message with the same one of those statuses. Then it pauses, risks one
-// message after each pause, and pauses again for twice as long until a message gets any other answer. It judges one
-// path of the app. For the answer of a healthy app it needs two atomic loads.
+// rejects notices an app that refuses every message on one of its paths with the same one of those statuses. Then it
+// pauses, risks one message after each pause, and pauses again for twice as long until a message on that path gets any
+// other answer. For the answer of a healthy app it needs two atomic loads.
 type rejects struct {
 	trial
-	epoch    time.Time    // rejectsQuiet before the start, so that accepted is old enough while it is 0
+	epoch   time.Time    // rejectsQuiet before the start, so that accepted is old enough while it is 0
+	resumed atomic.Int64 // nanoseconds from epoch to the end of the last pause
+
+	mu        sync.Mutex // of report and restart; a timer of the gate must not take it
+	seed      maphash.Seed
+	paths     []path // by message.Outcome.Route
+	rejecting int    // paths that reject
+}
+
+type path struct {
 	accepted atomic.Int64 // nanoseconds from epoch to the last 2xx, within a second; 0 while there is none
 	status   atomic.Int32 // of the run of equal answers; 0 while there is none
 
-	mu   sync.Mutex // of report and restart; a timer of the gate must not take it
-	seed maphash.Seed
-	run  []uint64 // hashes of the different messages of the run, at most rejectsThreshold
+	run     []uint64 // hashes of the different messages of the run, at most rejectsThreshold
+	rejects bool     // from the first pause until another answer
 }
 
 func newRejects(c *Control) *rejects {
 	return &rejects{
 		trial: trial{c: c, reason: AppRejectsAll, risk: 1, most: rejectsPauseMax},
-		epoch: time.Now().Add(-rejectsQuiet), seed: maphash.MakeSeed(),
+		epoch: time.Now().Add(-rejectsQuiet), seed: maphash.MakeSeed(), paths: make([]path, 1+c.o.Routes),
 	}
+}
+
+// limit ends for the messages of other paths when there is none for a path that rejects.
+func (r *rejects) limit() int32 {
+	limit := r.trial.limit()
+	if limit == r.risk && len(r.paths) > 1 && int64(time.Since(r.epoch))-r.resumed.Load() > int64(rejectsPauseMax) {
+		return math.MaxInt32
+	}
+	return limit
 }
 
 // report takes an answer of the app. It returns true from the first pause because of such answers until a message gets
@@ -49,59 +68,67 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 	if o.Failure != message.FailureNone {
 		return false
 	}
-	at := int64(o.At.Sub(r.epoch))
-	if o.OK() && at-r.accepted.Load() > int64(time.Second) { // seldom written: all workers share it
-		r.accepted.Store(at)
+	at, p := int64(o.At.Sub(r.epoch)), &r.paths[o.Route]
+	if o.OK() && at-p.accepted.Load() > int64(time.Second) { // seldom written: all workers share it
+		p.accepted.Store(at)
 	}
 	status := int32(0) // any other answer; an app that steers with a disposition has understood the message
 	if o.Disposition == message.DispositionNone && slices.Contains(rejectsStatuses, o.Status) &&
 		!slices.Contains(r.c.o.ParkOn, o.Status) {
 		status = int32(o.Status) // #nosec G115 -- at most 999
 	}
-	if status == 0 && r.status.Load() == 0 {
+	if status == 0 && p.status.Load() == 0 {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.status.Swap(status) != status {
-		r.run = r.run[:0]
-		if r.end() {
-			r.c.o.Logger.Info("resumed", "reason", string(AppRejectsAll), "status", o.Status)
+	url := cmp.Or(o.URL, r.c.o.URL)
+	if p.status.Swap(status) != status {
+		p.run = p.run[:0]
+		if p.rejects {
+			if p.rejects, r.rejecting = false, r.rejecting-1; r.rejecting == 0 {
+				r.end()
+			}
+			r.c.o.Logger.Info("resumed", "reason", string(AppRejectsAll), "url", url, "status", o.Status)
 		}
 	}
-	state := r.state.Load()
-	begins := state == closed && status != 0 && r.enough(m) && at-r.accepted.Load() >= int64(rejectsQuiet)
-	if begins {
-		r.c.o.Logger.Warn("paused", "reason", string(AppRejectsAll), "url", r.c.o.URL, "status", status)
+	if !p.rejects && status != 0 && r.enough(p, m) && at-p.accepted.Load() >= int64(rejectsQuiet) {
+		p.rejects, r.rejecting = true, r.rejecting+1
+		r.c.o.Logger.Warn("paused", "reason", string(AppRejectsAll), "url", url, "status", status)
 	}
-	if begins || state == onTrial {
-		r.pause(state, fmt.Sprintf("%s answers every message with status %d", r.c.o.URL, status))
+	if state := r.state.Load(); p.rejects && state != pausing {
+		pause := r.pause(state, fmt.Sprintf("%s answers every message with status %d", url, status))
+		r.resumed.Store(at + int64(pause))
 	}
-	return begins || state != closed
+	return p.rejects
 }
 
 // enough adds m to the run and reports whether the run is long enough. A first attempt is another message than all
 // before; a retried message counts if it is not in the run.
-func (r *rejects) enough(m *message.Message) bool {
-	if len(r.run) == rejectsThreshold { // all workers queue here until rejectsQuiet has passed
+func (r *rejects) enough(p *path, m *message.Message) bool {
+	if len(p.run) == rejectsThreshold { // all workers queue here until rejectsQuiet has passed
 		return true
 	}
 	id := maphash.String(r.seed, m.MessageID)
 	if m.MessageID == "" {
 		id = maphash.Bytes(r.seed, m.Body[:min(len(m.Body), rejectsHashed)])
 	}
-	if m.RetryCount == 0 || !slices.Contains(r.run, id) {
-		r.run = append(r.run, id)
+	if m.RetryCount == 0 || !slices.Contains(p.run, id) {
+		p.run = append(p.run, id)
 	}
-	return len(r.run) == rejectsThreshold
+	return len(p.run) == rejectsThreshold
 }
 
 // restart begins anew after the app was away: it may have been repaired. During a pause one message is tried at once.
 func (r *rejects) restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.accepted.Store(0)
-	r.run = r.run[:0]
+	for i := range r.paths {
+		p := &r.paths[i]
+		p.accepted.Store(0)
+		p.run = p.run[:0]
+	}
+	r.resumed.Store(int64(time.Since(r.epoch)))
 	if r.end() { // the pause is over, and the next one is the shortest
 		r.state.Store(onTrial)
 	}

@@ -215,11 +215,112 @@ func TestRejectionIsLoggedOnce(t *testing.T) {
 		c.answer(204, 0)
 		for _, line := range []string{
 			"msg=paused reason=app_rejects_all url=http://127.0.0.1/wrong status=405",
-			"msg=resumed reason=app_rejects_all status=204",
+			"msg=resumed reason=app_rejects_all url=http://127.0.0.1/wrong status=204",
 		} {
 			if strings.Count(log.String(), line) != 1 {
 				t.Errorf("want one %q in\n%s", line, log.String())
 			}
 		}
 	})
+}
+
+// on answers n first attempts that a route took.
+func (c *Control) on(route, n, status int) {
+	for range n {
+		c.Report(&message.Message{}, &message.Outcome{Status: status, At: time.Now(), Route: route, URL: fmt.Sprintf("http://app/%d", route)})
+	}
+}
+
+// routed is bubble for an app with n routes.
+func routed(t *testing.T, n int, f func(t *testing.T, c *Control)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, &app{}, func(o *Options) { o.URL, o.Routes = "http://app/", n })
+		synctest.Wait()
+		f(t, c)
+	})
+}
+
+func TestEachPathIsJudgedAlone(t *testing.T) {
+	t.Parallel()
+	routed(t, 2, func(t *testing.T, c *Control) {
+		c.on(1, rejectsThreshold-1, 404)
+		c.on(2, rejectsThreshold-1, 404)
+		c.on(0, rejectsThreshold-1, 404)
+		wantOpen(t, c, true, "answers of different paths were added up")
+		c.on(2, 100, 200)
+		c.on(0, 100, 200)
+		c.on(1, 1, 404)
+		if h := c.Holds(); len(h) != 1 || h[0].Detail != "http://app/1 answers every message with status 404" {
+			t.Fatalf("a 2xx on other paths proved this one: %v", h)
+		}
+		c.on(2, 1, 404)
+		time.Sleep(1001 * time.Millisecond)
+		if !c.Open() || c.Limit() != 1 {
+			t.Fatalf("open %v, limit %d, want one message on trial", c.Open(), c.Limit())
+		}
+		c.on(2, 1, 200) // these end no trial of route 1
+		c.on(0, 1, 500)
+		if c.Limit() != 1 {
+			t.Fatal("an answer on another path ended the trial")
+		}
+		c.on(1, 1, 404)
+		wantOpen(t, c, false, "the trial failed")
+		time.Sleep(2001 * time.Millisecond)
+		c.on(1, 1, 204)
+		time.Sleep(5 * rampStep)
+		if !c.Open() || c.Limit() != 10 {
+			t.Fatalf("open %v, limit %d after a 204 on the path", c.Open(), c.Limit())
+		}
+	})
+}
+
+func TestTwoPathsReject(t *testing.T) {
+	t.Parallel()
+	routed(t, 2, func(t *testing.T, c *Control) {
+		c.on(1, rejectsThreshold, 404)
+		wantOpen(t, c, false, "one path rejects")
+		c.on(2, rejectsThreshold, 401) // in flight
+		time.Sleep(1001 * time.Millisecond)
+		c.on(2, 1, 401)
+		wantOpen(t, c, false, "the trial of the second path failed")
+		time.Sleep(2001 * time.Millisecond)
+		c.on(1, 1, 204)
+		if !c.Open() || c.Limit() != 1 {
+			t.Fatalf("open %v, limit %d: the second path is still on trial", c.Open(), c.Limit())
+		}
+		c.on(1, rejectsThreshold, 404)
+		wantOpen(t, c, true, "a path that accepted a message five minutes ago rejects all")
+		c.on(2, 1, 204)
+		time.Sleep(5 * rampStep)
+		if !c.Open() || c.Limit() != 10 {
+			t.Fatalf("open %v, limit %d after each path took a message", c.Open(), c.Limit())
+		}
+	})
+}
+
+// TestOtherPathsDoNotWaitForATrial: the last message of a path that rejects may be parked, and none may follow.
+func TestOtherPathsDoNotWaitForATrial(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(c *Control){
+		"after a pause":   func(c *Control) { time.Sleep(1001 * time.Millisecond) },
+		"after a restart": func(c *Control) { time.Sleep(time.Minute); c.rejects.restart() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			routed(t, 1, func(t *testing.T, c *Control) {
+				c.on(1, rejectsThreshold, 404)
+				begin(c)
+				time.Sleep(rejectsPauseMax - time.Millisecond)
+				if c.Limit() != 1 {
+					t.Fatalf("limit %d on trial", c.Limit())
+				}
+				time.Sleep(2 * time.Millisecond)
+				if c.on(0, 1, 200); c.Limit() != 10 {
+					t.Fatalf("limit %d long after the last message of the path", c.Limit())
+				}
+				c.on(1, 1, 404)
+				wantOpen(t, c, false, "the path still rejects")
+			})
+		})
+	}
 }

@@ -15,6 +15,7 @@ type Endpoint struct {
 	network, address string // for the dialer
 	secure           bool
 	serverName       string
+	Origin           string // the URL up to its path
 	Host             string // the Host header
 	Target           string // the request target: path and query
 }
@@ -49,7 +50,7 @@ func ParseEndpoint(raw string) (Endpoint, error) {
 	target, err := RequestTarget(u.RequestURI())
 	return Endpoint{
 		network: "tcp", address: net.JoinHostPort(u.Hostname(), port), secure: u.Scheme == "https",
-		serverName: u.Hostname(), Host: u.Host, Target: target,
+		serverName: u.Hostname(), Origin: u.Scheme + "://" + u.Host, Host: u.Host, Target: target,
 	}, err
 }
 
@@ -64,7 +65,8 @@ func parseUnix(rest string) (Endpoint, error) {
 		return Endpoint{}, errors.New("the socket path is longer than 107 bytes")
 	}
 	target, err := RequestTarget("/" + path)
-	return Endpoint{network: "unix", address: socket, Host: "localhost", Target: target}, err
+	origin := "unix://" + socket + ":"
+	return Endpoint{network: "unix", address: socket, Origin: origin, Host: "localhost", Target: target}, err
 }
 
 // RequestTarget checks that s is allowed in a request line as it is.

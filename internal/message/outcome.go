@@ -20,11 +20,12 @@ const (
 	FailurePanic        // the sidecar panicked during the attempt
 	FailureUndispatched // not POSTed: the delivery's session has ended, and the broker delivers the message again
 	FailureForeign      // not POSTed: a retry of another service, see topology.Plan.Foreign
+	FailureNoRoute      // not POSTed: no route matches it
 )
 
 var failureNames = [...]string{
 	"", "refused", "timeout", "reset", "malformed", "too_large", "interrupted", "crash", "crash", "undispatched",
-	"foreign",
+	"foreign", "no_route",
 }
 
 // String returns the name of f in metric labels and logs; "" for FailureNone.
@@ -65,6 +66,8 @@ type Outcome struct {
 	Problem     *Problem
 	Answer      string        // the beginning of a failing answer as text, see SIDECAR_PARK_ANSWER; never logged
 	Truncated   int           // headers of the message that did not fit the request's budget
+	Route       int           // that decided about the path, from 1 on; 0: the path is that of SIDECAR_APP_URL
+	URL         string        // of the POST, if a route decided about it
 	Elapsed     time.Duration // of the attempt
 	At          time.Time     // when the attempt ended
 
@@ -80,7 +83,7 @@ type Suspect interface{ Settled(stays bool) }
 // Posted reports whether the app was asked.
 func (o *Outcome) Posted() bool {
 	switch o.Failure {
-	case FailureCrash, FailureUndispatched, FailureForeign:
+	case FailureCrash, FailureUndispatched, FailureForeign, FailureNoRoute:
 		return false
 	}
 	return true

@@ -23,6 +23,7 @@ type Policy struct {
 	// CountRefused makes a connection that could not be opened a counted attempt. Otherwise such a message is given
 	// back unharmed: an app that is down says nothing about the message.
 	CountRefused bool
+	AckUnrouted  bool // ack a message that no route matches; otherwise it is parked
 
 	// RequeueMin and RequeueMax bound the random local delay before a requeue.
 	RequeueMin, RequeueMax time.Duration
@@ -62,6 +63,7 @@ var byFailure = map[message.Failure]message.Verdict{
 	message.FailureForeign:      {Action: message.Ack, Reason: message.ReasonForeignRetry},
 	message.FailureCrash:        {Action: message.Requeue, Reason: message.ReasonCrash},
 	message.FailurePanic:        {Action: message.Requeue, Reason: message.ReasonPanic},
+	message.FailureNoRoute:      {Action: message.Park, Reason: message.ReasonNoRoute},
 	message.FailureTooLarge:     {Action: message.Park, Reason: message.ReasonTooLarge},
 	message.FailureRefused:      {Action: message.Retry, Reason: message.ReasonRefused},
 	message.FailureTimeout:      {Action: message.Retry, Reason: message.ReasonTimeout},
@@ -86,6 +88,8 @@ func (p Policy) judge(o *message.Outcome) message.Verdict {
 		return message.Verdict{Action: message.Retry, Reason: message.ReasonMalformed}
 	case o.Failure == message.FailureRefused && !p.CountRefused:
 		return message.Verdict{Action: message.Release, Reason: message.ReasonAppDown}
+	case o.Failure == message.FailureNoRoute && p.AckUnrouted:
+		v.Action = message.Ack
 	case o.Failure == message.FailurePanic:
 		v.Delay = p.CrashHold
 	}

@@ -80,6 +80,9 @@ func TestDecideFailures(t *testing.T) {
 		{"refused counted", count, message.FailureRefused, 0, message.Retry, message.ReasonRefused},
 		{"refused counted at the limit", count, message.FailureRefused, 10, message.Park, message.ReasonMaxRetries},
 		{"a stop never counts", hold, message.FailureInterrupted, 10, message.Release, message.ReasonShutdown},
+		{"no route parks", hold, message.FailureNoRoute, 0, message.Park, message.ReasonNoRoute},
+		{"no route parks at the limit", hold, message.FailureNoRoute, 10, message.Park, message.ReasonNoRoute},
+		{"no route acks", Policy{AckUnrouted: true}, message.FailureNoRoute, 10, message.Ack, message.ReasonNoRoute},
 		{"too large parks unsent", hold, message.FailureTooLarge, 0, message.Park, message.ReasonTooLarge},
 		{"too large stays too large at the limit", hold, message.FailureTooLarge, 10, message.Park, message.ReasonTooLarge},
 	} {

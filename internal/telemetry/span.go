@@ -131,12 +131,16 @@ func (s *Span) Client() Carrier {
 	return carrierOf(s.child.SpanContext(), s.out.Baggage)
 }
 
-// ClientEnd ends the span of the POST. status is 0 without an answer; failure is then its class from a closed set.
-func (s *Span) ClientEnd(status int, failure string) {
+// ClientEnd ends the span of the POST. status is 0 without an answer; failure is then its class from a closed set. url is
+// where it went, "" for the URL of ForQueue.
+func (s *Span) ClientEnd(status int, failure, url string) {
 	if s.child == nil {
 		return
 	}
 	if s.child.IsRecording() {
+		if url != "" {
+			s.child.SetAttributes(semconv.URLFull(url))
+		}
 		if status != 0 {
 			s.child.SetAttributes(semconv.HTTPResponseStatusCode(status))
 		}

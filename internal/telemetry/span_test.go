@@ -64,7 +64,7 @@ func TestSpansOfOneMessage(t *testing.T) {
 		Broker: server("[::1]:5672"), DeliveryTag: 7,
 	})
 	out := s.Client()
-	s.ClientEnd(503, "")
+	s.ClientEnd(503, "", "")
 	s.Send("", "wms.dlq.a")
 	s.SendEnd(nil)
 	s.Send("wms.retry", "retry\xff")
@@ -205,7 +205,7 @@ func TestSpanWithoutParentStartsATrace(t *testing.T) {
 		s := tracing.Process(Carrier{Traceparent: "junk", Tracestate: "a=1"}, Attrs{RoutingKey: "q"})
 		id = s.TraceID()
 		s.Client()
-		s.ClientEnd(204, "")
+		s.ClientEnd(204, "", "")
 		s.End("ack", "success")
 	})
 	root := c.spans["process q"]
@@ -229,8 +229,8 @@ func TestFailuresAreMarked(t *testing.T) {
 		cause := errors.New("no confirm \xff" + strings.Repeat("x", 1000))
 		s := tracing.Process(Carrier{}, Attrs{})
 		s.Client()
-		s.ClientEnd(0, "timeout")
-		s.ClientEnd(0, "ignored: none is open")
+		s.ClientEnd(0, "timeout", "")
+		s.ClientEnd(0, "ignored: none is open", "")
 		s.Send("d", "")
 		s.SendEnd(cause)
 		s.Settle("nack")
@@ -264,7 +264,7 @@ func TestUnsampledContextStillTravels(t *testing.T) {
 	c := traced(t, TracingOptions{Sampler: "always_off"}, func(tracing *Tracing) {
 		s := tracing.Process(Carrier{Traceparent: parent}, Attrs{})
 		out = s.Client()
-		s.ClientEnd(500, "")
+		s.ClientEnd(500, "", "")
 		s.Settle("ack")
 		s.End("ack", "success")
 	})

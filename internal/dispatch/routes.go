@@ -1,0 +1,161 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sidecar/internal/message"
+)
+
+// route gives the messages that match a pattern a path of their own.
+type route struct {
+	of      int // place in placeholders of what the pattern is for: the routing key or the type
+	pattern message.Topic
+	url     string // with placeholders
+}
+
+// placeholders of a path, and what they are replaced with.
+var placeholders = []string{"{routing_key}", "{type}", "{queue}"}
+
+// newRoute reads pattern=path; the pattern of a type begins with "type:". The path is that of a URL with that origin.
+func newRoute(item, origin string) route {
+	pattern, path, _ := strings.Cut(item, "=")
+	pattern, byType := strings.CutPrefix(strings.TrimSpace(pattern), "type:")
+	return route{map[bool]int{true: 1}[byType], message.NewTopic(pattern), origin + strings.TrimSpace(path)}
+}
+
+// find returns the number of the first route that matches m, from 1 on, and the URL of its path; 0 without one.
+func (e *encoding) find(m *message.Message) (number int, url string) {
+	values := []string{m.RoutingKey, "", m.Queue}
+	if e.typed {
+		values[1] = e.typeOf(m)
+	}
+	for i := range e.routes {
+		r := &e.routes[i]
+		if v := values[r.of]; (v != "" || r.of == 0) && r.pattern.Match(v) {
+			if url := expand(r.url, values); url != "" {
+				return i + 1, url
+			}
+		}
+	}
+	return 0, ""
+}
+
+// expand returns url with its placeholders replaced, "" if a value cannot be a part of a path segment.
+func expand(url string, values []string) string {
+	if !strings.Contains(url, "{") {
+		return url
+	}
+	out := make([]byte, 0, 512)
+	for at := strings.IndexByte(url, '{'); at >= 0; at = strings.IndexByte(url, '{') {
+		end := strings.IndexByte(url, '}') + 1
+		v := values[slices.Index(placeholders, url[at:end])]
+		if v == "" || len(v) > maxSegment || climbs(v) {
+			return ""
+		}
+		out, url = appendEscaped(append(out, url[:at]...), v, escapeSegment), url[end:]
+	}
+	return string(append(out, url...))
+}
+
+// climbs reports whether a part of v is '.' or '..': servers resolve it even where its slashes are percent-encoded.
+func climbs(v string) bool {
+	v = "/" + v + "/"
+	return strings.Contains(v, "/./") || strings.Contains(v, "/../")
+}
+
+const (
+	maxRoutes  = 256
+	maxSegment = 255 // bytes of a path, and of the value of a placeholder: a request target has less than 64 KiB
+)
+
+var (
+	placeholder = regexp.MustCompile(`{[^}]*}`)
+	partOfWord  = regexp.MustCompile(`[^.][*#]|[*#][^.]`)
+	routePath   = regexp.MustCompile(`^/(([\w.~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2}|{(routing_key|type|queue)})+/?)*$`)
+)
+
+// CheckRoutes returns what is wrong with the routes, a sentence for each mistake.
+func CheckRoutes(routes []string) (wrong []string) {
+	var earlier []route
+	for i, item := range routes[:min(len(routes), maxRoutes+1)] {
+		refuse := func(is bool, why string) {
+			if is {
+				wrong = append(wrong, fmt.Sprintf("route %d, %.99q: %s", i+1, item, why))
+			}
+		}
+		r := newRoute(item, "")
+		by := slices.IndexFunc(earlier, r.isCovered) + 1
+		earlier = append(earlier, r)
+		plain, _ := url.PathUnescape(placeholder.ReplaceAllString(r.url, ""))
+		refuse(i == maxRoutes, "there must not be more than 256")
+		refuse(len(r.pattern) == 0, "the pattern before '=' is empty: '#' matches every routing key")
+		refuse(partOfWord.MatchString(strings.Join(r.pattern, ".")), "'*' and '#' must be whole words, as in order.*.#")
+		refuse(by > 0, fmt.Sprintf("never used, because route %d matches all of it: put it before that one, or remove it", by))
+		refuse(len(r.url) > maxSegment || !routePath.MatchString(r.url), "the path must begin with one '/', have at most "+
+			"255 bytes, no '?', '#' or other character to be percent-encoded, and no placeholder but "+
+			strings.Join(placeholders, ", "))
+		refuse(climbs(plain), "the path must not have '.' or '..' as a segment")
+	}
+	return wrong
+}
+
+// isCovered reports whether the earlier route takes every message that r matches. A placeholder that is not what the
+// earlier pattern is for may be empty, and then the earlier route does not match.
+func (r *route) isCovered(earlier route) bool {
+	if earlier.of != r.of && (earlier.of != 0 || !earlier.pattern.Covers(message.Topic{"#"})) {
+		return false
+	}
+	mayBeEmpty := strings.Contains(earlier.url, placeholders[1-earlier.of]) && !slices.Equal(earlier.pattern, r.pattern)
+	return !mayBeEmpty && earlier.pattern.Covers(r.pattern)
+}
+
+// typeOf returns the type of the message, which is the ce-type where it is sent as an event.
+func (e *encoding) typeOf(m *message.Message) (kind string) {
+	switch {
+	case e.Envelopes || e.CloudEvents && isEnvelope(m.ContentType):
+		return envelopeType(m.Body)
+	case !e.CloudEvents:
+		return m.Type
+	}
+	for k, v := range m.Headers {
+		if name, ok := cutAttribute(k); ok && strings.EqualFold(name, "type") {
+			kind, _ = v.(string)
+			return kind
+		}
+	}
+	return madeType(m)
+}
+
+// envelopeType returns the member "type" of the JSON object in body, "" without one. It reads body once at most and
+// decodes only that member; whether the rest is JSON is not checked.
+func envelopeType(body []byte) (kind string) {
+	depth, isType := 0, false
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		case ',':
+			isType = false
+		case '"':
+			start := i
+			for i++; i < len(body) && body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+			text := body[start:min(i+1, len(body))]
+			if depth == 1 && isType && len(text) < 6*maxSegment && json.Unmarshal(text, &kind) == nil {
+				return kind
+			}
+			isType = depth == 1 && string(text) == `"type"`
+		}
+	}
+	return ""
+}

@@ -1,0 +1,278 @@
+package dispatch
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/message"
+)
+
+func routes(items ...string) func(*Options) {
+	return func(o *Options) { o.Routes, o.Unrouted = items, true }
+}
+
+// keyed is a message with that routing key and type.
+func keyed(key, kind string) *message.Message {
+	m := sample()
+	m.RoutingKey, m.Type = key, kind
+	return m
+}
+
+func TestRouteIsThePath(t *testing.T) {
+	t.Parallel()
+	list := routes("order.created=/orders/created", "invoice.#=/invoices", "type:refund.v2=/refunds", "type:com.*=/com/", "*.*.last=/")
+	unix := apptest.ListenUnix(t, apptest.Answer(apptest.Status(204)))
+	tcp := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
+	tls, trusted := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
+	for _, c := range []struct {
+		app                *apptest.Server
+		url, origin, query string
+		other              string // where what no route matches goes
+	}{
+		{tcp, tcp.URL, tcp.URL, "", "/"},
+		{tcp, tcp.URL + "?token=1", tcp.URL, "?token=1", "/?token=1"},
+		{tcp, tcp.URL + "/events/in?token=1", tcp.URL, "?token=1", "/events/in?token=1"},
+		{tls, tls.URL + "/events", tls.URL, "", "/events"},
+		{unix, unix.URL, unix.URL + ":", "", "/"},
+		{unix, unix.URL + ":/events?token=1", unix.URL + ":", "?token=1", "/events?token=1"},
+	} {
+		target := newTarget(t, c.url, list, func(o *Options) { o.TLS = trusted })
+		for _, m := range []struct {
+			key, kind, path string
+			route           int
+		}{
+			{"order.created", "", "/orders/created", 1},
+			{"order.created", "refund.v2", "/orders/created", 1},
+			{"invoice", "", "/invoices", 2},
+			{"invoice.a.b", "", "/invoices", 2},
+			{"x", "refund.v2", "/refunds", 3},
+			{"x", "com.example", "/com/", 4},
+			{"a.b.last", "", "/", 5},
+			{"order.cancelled", "com", "", 0},
+			{"", "", "", 0},
+		} {
+			before := len(c.app.Requests())
+			o := dispatch(t, target, keyed(m.key, m.kind))
+			wantStatus(t, o, 204)
+			path, url := m.path+c.query, c.origin+m.path
+			if m.route == 0 {
+				path, url = c.other, ""
+			}
+			if r := c.app.Requests()[before]; r.Target != path || r.Header.Get("Host") == "" {
+				t.Errorf("%s, key %q, type %q: %s at %q, want %s", c.url, m.key, m.kind, r.Target, r.Header.Get("Host"), path)
+			}
+			if o.Route != m.route || o.URL != url {
+				t.Errorf("%s, key %q, type %q: route %d to %q, want %d to %q", c.url, m.key, m.kind, o.Route, o.URL, m.route, url)
+			}
+		}
+	}
+}
+
+// TestPlaceholders: a publisher chooses the values, and none may leave the segment it is put into.
+func TestPlaceholders(t *testing.T) {
+	t.Parallel()
+	const all = "!$&'()*+,;=:@\"#<>?[\\]^`{|}"
+	for _, c := range []struct{ path, key, kind, want string }{
+		{"/k/{routing_key}", "order.created", "", "/k/order.created"},
+		{"/k/{routing_key}", "a/b", "", "/k/a%2Fb"},
+		{"/k/{routing_key}", "a b", "", "/k/a%20b"},
+		{"/k/{routing_key}", " ", "", "/k/%20"},
+		{"/k/{routing_key}", "%2e%2e", "", "/k/%252e%252e"},
+		{"/k/{routing_key}", "a\r\nHost: evil", "", "/k/a%0D%0AHost%3A%20evil"},
+		{"/k/{routing_key}", "\xff\x00é", "", "/k/%FF%00%C3%A9"},
+		{"/k/{routing_key}", "{type}", "t", "/k/%7Btype%7D"},
+		{"/k/{routing_key}", "A-z_0~.", "", "/k/A-z_0~."},
+		{"/k/{routing_key}", all, "", "/k/" + escapedAll(all)},
+		{"/k/{routing_key}", "...", "", "/k/..."},
+		{"/k/{routing_key}", strings.Repeat("\xff", 255), "", "/k/" + strings.Repeat("%FF", 255)},
+		{"/{queue}/{type}-{routing_key}/x", "a", "b", "/wms.queue.a/b-a/x"},
+		{"/{type}{type}", "a", "b", "/bb"},
+		// Without a value that is a part of a segment the route does not match.
+		{"/k/{routing_key}", "", "", "/else"},
+		{"/k/{type}", "a", "", "/else"},
+		{"/k/{routing_key}", ".", "", "/else"},
+		{"/k/{routing_key}", "..", "", "/else"},
+		{"/k/{routing_key}", "../..", "", "/else"},
+		{"/k/{routing_key}", "a/../../b", "", "/else"},
+		{"/k/{routing_key}", "a/..", "", "/else"},
+		{"/x{routing_key}", "/..", "", "/else"},
+		{"/k/{type}", "a", strings.Repeat("t", 256), "/else"},
+	} {
+		r, _ := post(t, keyed(c.key, c.kind), routes("#="+c.path, "#.#=/else"))
+		if r.Target != c.want {
+			t.Errorf("%s with key %q and type %q: %s, want %s", c.path, c.key, c.kind, r.Target, c.want)
+		}
+	}
+}
+
+func escapedAll(s string) (out string) {
+	for i := range len(s) {
+		out += fmt.Sprintf("%%%02X", s[i])
+	}
+	return out
+}
+
+func TestTypeOfAnEvent(t *testing.T) {
+	t.Parallel()
+	structured := func(o *Options) { o.Envelopes = true }
+	off := func(*Options) {}
+	event := func(content string, h amqp.Table, body string) *message.Message {
+		m := keyed("key", "property")
+		m.ContentType, m.Headers, m.Body = content, h, []byte(body)
+		return m
+	}
+	long := strings.Repeat("x", 6*maxSegment)
+	for name, c := range map[string]struct {
+		m    *message.Message
+		mode func(*Options)
+		want string
+	}{
+		"the property":                 {event("", amqp.Table{"cloudEvents_type": "e"}, `{"type":"e"}`), off, "property"},
+		"an attribute":                 {event("", amqp.Table{"cloudEvents:type": "e", "cloudEvents_id": "1"}, `{"type":"f"}`), cloudEvents, "e"},
+		"an attribute in lower case":   {event("", amqp.Table{"cloudevents_TYPE": "e"}, ""), cloudEvents, "e"},
+		"an attribute of another kind": {event("", amqp.Table{"cloudEvents_type": int32(1)}, ""), cloudEvents, ""},
+		"a made attribute":             {event("", nil, `{"type":"e"}`), cloudEvents, "property"},
+		"an envelope in binary mode":   {event("application/cloudevents+json; charset=utf-8", nil, `{"type":"e"}`), cloudEvents, "e"},
+		"an envelope":                  {event("text/plain", nil, `{"type":"e"}`), structured, "e"},
+		"as Dapr writes it":            {event("", nil, `{"data":{"type":"no","a":[{"type":"no"}]},"datacontenttype":"type","id":"1","type":"e"}`), structured, "e"},
+		"with spaces":                  {event("", nil, " {\n\t\"type\" :\r\n \"e\" }"), structured, "e"},
+		"with escapes":                 {event("", nil, `{"x\"type":"no","a\\":"type","type":"\u0065\/\""}`), structured, `e/"`},
+		"the value is its name":        {event("", nil, `{"subject":"type","type":"type"}`), structured, "type"},
+		"behind its name as a value":   {event("", nil, `{"subject":"type","x":"e"}`), structured, ""},
+		"no text":                      {event("", nil, `{"type":1,"x":"e"}`), structured, ""},
+		"an object":                    {event("", nil, `{"type":{"type":"e"},"x":"e"}`), structured, ""},
+		"null":                         {event("", nil, `{"type":null}`), structured, ""},
+		"a batch":                      {event("", nil, `[{"type":"e"}]`), structured, ""},
+		"cut":                          {event("", nil, `{"type":"e`), structured, ""},
+		"cut in an escape":             {event("", nil, `{"type":"e\`), structured, ""},
+		"bad escape":                   {event("", nil, `{"type":"\x"}`), structured, ""},
+		"too long":                     {event("", nil, `{"type":"`+long+`"}`), structured, ""},
+		"no JSON":                      {event("", nil, "\x00\xff}}]]{"), structured, ""},
+		"nothing":                      {event("", nil, ""), structured, ""},
+	} {
+		o := Options{}
+		c.mode(&o)
+		if got := (&encoding{Options: &o}).typeOf(c.m); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestTypeOfALargeEvent: the body is read once, and nothing of it is kept.
+func TestTypeOfALargeEvent(t *testing.T) { //nolint:paralleltest // counts allocations
+	body := append(append([]byte(`{"data":"`), bytes.Repeat([]byte(`\"`), 4<<20)...), `","type":"e"}`...)
+	if n := testing.AllocsPerRun(2, func() {
+		if got := envelopeType(body); got != "e" {
+			t.Errorf("type %q", got)
+		}
+	}); n > 10 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestNoRoute: such a message is not POSTed and is no attempt.
+func TestNoRoute(t *testing.T) {
+	t.Parallel()
+	app, target := listen(t, http.StatusNoContent, func(o *Options) { o.Routes = []string{"a=/a"} })
+	wantFailure(t, dispatch(t, target, keyed("b", "")), message.FailureNoRoute, "no route matches")
+	wantSeen(t, app, 0, 0)
+	wantStatus(t, dispatch(t, target, keyed("a", "")), http.StatusNoContent)
+	tooLarge := keyed("b", "")
+	tooLarge.Body = make([]byte, 17<<20)
+	wantFailure(t, dispatch(t, target, tooLarge), message.FailureTooLarge, "body too large")
+}
+
+func TestCheckRoutes(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 300)
+	for i := range many {
+		many[i] = fmt.Sprintf("k%d=/", i)
+	}
+	const path, covered, word, empty = "the path must begin", "never used", "must be whole words", "is empty"
+	for _, c := range []struct {
+		routes string
+		want   []string // of each problem, in order
+	}{
+		{"a=/", nil},
+		{"order.created=/orders/created, invoice.#=/invoices, type:refund.v2=/refunds", nil},
+		{"a=/{routing_key}/{type}/{queue}-x/%20/~!$&'()*+;=:@,b=/a/b/", nil},
+		{"a=/a=b", nil},
+		{" a = /x ", nil},
+		{"a=/.a/..b/...", nil},
+		{strings.Join(many[:256], ","), nil},
+		{strings.Join(many, ","), []string{"route 257, \"k256=/\": there must not be more than 256"}},
+		{"=/x", []string{empty}},
+		{"type:=/x", []string{empty}},
+		{"a.#b=/x", []string{word}},
+		{"**=/x", []string{word}},
+		{"a", []string{path}},
+		{"a=x", []string{path}},
+		{"a=//x", []string{path}},
+		{"a=/x//y", []string{path}},
+		{"a=http://x/", []string{path}},
+		{"a=/x#f", []string{path}},
+		{"a=/x?y", []string{path}},
+		{"a=/x y", []string{path}},
+		{"a=/é", []string{path}},
+		{"a=/%zz", []string{path}},
+		{"a=/{foo}", []string{path}},
+		{"a=/{type", []string{path}},
+		{"a=/type}", []string{path}},
+		{"a=/{}", []string{path}},
+		{"a=/" + strings.Repeat("x", 255), []string{path}},
+		{"a=/..", []string{"'.' or '..'"}},
+		{"a=/x/./y", []string{"'.' or '..'"}},
+		{"a=/%2e%2E/x", []string{"'.' or '..'"}},
+		{"a=/x/.{type}./y", []string{"'.' or '..'"}},
+		{"a=/a,b=/b,a=/c", []string{"route 3, \"a=/c\": never used, because route 1"}},
+		{"type:a=/a,a=/b", nil},
+		{"#=/a,b=/b", []string{covered}},
+		{"#=/a,type:b=/b", []string{covered}},
+		{"#=/{routing_key},a.b=/b", []string{covered}},
+		{"#=/{type},a.b=/b", nil}, // a message without a type
+		{"#=/{type},#=/b", []string{covered}},
+		{"type:#=/a,b=/b", nil}, // a message without a type
+		{"type:#=/{routing_key},type:b=/b", nil},
+		{"a.*=/a,a.b=/b,a.#=/c", []string{covered}},
+		{"=x", []string{empty, path}},
+		{"a.#b=/x,=/x,c=../x,d=/{foo},e=/e,e=/f", []string{word, empty, path, "'.' or '..'", path, covered}},
+	} {
+		got := CheckRoutes(strings.Split(c.routes, ","))
+		if len(got) != len(c.want) {
+			t.Errorf("%.80s: %q", c.routes, got)
+			continue
+		}
+		for i, want := range c.want {
+			if !strings.Contains(got[i], want) {
+				t.Errorf("%.80s: %q does not say %q", c.routes, got[i], want)
+			}
+		}
+	}
+}
+
+func BenchmarkRoute(b *testing.B) {
+	var ten []string
+	for i := range 9 {
+		ten = append(ten, fmt.Sprintf("orders.eu.*.v%d=/orders/%d", i, i))
+	}
+	for name, items := range map[string][]string{
+		"first": {"order.created=/orders/created"}, "tenth": append(ten, "#.created=/created"), "placeholder": {"#=/k/{routing_key}"},
+		"type": {"type:refund.*=/refunds"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			target, m := newTarget(b, "http://127.0.0.1:8080/", routes(items...)), keyed("order.created", "refund.v2")
+			b.ReportAllocs()
+			for b.Loop() {
+				if n, _ := target.Route(m); n != len(items) {
+					b.Fatal(n)
+				}
+			}
+		})
+	}
+}
