@@ -90,8 +90,8 @@ func TestDashboardLinks(t *testing.T) {
 }
 
 // TestDashboardVariables: each filter begins with everything, and works where a label is missing, as outside
-// Kubernetes. The instances are listed by name instead, because they represent the choice of queue and pod: most
-// metrics have no such label.
+// Kubernetes. The instances are listed by name instead, because they represent the choice of queue and pod: the metrics
+// of the process have no such label.
 func TestDashboardVariables(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -111,6 +111,37 @@ func TestDashboardVariables(t *testing.T) {
 	}
 	if !slices.Equal(names, []string{"datasource", "namespace", "job", "queue", "pod", "instance", "runbook"}) {
 		t.Errorf("%v", names)
+	}
+}
+
+// TestDashboardFiltersByQueue: a sidecar may consume several queues, so the choice of instances is not enough. Depths are
+// chosen by the queue that is consumed. A line of one sidecar's queue is named by both.
+func TestDashboardFiltersByQueue(t *testing.T) {
+	t.Parallel()
+	page := read(t, metricsPage)
+	selector := regexp.MustCompile(`\b(sidecar_\w+)\{([^}]*)\}`)
+	filtered := 0
+	for _, p := range loadDashboard(t).Panels {
+		for _, q := range p.Targets {
+			for _, m := range selector.FindAllStringSubmatch(q.Expr, -1) {
+				name := base(m[1], documented(t))
+				want := regexp.MustCompile("(?m)^\\| `" + name + "` \\| \\w+ \\| [^|]*`queue`").MatchString(page)
+				label := map[bool]string{true: "main", false: "queue"}[name == "sidecar_queue_messages_ready"]
+				if strings.Contains(m[2], label+`=~"$queue"`) != want {
+					t.Errorf("%s: has %s to be filtered by queue? %v\n%s", p.Title, name, want, q.Expr)
+				}
+				if want {
+					filtered++
+				}
+				single := strings.HasPrefix(q.Expr, name) && strings.Contains(q.LegendFormat, "{{instance}}")
+				if want && single && !strings.Contains(q.LegendFormat, "{{queue}}") {
+					t.Errorf("%s: two queues of an instance have the legend %s", p.Title, q.LegendFormat)
+				}
+			}
+		}
+	}
+	if filtered < 30 {
+		t.Errorf("only %d queries are filtered by queue", filtered)
 	}
 }
 

@@ -23,7 +23,7 @@ func NewDepths(r prometheus.Registerer) *Depths {
 	d := &Depths{desc: prometheus.NewDesc("sidecar_queue_messages_ready",
 		fmt.Sprintf("Messages ready in a queue of the topology, updated every %d seconds: main is the service's "+
 			"queue, retry what waits to be tried again, dlq what is parked.", DefaultEvery/time.Second),
-		[]string{"queue", "kind"}, nil)}
+		[]string{"queue", "kind", "main"}, nil)}
 	r.MustRegister(d)
 	return d
 }
@@ -55,6 +55,6 @@ func (d *Depths) Describe(ch chan<- *prometheus.Desc) { ch <- d.desc }
 // Collect implements prometheus.Collector.
 func (d *Depths) Collect(ch chan<- prometheus.Metric) {
 	for _, q := range d.All() {
-		ch <- prometheus.MustNewConstMetric(d.desc, prometheus.GaugeValue, float64(q.Ready), q.Queue, string(q.Kind))
+		ch <- prometheus.MustNewConstMetric(d.desc, prometheus.GaugeValue, float64(q.Ready), q.Queue, string(q.Kind), q.Main)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-// TestDepthsOfSeveralWatchers: a queue that two plans have is one series, which stays while one of them is watched.
+// TestDepthsOfSeveralWatchers: a queue that two plans have is one series, of the first plan that is watched.
 func TestDepthsOfSeveralWatchers(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
@@ -18,10 +18,10 @@ func TestDepthsOfSeveralWatchers(t *testing.T) {
 	var watchers [2]*Watcher
 	for i, queue := range []string{"first", "second"} {
 		watchers[i] = NewWatcher(WatchOptions{Depths: all, Logger: slog.New(slog.DiscardHandler)})
-		watchers[i].last.Store(&[]Depth{{queue, topology.KindMain, 1}, {"dlq", topology.KindDLQ, 3}})
+		watchers[i].last.Store(&[]Depth{{queue, queue, topology.KindMain, 1}, {"dlq", queue, topology.KindDLQ, 3}})
 	}
 	for _, want := range []map[string]float64{
-		{"first main": 1, "second main": 1, "dlq dlq": 3}, {"second main": 1, "dlq dlq": 3}, {},
+		{"first main of first": 1, "second main of second": 1, "dlq dlq of first": 3}, {"second main of second": 1, "dlq dlq of second": 3}, {},
 	} {
 		if got := gauges(t, registry); !maps.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)

@@ -12,11 +12,11 @@ import (
 	"sidecar/internal/topology"
 )
 
-// Depth is how many messages are ready in a queue.
+// Depth is how many messages are ready in a queue. Main is the queue that is consumed by the same plan.
 type Depth struct {
-	Queue string
-	Kind  topology.Kind
-	Ready int
+	Queue, Main string
+	Kind        topology.Kind
+	Ready       int
 }
 
 // DefaultEvery is how often a Watcher checks, how often a topology with findings is checked again, and how often a
@@ -105,7 +105,7 @@ func (e *ensurer) measure(ctx context.Context) (depths []Depth, missing []Findin
 		case refusal != nil && refusal.Code == amqp.NotFound:
 			e.absent(&o)
 		case refusal == nil && e.err == nil && o.queue != nil:
-			depths = append(depths, Depth{Queue: o.name, Kind: o.queue.Kind, Ready: *o.ready})
+			depths = append(depths, Depth{Queue: o.name, Main: e.plan.Queue, Kind: o.queue.Kind, Ready: *o.ready})
 		}
 	}
 	return depths, e.findings, e.err

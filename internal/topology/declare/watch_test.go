@@ -31,7 +31,10 @@ func TestDepths(t *testing.T) {
 		brokertest.Publish(t, ch, "", p.Queue, amqp.Publishing{})
 	}
 	depths, missing, err := depthsOf(context.Background(), session(t, url), p)
-	want := []Depth{{"wms.dlq.wms-cincout", topology.KindDLQ, 0}, {"wms.retry-queue.wms-cincout", topology.KindRetry, 1}, {"wms.queue.wms-cincout", topology.KindMain, 2}}
+	want := []Depth{
+		{"wms.dlq.wms-cincout", p.Queue, topology.KindDLQ, 0}, {"wms.retry-queue.wms-cincout", p.Queue, topology.KindRetry, 1},
+		{p.Queue, p.Queue, topology.KindMain, 2},
+	}
 	if err != nil || missing != nil || !reflect.DeepEqual(depths, want) {
 		t.Errorf("%v, %v, %v", depths, missing, err)
 	}
@@ -69,7 +72,8 @@ func TestWatch(t *testing.T) {
 		t.Errorf("all is there, but %v", f)
 	}
 	if got := gauges(t, registry); !reflect.DeepEqual(got, map[string]float64{
-		"wms.dlq.wms-cincout dlq": 0, "wms.retry-queue.wms-cincout retry": 0, "wms.queue.wms-cincout main": 0,
+		"wms.dlq.wms-cincout dlq of " + p.Queue: 0, "wms.retry-queue.wms-cincout retry of " + p.Queue: 0,
+		"wms.queue.wms-cincout main of " + p.Queue: 0,
 	}) {
 		t.Errorf("metrics %v", got)
 	}
@@ -127,7 +131,7 @@ func TestWatchOnRequest(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- w.Watch(ctx, session(t, url), func() *topology.Plan { return p }) }()
 	<-looked
-	if d := w.depths(); len(d) != 3 || d[2] != (Depth{p.Queue, topology.KindMain, 0}) {
+	if d := w.depths(); len(d) != 3 || d[2] != (Depth{p.Queue, p.Queue, topology.KindMain, 0}) {
 		t.Errorf("%v", d)
 	}
 	brokertest.Send(t, url, p.Queue, "x")
@@ -173,7 +177,7 @@ func gauges(t testing.TB, r *prometheus.Registry) map[string]float64 {
 			for _, l := range m.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			got[labels["queue"]+" "+labels["kind"]] = m.GetGauge().GetValue()
+			got[labels["queue"]+" "+labels["kind"]+" of "+labels["main"]] = m.GetGauge().GetValue()
 		}
 	}
 	return got
