@@ -11,6 +11,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,8 +37,8 @@ type Options struct {
 
 	Grace       time.Duration // of a drain; bounds /drained
 	State       State
-	Topology    Topology
-	DeadLetters *dlq.API // what the control listener does with dead letters
+	Topologies  []Topology // of each subscription
+	DeadLetters *dlq.API   // what the control listener does with dead letters
 
 	Memory   *budget.Account // asked before bytes of a request are held; nil bounds nothing
 	Gatherer prometheus.Gatherer
@@ -191,4 +193,24 @@ func refuse(w http.ResponseWriter, status int, detail string) {
 
 func answer(w http.ResponseWriter, status int, v any) {
 	httpguard.Write(w, status, "application/json", v)
+}
+
+// subscription returns the name of the subscription that the query asks for; "" when it asks for none. Otherwise status
+// and detail are the answer. strict refuses other parameters, which may have been meant to name one.
+func (s *Server) subscription(r *http.Request, strict bool) (name string, status int, detail string) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	asked, names := query["subscription"], s.o.State.Subscriptions()
+	delete(query, "subscription")
+	switch {
+	case strict && (err != nil || len(query) > 0):
+		return "", http.StatusBadRequest, "The only parameter is subscription."
+	case asked == nil:
+		return "", 0, ""
+	case len(asked) == 1 && slices.Contains(names, asked[0]):
+		return asked[0], 0, ""
+	case len(names) == 0:
+		return "", http.StatusNotFound, "The subscription of this sidecar has no name."
+	}
+	return "", http.StatusNotFound, fmt.Sprintf("There is no subscription %.100q; there are %s.", strings.Join(asked, ","),
+		strings.Join(names, ", "))
 }

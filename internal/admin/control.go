@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,12 +22,12 @@ var openAPIDocument string
 // controlRoutes is all that the control listener has behind guard, beside the console.
 func (s *Server) controlRoutes() httpguard.Routes {
 	t := httpguard.Routes{
-		"/status": httpguard.Get(show(s.o.State.Status)),
+		"/status": httpguard.Get(s.status),
 		"/drain":  httpguard.Post(s.change("drain", s.drain)),
 		"/pause":  httpguard.Post(s.change("pause", s.unlessDraining(s.o.State.Pause))),
 		"/resume": httpguard.Post(s.change("resume", s.unlessDraining(s.o.State.Resume))),
 
-		"/topology":     httpguard.Get(show(func() Topology { return s.o.Topology })),
+		"/topology":     httpguard.Get(s.topology),
 		"/openapi.json": httpguard.Get(openAPI),
 		"/events":       httpguard.Get(s.streams.Limit(s.events)),
 	}
@@ -34,8 +35,24 @@ func (s *Server) controlRoutes() httpguard.Routes {
 	return t
 }
 
-func show[T any](what func() T) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, what()) }
+func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
+	answer(w, http.StatusOK, s.o.State.Status())
+}
+
+// topology answers with one topology, or with a list of them where subscriptions have names and none is asked for.
+func (s *Server) topology(w http.ResponseWriter, r *http.Request) {
+	name, status, detail := s.subscription(r, true)
+	if status != 0 {
+		refuse(w, status, detail)
+		return
+	}
+	all := s.o.Topologies
+	i := slices.IndexFunc(all, func(t Topology) bool { return t.Subscription == name })
+	if i < 0 {
+		answer(w, http.StatusOK, map[string][]Topology{"subscriptions": all})
+		return
+	}
+	answer(w, http.StatusOK, all[i])
 }
 
 func openAPI(w http.ResponseWriter, _ *http.Request) {
@@ -46,37 +63,52 @@ func openAPI(w http.ResponseWriter, _ *http.Request) {
 // drainBegins is how long the answer to POST /drain waits to be able to say "draining".
 const drainBegins = time.Second
 
-func (s *Server) drain(r *http.Request) int {
+func (s *Server) drain(r *http.Request, subscription string) int {
+	if subscription != "" {
+		return http.StatusBadRequest
+	}
 	s.o.State.Drain()
 	s.wait(r, s.o.State.Draining(), drainBegins)
 	return http.StatusAccepted
 }
 
-func (s *Server) unlessDraining(do func()) func(*http.Request) int {
-	return func(*http.Request) int {
+func (s *Server) unlessDraining(do func(subscription string)) func(*http.Request, string) int {
+	return func(_ *http.Request, subscription string) int {
 		if closed(s.o.State.Draining()) {
 			return http.StatusConflict
 		}
-		do()
+		do(subscription)
 		return http.StatusOK
 	}
 }
 
-// change wraps what changes something: its body is checked first, the change is written down with who asked for it,
-// and the answer is the state it led to.
-func (s *Server) change(action string, do func(*http.Request) int) http.HandlerFunc {
+// change wraps what changes something, of one subscription or of all: its request is checked first, the change is
+// written down with who asked for it, and the answer is the state it led to.
+func (s *Server) change(action string, do func(r *http.Request, subscription string) int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if status, detail := httpguard.CheckEmpty(w, r); status != 0 {
+		status, detail := httpguard.CheckEmpty(w, r)
+		name := ""
+		if status == 0 {
+			name, status, detail = s.subscription(r, true)
+		}
+		if status != 0 {
 			refuse(w, status, detail)
 			return
 		}
-		status := do(r)
-		httpguard.Audit(s.o.Logger, r, action, status)
-		if status == http.StatusConflict {
-			refuse(w, status, "The sidecar is draining and will take no more messages.")
-			return
+		var more []any
+		if name != "" {
+			more = []any{"subscription", name}
 		}
-		answer(w, status, s.o.State.Status())
+		status = do(r, name)
+		httpguard.Audit(s.o.Logger, r, action, status, more...)
+		switch status {
+		case http.StatusConflict:
+			refuse(w, status, "The sidecar is draining and will take no more messages.")
+		case http.StatusBadRequest:
+			refuse(w, status, "A drain ends all subscriptions. POST /pause?subscription="+name+" stops one.")
+		default:
+			answer(w, status, s.o.State.Status())
+		}
 	}
 }
 

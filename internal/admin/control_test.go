@@ -17,12 +17,16 @@ func TestStatus(t *testing.T) {
 	r := start(t, nil)
 	since := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	r.state.status = Status{
-		State: Paused, Version: "1.2.3", Started: since, Service: "wms-a", Queue: "wms.queue.a", Topology: "fanout",
+		Version: "1.2.3", Started: since, Service: "wms-a", Consume: Connection{Connected: true}, Publish: Connection{Blocked: true},
+	}
+	r.state.status.Consumption = Consumption{
+		State: Paused, Queue: "wms.queue.a", Topology: "fanout",
 		Pauses:   []Pause{{Reason: "app_down", Detail: "connection refused", Since: since}, {Reason: "retry_after", Since: since, Until: since.Add(time.Minute)}},
 		Findings: []Finding{{Object: "queue \"wms.dlq.a\"", Problem: "missing", Fix: "declare it"}},
-		Consume:  Connection{Connected: true}, Publish: Connection{Blocked: true}, App: App{URL: "http://127.0.0.1:8080/"},
+		App:      App{URL: "http://127.0.0.1:8080/"},
 		Inflight: 3, Delayed: 1, Concurrency: 10, Prefetch: 20, MaxRetries: 10, RetryDelays: []string{"5s"}, Warnings: []string{},
 	}
+	r.state.status.Subscriptions = []Subscription{{"orders", r.state.status.Consumption}}
 	got := r.do(http.MethodGet, r.control, "/status", nil)
 	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "application/json" {
 		t.Fatalf("%d %v", got.StatusCode, got.Header)

@@ -39,16 +39,21 @@ func yes(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, map[string]bool{name: true}) }
 }
 
-func (s *Server) ready(w http.ResponseWriter, _ *http.Request) {
-	r := s.o.State.Ready()
-	answerCheck(w, r.Ready, r)
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	name, status, detail := s.subscription(r, false)
+	if status != 0 {
+		refuse(w, status, detail)
+		return
+	}
+	ready := s.o.State.Ready(name)
+	answerCheck(w, ready.Ready, ready)
 }
 
 // connected is one check of readiness alone, for pods that serve while they reach the broker, even if no messages are
 // consumed.
 func (s *Server) connected(w http.ResponseWriter, _ *http.Request) {
 	broker := Check{Name: CheckBroker}
-	for _, c := range s.o.State.Ready().Checks {
+	for _, c := range s.o.State.Ready("").Checks {
 		if c.Name == CheckBroker {
 			broker = c
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,6 +26,7 @@ import (
 type fakeState struct {
 	mu        sync.Mutex
 	readiness Readiness
+	names     []string // of subscriptions
 	status    Status
 	flow      Flow
 	flows     int // how often it was asked for
@@ -36,9 +38,9 @@ type fakeState struct {
 
 func newFakeState() *fakeState {
 	return &fakeState{
-		status: Status{
+		status: Status{Consumption: Consumption{
 			State: Consuming, Queue: "wms.queue.a", Pauses: []Pause{}, Findings: []Finding{}, Warnings: []string{}, RetryDelays: []string{},
-		},
+		}},
 		flow: Flow{Depths: []Depth{}, Totals: Totals{
 			Settled: map[string]uint64{"ack": 1, "retry": 0, "requeue": 0, "park": 0, "discard": 0, "release": 0},
 		}},
@@ -46,12 +48,19 @@ func newFakeState() *fakeState {
 	}
 }
 
-func (f *fakeState) Ready() Readiness          { f.mu.Lock(); defer f.mu.Unlock(); return f.readiness }
+func (f *fakeState) Subscriptions() []string { return f.names }
+func (f *fakeState) Ready(name string) Readiness {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	of := f.readiness
+	of.Checks = slices.DeleteFunc(slices.Clone(of.Checks), func(c Check) bool { return name != "" && c.Subscription != "" && c.Subscription != name })
+	return of
+}
 func (f *fakeState) setReady(r Readiness)      { f.mu.Lock(); defer f.mu.Unlock(); f.readiness = r }
 func (f *fakeState) Draining() <-chan struct{} { return f.draining }
 func (f *fakeState) Drained() <-chan struct{}  { return f.drained }
-func (f *fakeState) Pause()                    { f.become("pause", Paused) }
-func (f *fakeState) Resume()                   { f.become("resume", Consuming) }
+func (f *fakeState) Pause(name string)         { f.become(strings.TrimSpace("pause "+name), Paused) }
+func (f *fakeState) Resume(name string)        { f.become(strings.TrimSpace("resume "+name), Consuming) }
 
 func (f *fakeState) Status() Status { f.mu.Lock(); defer f.mu.Unlock(); return f.status }
 

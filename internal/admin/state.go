@@ -2,16 +2,18 @@ package admin
 
 import "time"
 
-// State is what the sidecar reports about itself, and the commands it takes. Every method returns at once.
+// State is what the sidecar reports about itself, and the commands it takes. Every method returns at once. A
+// subscription is named by one of Subscriptions; "" means all.
 type State interface {
-	Ready() Readiness
+	Subscriptions() []string // none when there is one, without a name
+	Ready(subscription string) Readiness
 	Status() Status
-	Flow() Flow                // asked for about once a second while a client reads /events, and not twice at a time
-	Drain()                    // begins a drain; later calls change nothing
-	Draining() <-chan struct{} // closed when a drain has begun, by a signal or a request
-	Drained() <-chan struct{}  // closed when it has ended, in the grace or not
-	Pause()                    // takes no more messages until Resume
-	Resume()                   // ends Pause, and no other reason to pause
+	Flow() Flow                 // asked for about once a second while a client reads /events, and not twice at a time
+	Drain()                     // begins a drain; later calls change nothing
+	Draining() <-chan struct{}  // closed when a drain has begun, by a signal or a request
+	Drained() <-chan struct{}   // closed when it has ended, in the grace or not
+	Pause(subscription string)  // takes no more messages until Resume
+	Resume(subscription string) // ends Pause, and no other reason to pause
 }
 
 // Readiness says whether messages are consumed, or are not on purpose.
@@ -20,9 +22,12 @@ type Readiness struct {
 	Checks []Check `json:"checks"`
 }
 
-// Check is one condition of readiness. Detail is shown to any client that reaches the admin port: no secrets.
+// Check is one condition of readiness, of a subscription that has a name or of the sidecar. Detail is shown to any
+// client that reaches the admin port: no secrets.
 type Check struct {
-	Name   string `json:"name"`
+	Name         string `json:"name"`
+	Subscription string `json:"subscription,omitempty"`
+
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail,omitempty"`
 }
@@ -42,34 +47,55 @@ const (
 
 // Status is everything an operator asks first.
 type Status struct {
-	State   string    `json:"state"` // one of the constants above
+	Consumption // of all queues: sums, and all reasons
+
 	Version string    `json:"version"`
 	Commit  string    `json:"commit,omitempty"`
 	Started time.Time `json:"started"`
+	Service string    `json:"service"`
 
-	Service  string `json:"service"`
-	Queue    string `json:"queue"`
+	Consume Connection `json:"consume"`
+	Publish Connection `json:"publish"`
+
+	Subscriptions []Subscription `json:"subscriptions,omitempty"` // those that have names
+}
+
+// Subscription is the status of one subscription that has a name.
+type Subscription struct {
+	Name string `json:"name"`
+	Consumption
+}
+
+// Consumption is what is consumed, and how.
+type Consumption struct {
+	State    string `json:"state"`    // one of the constants above
+	Queue    string `json:"queue"`    // of several: their names, separated by commas
 	Topology string `json:"topology"` // the preset's name
 
 	Pauses   []Pause   `json:"pauses"`   // why nothing is taken; empty when messages are
 	Findings []Finding `json:"findings"` // what is wrong with the topology
 	Warnings []string  `json:"warnings"` // what people should know although it works
 
-	Consume Connection `json:"consume"`
-	Publish Connection `json:"publish"`
-	App     App        `json:"app"`
+	App App `json:"app"`
 
 	Inflight    int `json:"inflight"` // messages the app has now
 	Delayed     int `json:"delayed"`  // messages delayed here before their requeue
 	Concurrency int `json:"concurrency"`
 	Prefetch    int `json:"prefetch"`
 
-	MaxRetries  int      `json:"max_retries"`
-	RetryDelays []string `json:"retry_delays"` // Go durations
+	MaxRetries  int      `json:"max_retries"`  // of several: the most
+	RetryDelays []string `json:"retry_delays"` // Go durations; of several: those of the one with the most retries
+}
+
+// Of names what a pause or a finding belongs to.
+type Of struct {
+	Subscription string `json:"subscription,omitempty"`
+	Queue        string `json:"queue"`
 }
 
 // Pause is one reason why nothing is taken.
 type Pause struct {
+	Of
 	Reason string    `json:"reason"` // the label value of sidecar_paused
 	Detail string    `json:"detail,omitempty"`
 	Since  time.Time `json:"since"`
@@ -78,6 +104,7 @@ type Pause struct {
 
 // Finding is one thing in the topology that would lose a message.
 type Finding struct {
+	Of
 	Object  string `json:"object"`
 	Problem string `json:"problem"`
 	Wanted  string `json:"wanted,omitempty"`
@@ -93,13 +120,15 @@ type Connection struct {
 
 // App is the app beside the sidecar.
 type App struct {
-	Up  bool   `json:"up"`
-	URL string `json:"url"` // without user and query
+	Up  bool   `json:"up"`  // of several: all are
+	URL string `json:"url"` // without user and query; "" when subscriptions have different ones
 }
 
 // Flow counts the outcomes of messages since the start, and those that wait.
 type Flow struct {
 	Totals `json:"totals"`
+
+	Subscriptions map[string]Totals `json:"subscriptions,omitempty"` // those that have names
 
 	Depths []Depth `json:"depths"` // as of the last check, not nil; empty while the broker is disconnected
 }
@@ -117,8 +146,10 @@ type Depth struct {
 	Ready int    `json:"ready"`
 }
 
-// Topology is what the sidecar's exchanges and queues are, for a picture of them. It never changes.
+// Topology is what the exchanges and queues of a subscription are, for a picture of them. It never changes.
 type Topology struct {
+	Subscription string `json:"subscription,omitempty"`
+
 	Preset  string `json:"preset"`
 	Service string `json:"service"`
 	Queue   string `json:"queue"` // the one that is consumed

@@ -15,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/admin"
-	"sidecar/internal/admin/dlq"
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
@@ -107,8 +106,7 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 		a.endpoint = newEndpoint(a.shared, plan)
 		a.senders = append(a.senders, a.endpoint)
 	}
-	a.admin = admin.New(a.adminOptions())
-	return a, nil
+	return a, a.listeners()
 }
 
 // abandon ends a sidecar that has not run.
@@ -168,13 +166,10 @@ func (a *App) listen() error {
 func (a *App) warnings() []string {
 	all := append([]string{}, a.cfg.Warnings()...)
 	for _, s := range a.subscriptions {
-		all = append(all, topologyWarnings(s.cfg, s.current.Load())...)
-		for _, f := range s.status.tolerated() {
-			if f.Judgement == topology.Weaker {
-				all = append(all, f.String())
+		for _, text := range s.warnings() {
+			if s.cfg.Subscription != "" {
+				text = s.cfg.Subscription + ": " + text
 			}
-		}
-		if text := s.consumer.Oversized(); text != "" {
 			all = append(all, text)
 		}
 	}
@@ -186,19 +181,5 @@ func (a *App) flushTraces() {
 	defer cancel()
 	if err := a.tracing.Shutdown(ctx); err != nil { // spans are not worth an exit code
 		a.log.Warn("traces not flushed", "error", err)
-	}
-}
-
-func (a *App) adminOptions() admin.Options {
-	dead := dlq.Options{Service: a.cfg.Service.Name, Logger: a.log}
-	if len(a.subscriptions) > 0 { // they name one queue: of the first
-		dead.Queue, dead.Main = a.subscriptions[0].deadLetters, a.subscriptions[0].plan.Queue
-	}
-	l := &a.cfg.Listen
-	return admin.Options{
-		AdminAddr: l.AdminAddr, ControlAddr: l.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
-		Token: listenerToken(l.ControlToken, a.log), ReadToken: listenerToken(l.ControlReadToken, a.log),
-		State: a, Topology: topologyView(a.plan), DeadLetters: dlq.New(dead),
-		Memory: a.budget.Account(budget.Requests), Gatherer: a.registry, Logger: a.log,
 	}
 }

@@ -116,7 +116,7 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 	a, log, stop := run(t, cfg)
 	brokertest.Eventually(t, 20*time.Second, "the finding", func() bool { return a.subscriptions[0].status.bad() })
 	s := a
-	if r := s.Ready(); r.Ready {
+	if r := s.Ready(""); r.Ready {
 		t.Errorf("ready with a topology that does not fit: %+v", r)
 	}
 	st := s.Status()

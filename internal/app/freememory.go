@@ -13,14 +13,14 @@ const quietInterval = 5 * time.Second
 func (a *App) freeMemory(ctx context.Context) error {
 	t := time.NewTicker(quietInterval)
 	defer t.Stop()
-	seen, busy := a.received(), true // the start is a burst, too
+	seen, busy := received(a.subscriptions), true // the start is a burst, too
 	for {
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			return nil
 		}
-		if now := a.received(); now != seen {
+		if now := received(a.subscriptions); now != seen {
 			seen, busy = now, true
 			continue
 		}

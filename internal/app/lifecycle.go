@@ -96,7 +96,7 @@ func (a *App) Run(ctx, now context.Context) error {
 	}
 	grace := a.cfg.Process.ShutdownGrace
 	t := stopTime{until: time.Now().Add(grace), now: now}
-	a.log.Info("draining", "inflight", a.inflight(), "grace", grace)
+	a.log.Info("draining", "inflight", inflight(a.subscriptions), "grace", grace)
 	close(a.draining)
 	stopConsumers(t)
 	if len(consumers) == 0 {

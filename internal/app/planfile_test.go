@@ -182,7 +182,7 @@ func TestRunAPlanFromAFile(t *testing.T) {
 	}
 	a, _, stop := run(t, cfg)
 	url := brokertest.URL(t)
-	brokertest.Eventually(t, 20*time.Second, "ready", func() bool { return a.Ready().Ready })
+	brokertest.Eventually(t, 20*time.Second, "ready", func() bool { return a.Ready("").Ready })
 	ch := brokertest.Channel(t, url)
 	for id, headers := range map[string]amqp.Table{
 		"good": {"kind": "invoice", "version": int64(2)}, "bad": {"refund": true},

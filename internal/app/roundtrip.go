@@ -139,7 +139,9 @@ func (p *probeApp) retryOnce(ctx context.Context, a *App) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRoundTrip, err)
 	}
-	if !until(ctx, func() bool { return p.posts.Load() > 1 && a.settledByOutcome()[message.Ack.String()] > 0 }) {
+	if !until(ctx, func() bool {
+		return p.posts.Load() > 1 && totals(a.subscriptions, a.settledByQueue()).Settled[message.Ack.String()] > 0
+	}) {
 		return fmt.Errorf("%w: %s was published to %s, POSTed %d times within %s, and not acked",
 			errRoundTrip, p.id, a.plan.Queue, p.posts.Load(), roundTripTimeout)
 	}
@@ -150,7 +152,7 @@ func (p *probeApp) retryOnce(ctx context.Context, a *App) error {
 func (a *App) awaitReady(ctx context.Context) error {
 	var why error
 	ready := until(ctx, func() bool {
-		r := a.Ready()
+		r := a.Ready("")
 		if findings, _ := a.subscriptions[0].status.last(); len(findings) > 0 {
 			f := findings[0]
 			why = fmt.Errorf("%w: %s: %s: wanted %s, found %s; %s", errRoundTrip, f.Object, f.Problem, f.Wanted, f.Found, f.Fix)

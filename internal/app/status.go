@@ -9,6 +9,7 @@ import (
 	"sidecar/internal/admin"
 	"sidecar/internal/broker"
 	"sidecar/internal/flow"
+	"sidecar/internal/topology"
 )
 
 // Drain begins a drain; later calls change nothing.
@@ -20,9 +21,29 @@ func (a *App) Draining() <-chan struct{} { return a.draining }
 // Drained is closed when the drain has ended.
 func (a *App) Drained() <-chan struct{} { return a.drained }
 
+// Subscriptions returns the names of the subscriptions; none when there is one without a name.
+func (a *App) Subscriptions() (names []string) {
+	for _, s := range a.subscriptions {
+		if name := s.cfg.Subscription; name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// of returns what the subscription with that name consumes by, one for each of its queues; "": of all.
+func (a *App) of(name string) []*subscription {
+	if name == "" {
+		return a.subscriptions
+	}
+	return slices.DeleteFunc(slices.Clone(a.subscriptions), func(s *subscription) bool {
+		return s.cfg.Subscription != name
+	})
+}
+
 // Pause takes no more messages until Resume.
-func (a *App) Pause() {
-	for _, sub := range a.subscriptions {
+func (a *App) Pause(subscription string) {
+	for _, sub := range a.of(subscription) {
 		if sub.flow.Hold(flow.Operator, "POST /pause") {
 			sub.log.Info("paused", "reason", string(flow.Operator))
 		}
@@ -30,8 +51,8 @@ func (a *App) Pause() {
 }
 
 // Resume ends Pause, and no other reason to pause.
-func (a *App) Resume() {
-	for _, sub := range a.subscriptions {
+func (a *App) Resume(subscription string) {
+	for _, sub := range a.of(subscription) {
 		if sub.flow.Lift(flow.Operator) {
 			sub.log.Info("resumed", "reason", string(flow.Operator))
 		}
@@ -39,22 +60,32 @@ func (a *App) Resume() {
 }
 
 // Ready reports ready while messages are consumed, or are not consumed on purpose: an app that is down or asked for
-// time, an open breaker and an operator are purpose. No broker, a topology with findings and a drain are not.
-func (a *App) Ready() admin.Readiness {
-	var checks []admin.Check
-	for _, sub := range a.subscriptions {
-		checks = mergeChecks(checks, sub.checks())
+// time, an open breaker and an operator are purpose. No broker, a topology with findings and a drain are not. The
+// connection is one check, the rest is a check for each subscription.
+func (a *App) Ready(subscription string) admin.Readiness {
+	names := []string{subscription}
+	if all := a.Subscriptions(); subscription == "" && len(all) > 0 {
+		names = all
 	}
-	if len(a.subscriptions) == 0 {
-		checks = []admin.Check{{Name: admin.CheckBroker, OK: a.publishing().Connected}}
+	broker := admin.Check{Name: admin.CheckBroker, OK: a.publishing().Connected}
+	var checks, apps []admin.Check
+	if len(a.subscriptions) > 0 {
+		broker.OK = connected(a.of(subscription))
+		for _, name := range names {
+			subs := a.of(name)
+			var own []admin.Check
+			for _, sub := range subs {
+				own = mergeChecks(own, sub.checks())
+			}
+			checks = append(checks, own...)
+			apps = append(apps, admin.Check{Name: "app", Subscription: name, OK: appUp(subs)})
+		}
 	}
-	checks = append(checks, admin.Check{Name: "not_draining", OK: !closed(a.draining)})
+	checks = append(append([]admin.Check{broker}, checks...), admin.Check{Name: "not_draining", OK: !closed(a.draining)})
 	r := admin.Readiness{Checks: checks}
 	r.Ready = !slices.ContainsFunc(checks, func(c admin.Check) bool { return !c.OK })
 	// The rest is not a condition: consuming goes on without them, or pauses on purpose.
-	if len(a.subscriptions) > 0 {
-		r.Checks = append(r.Checks, admin.Check{Name: "app", OK: a.appUp()})
-	}
+	r.Checks = append(r.Checks, apps...)
 	for _, s := range a.senders {
 		r.Checks = append(r.Checks, s.check())
 	}
@@ -80,7 +111,11 @@ func (s *subscription) checks() []admin.Check {
 	if n := s.consumer.Unpublished(); n > 0 {
 		publishing.Detail = fmt.Sprintf("%d messages wait for a park or retry publish that failed", n)
 	}
-	return []admin.Check{{Name: admin.CheckBroker, OK: s.connected.Load()}, topology, consuming, publishing}
+	all := []admin.Check{topology, consuming, publishing}
+	for i := range all {
+		all[i].Subscription = s.cfg.Subscription
+	}
+	return all
 }
 
 // mergeChecks returns one check of each name: it is OK if all are, and has the first detail.
@@ -99,44 +134,79 @@ func mergeChecks(all, more []admin.Check) []admin.Check {
 // Status returns the state of the moment; its fields may be read a moment after one another.
 func (a *App) Status() admin.Status {
 	st := admin.Status{
-		State: a.state(), Version: a.build.Version, Commit: a.build.Commit, Started: a.started,
-		Service: a.cfg.Service.Name, Queue: a.plan.Queue, Topology: a.plan.Preset,
-		Pauses: []admin.Pause{}, Findings: []admin.Finding{}, RetryDelays: []string{}, Warnings: a.warnings(),
-		Consume: admin.Connection{Connected: a.connected()}, Publish: a.publishing(),
-		App:      admin.App{Up: a.appUp(), URL: shownURL(a.cfg.App.URL)},
-		Inflight: a.inflight(), Concurrency: a.cfg.Window.Concurrency, Prefetch: a.cfg.Window.Prefetch,
-		MaxRetries: a.plan.MaxRetries,
+		Consumption: a.consumption(a.subscriptions), Version: a.build.Version, Commit: a.build.Commit, Started: a.started,
+		Service: a.cfg.Service.Name,
+		Consume: admin.Connection{Connected: connected(a.subscriptions)}, Publish: a.publishing(),
 	}
-	for _, sub := range a.subscriptions {
-		st.Delayed += int(sub.consumer.Delayed())
-		for _, h := range sub.flow.Holds() {
-			st.Pauses = append(st.Pauses,
-				admin.Pause{Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Until: h.Until})
-		}
-		findings, _ := sub.status.last()
-		for _, f := range findings {
-			st.Findings = append(st.Findings, admin.Finding{
-				Object: f.Object, Problem: string(f.Problem), Wanted: f.Wanted, Found: f.Found, Fix: f.Fix,
-			})
-		}
-	}
-	for _, w := range a.plan.Waits {
-		st.RetryDelays = append(st.RetryDelays, w.Delay.String())
+	st.Warnings = a.warnings()
+	for _, name := range a.Subscriptions() {
+		st.Subscriptions = append(st.Subscriptions, admin.Subscription{Name: name, Consumption: a.consumption(a.of(name))})
 	}
 	return st
 }
 
-func (a *App) state() string {
+// consumption is the state of some subscriptions; without any, that of a sidecar that only publishes.
+func (a *App) consumption(subs []*subscription) admin.Consumption {
+	c := admin.Consumption{
+		State: a.state(subs), Pauses: []admin.Pause{}, Findings: []admin.Finding{}, Warnings: []string{},
+		App: admin.App{Up: appUp(subs)}, Inflight: inflight(subs),
+	}
+	if len(subs) == 0 {
+		c.Concurrency, c.Prefetch, c.App.URL = a.cfg.Window.Concurrency, a.cfg.Window.Prefetch, shownURL(a.cfg.App.URL)
+		describe(&c, a.plan)
+	}
+	for i, sub := range subs {
+		c.Delayed += int(sub.consumer.Delayed())
+		c.Concurrency += sub.cfg.Window.Concurrency
+		c.Prefetch += sub.cfg.Window.Prefetch
+		if shown := shownURL(sub.cfg.App.URL); i == 0 {
+			c.App.URL = shown
+		} else if c.App.URL != shown {
+			c.App.URL = ""
+		}
+		describe(&c, sub.plan)
+		of := admin.Of{Subscription: sub.cfg.Subscription, Queue: sub.plan.Queue}
+		for _, h := range sub.flow.Holds() {
+			c.Pauses = append(c.Pauses,
+				admin.Pause{Of: of, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Until: h.Until})
+		}
+		findings, _ := sub.status.last()
+		for _, f := range findings {
+			c.Findings = append(c.Findings, admin.Finding{
+				Of: of, Object: f.Object, Problem: string(f.Problem), Wanted: f.Wanted, Found: f.Found, Fix: f.Fix,
+			})
+		}
+		c.Warnings = append(c.Warnings, sub.warnings()...)
+	}
+	return c
+}
+
+// describe adds the names and the retries of a plan.
+func describe(c *admin.Consumption, p *topology.Plan) {
+	if c.Queue != "" {
+		c.Queue += ", "
+	}
+	c.Queue, c.Topology = c.Queue+p.Queue, p.Preset
+	if c.RetryDelays != nil && p.MaxRetries <= c.MaxRetries {
+		return
+	}
+	c.MaxRetries, c.RetryDelays = p.MaxRetries, []string{}
+	for _, w := range p.Waits {
+		c.RetryDelays = append(c.RetryDelays, w.Delay.String())
+	}
+}
+
+func (a *App) state(subs []*subscription) string {
 	switch {
 	case closed(a.drained):
 		return admin.Drained
 	case closed(a.draining):
 		return admin.Draining
-	case len(a.subscriptions) == 0:
+	case len(subs) == 0:
 		return admin.Publishing
-	case !a.connected():
+	case !connected(subs):
 		return admin.Starting
-	case slices.ContainsFunc(a.subscriptions, func(s *subscription) bool { return s.flow.Open() }):
+	case slices.ContainsFunc(subs, func(s *subscription) bool { return s.flow.Open() }):
 		return admin.Consuming
 	}
 	return admin.Paused
@@ -159,23 +229,19 @@ func (a *App) publishing() admin.Connection {
 	return c
 }
 
-// all reports whether is holds for every subscription; false without subscriptions.
-func (a *App) all(is func(*subscription) bool) bool {
-	return len(a.subscriptions) > 0 &&
-		!slices.ContainsFunc(a.subscriptions, func(s *subscription) bool { return !is(s) })
+// connected reports whether there is a session: it is the same for all, unless a queue has cost one its own.
+func connected(subs []*subscription) bool {
+	return slices.ContainsFunc(subs, func(s *subscription) bool { return s.connected.Load() })
 }
 
-// connected reports whether every subscription has a session.
-func (a *App) connected() bool {
-	return a.all(func(s *subscription) bool { return s.connected.Load() })
+// appUp reports whether the app is up for each; false without any.
+func appUp(subs []*subscription) bool {
+	return len(subs) > 0 && !slices.ContainsFunc(subs, func(s *subscription) bool { return !s.flow.AppUp() })
 }
-
-// appUp reports whether the app is up for every subscription.
-func (a *App) appUp() bool { return a.all(func(s *subscription) bool { return s.flow.AppUp() }) }
 
 // inflight returns how many messages are in flight.
-func (a *App) inflight() (n int) {
-	for _, s := range a.subscriptions {
+func inflight(subs []*subscription) (n int) {
+	for _, s := range subs {
 		n += int(s.consumer.Inflight())
 	}
 	return n

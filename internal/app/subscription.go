@@ -105,6 +105,20 @@ func (s *subscription) countCrashes() (consume.Dispatcher, error) {
 	}), nil
 }
 
+// warnings are about the settings of the subscription, and what its topology was found to be.
+func (s *subscription) warnings() []string {
+	all := topologyWarnings(s.cfg, s.current.Load())
+	for _, f := range s.status.tolerated() {
+		if f.Judgement == topology.Weaker {
+			all = append(all, f.String())
+		}
+	}
+	if text := s.consumer.Oversized(); text != "" {
+		all = append(all, text)
+	}
+	return all
+}
+
 func (s *subscription) close() {
 	s.target.Close()
 	if s.crashes != nil {

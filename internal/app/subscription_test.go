@@ -28,7 +28,7 @@ func TestTwoSubscriptions(t *testing.T) {
 	log := &apptest.Log{}
 	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, log))(t)
 	stop := serve(t, a, log)
-	brokertest.Eventually(t, 20*time.Second, "both are ready", func() bool { return a.Ready().Ready })
+	brokertest.Eventually(t, 20*time.Second, "both are ready", func() bool { return a.Ready("").Ready })
 
 	queues := []string{"demo.queue.demo-orders", "demo.queue.demo-refunds"}
 	ch := brokertest.Channel(t, brokertest.URL(t))
@@ -63,10 +63,10 @@ func TestTwoSubscriptions(t *testing.T) {
 	send(queues[1], "waits")
 	send(queues[0], "goes on")
 	brokertest.Eventually(t, 20*time.Second, "the other goes on", func() bool { return settled(queues[0], "ack") == 2 })
-	if st := a.Status(); len(st.Pauses) != 1 || st.App.Up || !a.Ready().Ready {
+	if st := a.Status(); len(st.Pauses) != 1 || st.App.Up || !a.Ready("").Ready {
 		t.Errorf("%+v", st)
 	}
-	a.Pause()
+	a.Pause("")
 	if st := a.Status(); len(st.Pauses) != 3 { // the operator's of both, and the app's
 		t.Errorf("pauses %+v", st.Pauses)
 	}
@@ -98,7 +98,7 @@ func TestOneConnectionForAll(t *testing.T) {
 	log := &apptest.Log{}
 	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, log))(t)
 	serve(t, a, log)
-	brokertest.Eventually(t, 20*time.Second, "both are ready", func() bool { return a.Ready().Ready })
+	brokertest.Eventually(t, 20*time.Second, "both are ready", func() bool { return a.Ready("").Ready })
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	const gone, stays = "demo.queue.demo-orders", "demo.queue.demo-refunds"
 	hold := make(chan struct{})

@@ -45,7 +45,7 @@ func newSessionForgets(t *testing.T, mode string) {
 	url := brokertest.URL(t)
 	env := []string{"SIDECAR_DLX=dlx", "SIDECAR_APP_URL=" + app.URL + "/"}
 	first, _, stop := run(t, live(t, env...)) // declares what the second may only verify
-	brokertest.Eventually(t, patience, "everything is declared", first.connected)
+	brokertest.Eventually(t, patience, "everything is declared", func() bool { return connected(first.subscriptions) })
 	must.Do(t, stop())
 	proxy := brokertest.NewProxy(t, url)
 	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), isolated(t, proxy))
@@ -77,7 +77,7 @@ func newSessionForgets(t *testing.T, mode string) {
 	if st := s.Status(); len(st.Findings) > 0 || len(st.Pauses) > 0 {
 		t.Errorf("the new session is up: findings %+v, pauses %+v", st.Findings, st.Pauses)
 	}
-	if c := s.Ready().Checks[1]; c.Name != "topology" || !c.OK {
+	if c := s.Ready("").Checks[1]; c.Name != "topology" || !c.OK {
 		t.Errorf("the new session is up: %+v", c)
 	}
 	if d := brokertest.Get(t, url, park.Queue, patience); string(d.Body) != "homeless" {

@@ -38,7 +38,7 @@ func TestPicture(t *testing.T) {
 		Park:    &admin.Route{Key: "wms.dlq.wms-cincout", Queue: "wms.dlq.wms-cincout"},
 		Redrive: &admin.Route{Key: "wms.queue.wms-cincout", Queue: "wms.queue.wms-cincout"},
 	}
-	if got := topologyView(plan); !reflect.DeepEqual(got, want) {
+	if got := topologyView("", plan); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v", got)
 	}
 }
@@ -47,7 +47,7 @@ func TestWithoutADeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	cfg := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_DEAD_LETTER=disabled", "SIDECAR_QUEUE=orders", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_BINDINGS=amq.topic:orders.#")
 	a := fresh(t, cfg)
-	if p := topologyView(a.plan); a.subscriptions[0].deadLetters != nil || p.Park != nil || p.Redrive != nil || p.Waits == nil {
+	if p := topologyView("", a.plan); a.subscriptions[0].deadLetters != nil || p.Park != nil || p.Redrive != nil || p.Waits == nil {
 		t.Errorf("%+v", p)
 	}
 	if n, err := testutil.GatherAndCount(a.registry, "sidecar_redriven_total"); err != nil || n != 2 { // alerts need both results

@@ -29,7 +29,7 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 	defer app.Close()
 	env := []string{"SIDECAR_APP_URL=" + app.URL, "SIDECAR_RETRY_DELAY=200ms"}
 	declaring, _, stop := run(t, live(t, env...))
-	brokertest.Eventually(t, 20*time.Second, "ready", func() bool { return declaring.Ready().Ready })
+	brokertest.Eventually(t, 20*time.Second, "ready", func() bool { return declaring.Ready("").Ready })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	wait := plan.Waits[0]
 	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE=verify")...), func(a *App) { a.subscriptions[0].checkEvery = time.Second })
-	brokertest.Eventually(t, 20*time.Second, "the one that only verifies", func() bool { return a.Ready().Ready })
+	brokertest.Eventually(t, 20*time.Second, "the one that only verifies", func() bool { return a.Ready("").Ready })
 	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
 		t.Fatal(err)
 	}
