@@ -47,6 +47,8 @@ type Options struct {
 	// first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
 	PublishPause time.Duration
 
+	Priority int32 // of the consumer, see broker.Subscription; 0: none
+
 	Memory *budget.Account // for the deliveries, see broker.Subscription; nil: that of the connection
 
 	Rates []*rate.Limiter // each lets a message through before it is POSTed
@@ -153,7 +155,7 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 	if err != nil {
 		return err
 	}
-	sub.Share = c.o.Memory
+	sub.Share, sub.Priority = c.o.Memory, c.o.Priority
 	served := newSession(c, sub, s.Kill, plan)
 	err = served.consume(ctx)
 	served.close()
