@@ -114,7 +114,7 @@ func TestNoRoute(t *testing.T) {
 			}
 			d := sc.take(sc.dlq(), 1)[0]
 			for name, want := range map[string]any{
-				"x-final-reason": "no_route", "x-final-error": "no route matches the message", "x-final-retry-count": int32(0),
+				"x-final-reason": "no_route", "x-final-error": "no_route: no route matches the message", "x-final-retry-count": int32(0),
 				"x-original-routing-key": "order.cancelled", "x-final-status-code": nil,
 			} {
 				if d.Headers[name] != want {

@@ -67,10 +67,7 @@ func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 
 	e := &Explanation{
 		Status: q.Status, Failure: q.Failure, Retry: q.RetryCount, MaxRetries: p.MaxRetries,
-		Action: s.Verdict.Action.String(), Reason: s.Verdict.Reason.String(),
-	}
-	if where != "" {
-		e.Steps = append(e.Steps, where)
+		Action: s.Verdict.Action.String(), Reason: s.Verdict.Reason.String(), Steps: where,
 	}
 	if o.Detail != "" {
 		e.Steps = append(e.Steps, "detail: "+o.Detail)
@@ -83,20 +80,20 @@ func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 }
 
 // route says where m is POSTed, if that was asked. If it is not POSTed, the question becomes what happens then.
-func (q *Question) route(cfg *config.Config, m *message.Message) (string, error) {
+func (q *Question) route(cfg *config.Config, m *message.Message) ([]string, error) {
 	target, err := dispatch.New(dispatch.Options{URL: cfg.App.URL, Routes: cfg.App.Routes,
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary})
 	if err != nil || q.RoutingKey+q.Type == "" {
-		return "", err
+		return nil, err
 	}
 	switch n, url := target.Route(m); {
 	case n > 0:
-		return fmt.Sprintf("POST to %s, by the route %s", url, cfg.App.Routes[n-1]), nil
+		return []string{fmt.Sprintf("POST to %s, by the route %s", url, cfg.App.Routes[n-1])}, nil
 	case cfg.App.RoutesElse == config.RouteApp:
-		return fmt.Sprintf("POST to %s, because no route matches", shownURL(cfg.App.URL)), nil
+		return []string{fmt.Sprintf("POST to %s, because no route matches", shownURL(cfg.App.URL))}, nil
 	}
 	q.Status, q.Failure = 0, "no_route"
-	return "", nil
+	return nil, nil
 }
 
 func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {

@@ -107,11 +107,11 @@ func CheckRoutes(routes []string) (wrong []string) {
 // isCovered reports whether the earlier route takes every message that r matches. A placeholder that is not what the
 // earlier pattern is for may be empty, and then the earlier route does not match.
 func (r *route) isCovered(earlier route) bool {
-	if earlier.of != r.of && (earlier.of != 0 || !earlier.pattern.Covers(message.Topic{"#"})) {
+	if earlier.of != r.of && (earlier.of != 0 || !earlier.pattern.Covers("#")) {
 		return false
 	}
 	mayBeEmpty := strings.Contains(earlier.url, placeholders[1-earlier.of]) && !slices.Equal(earlier.pattern, r.pattern)
-	return !mayBeEmpty && earlier.pattern.Covers(r.pattern)
+	return !mayBeEmpty && earlier.pattern.Covers(strings.Join(r.pattern, "."))
 }
 
 // typeOf returns the type of the message, which is the ce-type where it is sent as an event.

@@ -57,7 +57,7 @@ func (x Exchange) covers(b, wanted topology.Binding) bool {
 	case "headers":
 		return canonical(b.Args) == canonical(wanted.Args)
 	case "topic":
-		return message.NewTopic(b.Key).Covers(message.NewTopic(wanted.Key))
+		return message.NewTopic(b.Key).Covers(wanted.Key)
 	case "direct":
 		return b.Key == wanted.Key
 	}

@@ -13,9 +13,16 @@ func NewTopic(pattern string) Topic {
 	return strings.Split(pattern, ".")
 }
 
-// Match reports whether the pattern matches key. After a mismatch only the last "#" takes one word more: a key costs no
-// more than its words times those of the pattern.
-func (t Topic) Match(key string) bool {
+// Match reports whether the pattern matches key.
+func (t Topic) Match(key string) bool { return t.match(key, ".") }
+
+// Covers reports whether t matches every key that the pattern other matches. Of two patterns with several wildcards it
+// may return false although it does.
+func (t Topic) Covers(other string) bool { return t.match(other, "#") }
+
+// match matches the words of key, of which except is not one that "*" stands for. After a mismatch only the last "#" takes
+// one word more: a key costs no more than its words times those of the pattern.
+func (t Topic) match(key, except string) bool {
 	p, at, hash, taken := 0, 0, -1, 0 // at and taken are where a word of the key begins
 	for at <= len(key) && key != "" {
 		word, _, _ := strings.Cut(key[at:], ".")
@@ -23,7 +30,7 @@ func (t Topic) Match(key string) bool {
 		case p < len(t) && t[p] == "#":
 			hash, taken = p, at
 			p++
-		case p < len(t) && (t[p] == "*" || t[p] == word):
+		case p < len(t) && (t[p] == "*" && word != except || t[p] == word):
 			p++
 			at += len(word) + 1
 		case hash >= 0:
@@ -38,24 +45,4 @@ func (t Topic) Match(key string) bool {
 		p++
 	}
 	return p == len(t)
-}
-
-// Covers reports whether t matches every key that the pattern other matches. Of two patterns with several wildcards it
-// may return false although it does.
-func (t Topic) Covers(other Topic) bool {
-	covered := make([]bool, len(other)+1) // [i]: t up to here covers the first i words of other
-	covered[0] = true
-	for _, word := range t {
-		next := make([]bool, len(covered))
-		for i := range next {
-			switch {
-			case word == "#":
-				next[i] = covered[i] || i > 0 && next[i-1]
-			case i > 0:
-				next[i] = covered[i-1] && other[i-1] != "#" && (word == "*" || word == other[i-1])
-			}
-		}
-		covered = next
-	}
-	return covered[len(other)]
 }
