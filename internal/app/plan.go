@@ -34,7 +34,7 @@ func Rule(cfg *config.Config, reject func(variables []string, reasons ...string)
 		}
 	}
 	reject([]string{"SIDECAR_ROUTES"}, dispatch.CheckRoutes(cfg.App.Routes)...)
-	if cfg.App.RoutesElse != config.RouteApp && len(cfg.App.Routes) == 0 {
+	if cfg.App.RoutesElse != config.RouteApp && len(cfg.App.Routes)+len(cfg.Subscriptions) == 0 && cfg.Subscription == "" {
 		reject([]string{"SIDECAR_ROUTES_ELSE"}, "not used without SIDECAR_ROUTES: set it too")
 	}
 	dsn, err := cfg.Outbox.DSN.Value()

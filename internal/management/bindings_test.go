@@ -1,10 +1,14 @@
 package management
 
 import (
+	"fmt"
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -66,5 +70,42 @@ func TestInstead(t *testing.T) {
 	}
 	if got := (&Seen{}).Instead(missing); got != "nothing" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// TestTopicsAsTheBrokerRoutes: a key gets to the queues whose patterns match it, and a pattern that covers another one
+// gets every message that the other gets.
+func TestTopicsAsTheBrokerRoutes(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	ch := brokertest.Channel(t, url)
+	must.Do(t, ch.ExchangeDeclare("topics", "topic", false, false, false, false, nil))
+	patterns := []string{"", "#", "*", "*.*", "#.#", "#.*", "a", "a.*", "a.#", "#.a", "*.#.a", "a.#.b", "#.a.#", "a..b", "*.b", "a*", ".", "a.*.#"}
+	keys := []string{"", "a", "b", ".", "..", "a.", ".a", "a.b", "a..b", "a.b.a", "b.a", "a.x.y.b", "a*", "*", "#", "a.#", "A"}
+	got := map[string]map[string]bool{}
+	for i, p := range patterns {
+		q := brokertest.Queue(t, url, fmt.Sprint("topic-", i), nil)
+		must.Do(t, ch.QueueBind(q, p, "topics", false, nil))
+		got[p] = map[string]bool{}
+	}
+	for _, k := range keys {
+		brokertest.Publish(t, ch, "topics", k, amqp.Publishing{Body: []byte(k)})
+	}
+	for i, p := range patterns {
+		for d, ok, _ := ch.Get(fmt.Sprint("topic-", i), true); ok; d, ok, _ = ch.Get(fmt.Sprint("topic-", i), true) {
+			got[p][d.RoutingKey] = true
+		}
+	}
+	for p, matched := range got {
+		for _, k := range keys {
+			if message.NewTopic(p).Match(k) != matched[k] {
+				t.Errorf("the broker routes %q by %q: %v", k, p, matched[k])
+			}
+			for other := range got {
+				if got[other][k] && !matched[k] && message.NewTopic(p).Covers(other) {
+					t.Errorf("%q does not cover %q: the broker routes %q only by the second", p, other, k)
+				}
+			}
+		}
 	}
 }
