@@ -2,8 +2,11 @@ package dispatch
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
 	"testing"
 
@@ -275,4 +278,48 @@ func BenchmarkRoute(b *testing.B) {
 			}
 		})
 	}
+}
+
+// FuzzPlaceholder: no value leaves its segment, whatever a server makes of the encoded bytes.
+func FuzzPlaceholder(f *testing.F) {
+	for _, key := range []string{"order.created", "../..", "%2e%2e", "a/b", " ", "\xff", "..", "a/./b", "..;x", `..\..`, "/", "//"} {
+		f.Add(key)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		out := expand("http://app/k/{routing_key}/end", []string{key, "", ""})
+		if out == "" {
+			return
+		}
+		u, err := url.Parse(out)
+		if err != nil || u.Host != "app" || u.RawQuery != "" || u.Fragment != "" || len(strings.Split(u.EscapedPath(), "/")) != 4 {
+			t.Fatalf("%q: %s (%v)", key, out, err)
+		}
+		if u.Path != "/k/"+key+"/end" {
+			t.Errorf("%q is decoded as %q", key, u.Path)
+		}
+		if p := path.Clean(u.Path); !strings.HasPrefix(p, "/k/") || !strings.HasSuffix(p, "/end") {
+			t.Errorf("%q leads to %q", key, p)
+		}
+	})
+}
+
+// FuzzEnvelopeType: the type is the one that a JSON decoder reads.
+func FuzzEnvelopeType(f *testing.F) {
+	for _, body := range []string{`{"type":"e"}`, `{"a":{"type":"x"},"b":["type",":"],"type" : "e\"\\"}`, `{"type":null}`, `[]`, `{"type":1,"x":"y"}`, `{`} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got := envelopeType(body)
+		var members map[string]json.RawMessage
+		var want string
+		if json.Unmarshal(body, &members) != nil || bytes.Contains(body, []byte(`\u`)) || bytes.Count(body, []byte(`"type"`)) > 1 {
+			return // not read here as a decoder reads it: no object, an escaped name, two of a name
+		}
+		if raw := members["type"]; raw != nil && len(raw) < 6*maxSegment {
+			_ = json.Unmarshal(raw, &want)
+		}
+		if got != want {
+			t.Errorf("%q: %q, want %q", body, got, want)
+		}
+	})
 }

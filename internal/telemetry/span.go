@@ -132,9 +132,10 @@ func (s *Span) Client() Carrier {
 }
 
 // ClientEnd ends the span of the POST. status is 0 without an answer; failure is then its class from a closed set. url is
-// where it went, "" for the URL of ForQueue.
+// where it went, "" for the URL of ForQueue. A message without a route was not sent, and has no such span.
 func (s *Span) ClientEnd(status int, failure, url string) {
-	if s.child == nil {
+	if s.child == nil || failure == "no_route" {
+		s.child = nil
 		return
 	}
 	if s.child.IsRecording() {

@@ -295,3 +295,24 @@ func TestAppAttributes(t *testing.T) {
 		}
 	}
 }
+
+// TestSpanOfARoute: the span of the POST has the URL of the route, and a message without one has no such span.
+func TestSpanOfARoute(t *testing.T) {
+	t.Parallel()
+	for failure, urls := range map[string][]any{"": {"http://app/orders/a%2Fb"}, "no_route": nil} {
+		c := traced(t, TracingOptions{}, func(tracing *Tracing) {
+			s := tracing.ForQueue("q", "http://app/in").Process(Carrier{}, Attrs{})
+			s.Client()
+			s.ClientEnd(0, failure, "http://app/orders/a%2Fb")
+			s.Settle("ack")
+			s.End("ack", "success")
+		})
+		post, sent := c.spans["POST"]
+		if sent != (urls != nil) || sent && post.attrs["url.full"] != urls[0] {
+			t.Errorf("failure %q: %v", failure, c.spans)
+		}
+		if _, settled := c.spans["ack q"]; !settled {
+			t.Errorf("failure %q: no span of the ack in %v", failure, c.spans)
+		}
+	}
+}
