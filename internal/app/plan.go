@@ -25,7 +25,7 @@ var ErrConfig = errors.New("configuration")
 // with the other mistakes.
 func Rule(cfg *config.Config, reject func(variables []string, reasons ...string)) {
 	if cfg.Topology.PlanFile != "" {
-		if _, err := topology.ParsePlan(cfg.Plan, cfg.Service.Name, longestAttempt(cfg)); err != nil {
+		if _, err := parsePlan(cfg); err != nil {
 			reject([]string{"SIDECAR_PLAN_FILE"}, reasons(err)...)
 		}
 	} else {
@@ -37,6 +37,7 @@ func Rule(cfg *config.Config, reject func(variables []string, reasons ...string)
 	if cfg.App.RoutesElse != config.RouteApp && len(cfg.App.Routes)+len(cfg.Subscriptions) == 0 && cfg.Subscription == "" {
 		reject([]string{"SIDECAR_ROUTES_ELSE"}, "not used without SIDECAR_ROUTES: set it too")
 	}
+	checkOrder(cfg, reject)
 	dsn, err := cfg.Outbox.DSN.Value()
 	if err != nil || dsn == "" {
 		return // reported already, or no outbox
@@ -44,6 +45,32 @@ func Rule(cfg *config.Config, reject func(variables []string, reasons ...string)
 	if _, err := outbox.CheckDSN(dsn); err != nil {
 		reject([]string{"SIDECAR_OUTBOX_DSN"}, err.Error())
 	}
+}
+
+// checkOrder refuses delays that are too long for messages in order, which wait unsettled. Those of a preset may be.
+func checkOrder(cfg *config.Config, reject func(variables []string, reasons ...string)) {
+	p, err := declaredPlan(cfg)
+	if err != nil || cfg.Retry.OrderBy == "" {
+		return
+	}
+	if n := len(p.Waits); n > 0 && p.Waits[n-1].Delay > config.MaxOrderDelay {
+		reject([]string{"SIDECAR_ORDER_BY"}, fmt.Sprintf("the retry delay of %v is too long: a message in order waits "+
+			"unsettled, at most %v; set shorter SIDECAR_RETRY_DELAYS", p.Waits[n-1].Delay, config.MaxOrderDelay))
+	}
+}
+
+// parsePlan reads the plan of SIDECAR_PLAN_FILE.
+func parsePlan(cfg *config.Config) (*topology.Plan, error) {
+	p, err := topology.ParsePlan(cfg.Plan, cfg.Service.Name, longestAttempt(cfg))
+	if err == nil && singleActive(cfg) {
+		err = p.DemandSingleActive()
+	}
+	return p, err
+}
+
+// singleActive reports whether the service's queue needs a single active consumer.
+func singleActive(cfg *config.Config) bool {
+	return cfg.Retry.OrderBy != "" && cfg.Retry.OrderScope == config.OrderCluster
 }
 
 // reasons returns the texts of the errors that err joins.
@@ -61,7 +88,7 @@ func reasons(err error) (all []string) {
 // declaredPlan is the topology of the configured preset or file, as it is declared.
 func declaredPlan(cfg *config.Config) (p *topology.Plan, err error) {
 	if cfg.Plan != nil {
-		p, err = topology.ParsePlan(cfg.Plan, cfg.Service.Name, longestAttempt(cfg))
+		p, err = parsePlan(cfg)
 	} else {
 		p, err = topology.Build(planOptions(cfg))
 	}
@@ -80,9 +107,10 @@ func newPlan(cfg *config.Config) (*topology.Plan, error) {
 	return running(cfg, p), nil
 }
 
-// running returns a declared plan as it runs. Only in declare mode, which makes the bindings, a retry leaves by reject:
+// running returns a declared plan as it runs, and changes it. Only in declare mode, which makes the bindings, a retry leaves by reject:
 // bindings cannot be seen over AMQP.
 func running(cfg *config.Config, p *topology.Plan) *topology.Plan {
+	p.InPlace = cfg.Retry.OrderBy != ""
 	switch modeOf(cfg) {
 	case topology.ModeVerify:
 		return p.WithoutReject()
@@ -106,7 +134,7 @@ func planOptions(cfg *config.Config) topology.Options {
 		DLX: t.DLX, DLQ: t.DLQ, Partitions: t.Partitions, Bindings: bindings, QueueType: t.QueueType, MaxRetries: r.MaxRetries,
 		RetryDelay: r.Delay, RetryDelays: r.Delays, MessageTTL: t.MessageTTL,
 		NoDeadLetter: t.DeadLetter == config.Disabled, QueueArguments: queueArguments(t.QueueArguments),
-		Attempt: longestAttempt(cfg),
+		Attempt: longestAttempt(cfg), SingleActive: singleActive(cfg), PartitionBy: r.OrderBy,
 	}
 }
 

@@ -86,6 +86,10 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_RATE_LIMIT=1000001/s", "not a rate"},
 		{"SIDECAR_RATE_LIMIT=47/h", "the 20 messages of SIDECAR_PREFETCH take more than 25m at that rate"},
 		{"SIDECAR_MAX_RATE=-1/m", "not a rate"},
+		{"SIDECAR_ORDER_BY=key", "not one of the words, and not a header; allowed: routing-key"},
+		{"SIDECAR_ORDER_BY=header:", "not a header"},
+		{"SIDECAR_ORDER_BY=header:" + long, "not a header"},
+		{"SIDECAR_ORDER_SCOPE=pod", "cluster, replica"},
 		{"SIDECAR_MAX_CONCURRENCY=0", "1 to 640000"},
 		{"SIDECAR_PREFETCH=9", "at least SIDECAR_CONCURRENCY, which is 10"},
 		{"SIDECAR_CONCURRENCY=0", "1 to 10000"},
@@ -311,6 +315,8 @@ func TestBadCombinations(t *testing.T) {
 		env            []string
 	}{
 		{"SIDECAR_PREFETCH", "at least SIDECAR_CONCURRENCY, which is 50", []string{"SIDECAR_CONCURRENCY=50", "SIDECAR_PREFETCH=49"}},
+		{"SIDECAR_CRASH_LIMIT", "cannot be combined with SIDECAR_ORDER_BY", []string{"SIDECAR_ORDER_BY=queue", "SIDECAR_CRASH_LIMIT=1"}},
+		{"SIDECAR_RETRY_AFTER_MAX", "not be more than 10m together with SIDECAR_ORDER_BY", []string{"SIDECAR_ORDER_BY=queue", "SIDECAR_RETRY_AFTER_MAX=11m"}},
 		{"SIDECAR_RETRY_AFTER_MAX", "not be more than 25m", []string{"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_RETRY_AFTER_MAX=6m"}},
 		{"SIDECAR_REQUEUE_DELAY_MAX", "not be more than 25m", []string{"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_REQUEUE_DELAY_MAX=6m"}},
 		{"SIDECAR_RETRY_DELAY", "cannot be combined with", []string{"SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s,2s"}},

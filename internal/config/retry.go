@@ -1,12 +1,30 @@
 package config
 
-import "time"
+import (
+	"errors"
+	"strings"
+	"time"
+)
 
 // The values of SIDECAR_APP_DOWN.
 const (
 	AppDownHold  = "hold"
 	AppDownRetry = "retry"
 )
+
+// The values of SIDECAR_ORDER_BY besides OrderHeader with a name, and those of SIDECAR_ORDER_SCOPE.
+const (
+	OrderRoutingKey    = "routing-key"
+	OrderCorrelationID = "correlation-id"
+	OrderQueue         = "queue"
+	OrderHeader        = "header:"
+
+	OrderCluster = "cluster"
+	OrderReplica = "replica"
+)
+
+// MaxOrderDelay bounds the delays of messages in order: they wait unsettled.
+const MaxOrderDelay = 10 * time.Minute
 
 // maxHeld bounds how long a delivery may stay unsettled. The broker closes the channel after 30 minutes.
 const maxHeld = 25 * time.Minute
@@ -49,6 +67,16 @@ type Retry struct {
 	// turns this off: then nothing is counted and nothing is written to disk.
 	CrashLimit int `env:"CRASH_LIMIT" envDefault:"0" range:"0..1000"`
 
+	// Messages with the same key are handled one after the other, in the queue's order; different keys beside each other.
+	// The key is the routing key of the first publish, the correlation id or a header (`header:NAME`); with `queue` all
+	// messages are in one order. Messages without the key are in no order. A failed message is tried again here, and what
+	// has its key waits behind it.
+	OrderBy string `env:"ORDER_BY" otherwise:"no order" allowed:"routing-key, correlation-id, queue, or 'header:' and the name of a header"`
+
+	// Where the order holds. `cluster`: over all replicas, which needs a queue with a single active consumer. `replica`:
+	// among the messages of each replica only, with any queue.
+	OrderScope string `env:"ORDER_SCOPE" envDefault:"cluster" oneof:"cluster|replica"`
+
 	// Directory of the file that records, across a crash, which messages were in flight. It must be writable and survive a
 	// restart of the container: in Kubernetes an `emptyDir`. Replicas on one machine may share it. Nothing is written
 	// while `SIDECAR_CRASH_LIMIT` is `0`.
@@ -71,4 +99,32 @@ func (l *loader) checkRetry() {
 	if l.isSet(delay) && l.isSet(delays) {
 		l.reject(delay, "cannot be combined with %s", delays)
 	}
+	l.checkOrder()
+}
+
+// checkOrder refuses what messages in order cannot do. The delays of the topology are checked with it.
+func (l *loader) checkOrder() {
+	const by, crashes, after = "SIDECAR_ORDER_BY", "SIDECAR_CRASH_LIMIT", "SIDECAR_RETRY_AFTER_MAX"
+	r := l.cfg.Retry
+	switch {
+	case r.OrderBy == "" || !l.ok(by):
+		return
+	case l.ok(crashes) && r.CrashLimit > 0:
+		l.reject(crashes, "cannot be combined with %s: a message that may have caused a crash is handled alone, and not in "+
+			"order", by)
+	}
+	if l.ok(after) && r.RetryAfterMax > MaxOrderDelay {
+		l.reject(after, "must not be more than 10m together with %s: the message waits unsettled", by)
+	}
+}
+
+func checkOrderBy(text string) error {
+	name, header := strings.CutPrefix(text, OrderHeader)
+	switch {
+	case text == OrderRoutingKey, text == OrderCorrelationID, text == OrderQueue:
+		return nil
+	case header && name != "" && len(name) <= 255:
+		return nil
+	}
+	return errors.New("not one of the words, and not a header")
 }

@@ -177,6 +177,7 @@ var checks = map[string]func(text string) error{
 	"SIDECAR_APP_TOKEN":            checkToken,
 	"SIDECAR_APP_HEALTH_PATH":      checkHTTPPath,
 	"SIDECAR_SPOOL_DIR":            require(absolute, "not an absolute path"),
+	"SIDECAR_ORDER_BY":             checkOrderBy,
 	"SIDECAR_CRASH_DIR":            require(absolute, "not an absolute path"),
 	"SIDECAR_PREFIX":               checkName,
 	"SIDECAR_EXCHANGE":             checkExchange,

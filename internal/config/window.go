@@ -46,6 +46,12 @@ const (
 func (l *loader) checkWindow() {
 	const concurrency, prefetch = "SIDECAR_CONCURRENCY", "SIDECAR_PREFETCH"
 	w := &l.cfg.Window
+	if l.cfg.Retry.OrderBy == OrderQueue && l.ok(concurrency) {
+		if l.isSet(concurrency) && w.Concurrency > 1 {
+			l.warn(concurrency, "with SIDECAR_ORDER_BY=queue one message is POSTed at a time")
+		}
+		w.Concurrency = 1
+	}
 	switch {
 	case !l.ok(concurrency, prefetch):
 	case !l.isSet(prefetch):

@@ -27,6 +27,7 @@ type counting struct{ frames int }
 func (c *counting) Ack(uint64, bool) error { c.frames++; return nil }
 func (c *counting) Requeue(uint64) error   { c.frames++; return nil }
 func (c *counting) Reject(uint64) error    { c.frames++; return nil }
+func (c *counting) Err() error             { return nil }
 
 type ok struct{}
 
@@ -73,7 +74,7 @@ func line(tb testing.TB, headers amqp.Table) (next func()) {
 		tag++
 		d := benchDelivery(tag, headers, now)
 		r.receive(d)
-		rec.begin(delivery{d, r})
+		rec.begin(delivery{d, r, nil})
 		c.guard(&rec, c.handle)
 	}
 }
@@ -108,6 +109,7 @@ func pumped(tb testing.TB, concurrency int) (next func()) {
 func benchSession(tb testing.TB, c *Consumer) *session {
 	tb.Helper()
 	r := &session{c: c, plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics)}
+	r.settler.ordered = c.order != nil
 	c.background.Go(r.settler.run)
 	tb.Cleanup(func() {
 		r.outstanding.Wait()

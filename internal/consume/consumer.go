@@ -57,6 +57,10 @@ type Options struct {
 	// share in the same order.
 	Slots []chan struct{}
 
+	// Key returns the key of a message: those with the same one are handled one after the other. "": in no order. Plan has
+	// InPlace then. nil: none is handled in order.
+	Key func(*message.Message) string
+
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
 	Dispatcher  Dispatcher
@@ -77,6 +81,7 @@ type Consumer struct {
 	offered chan delivery // unbuffered: a delivery that no worker has taken is still its session's
 	freed   chan struct{} // a worker finished; capacity 1
 	limited bool          // by rates or slots
+	order   *order        // nil: the messages are handled in no order
 
 	inflight  atomic.Int64 // being POSTed
 	delayed   atomic.Int64 // held before a requeue
@@ -129,6 +134,9 @@ func New(o Options) *Consumer {
 		replies:  make(chan struct{}, maxReplies),
 		overflow: spacing{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
 	}
+	if o.Key != nil {
+		c.order = newOrder(c)
+	}
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
 	c.metrics = newMetrics(o.Registerer, c)
 	for range o.Concurrency {
@@ -149,6 +157,17 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 	c.mu.Unlock()
 	defer c.sessions.Done()
 
+	for {
+		err := c.serve(ctx, s, plan)
+		if !errors.Is(err, errPaused) {
+			return err
+		}
+	}
+}
+
+// serve is Serve on one channel. In order it also returns errPaused: the channel was closed, so that what is unsettled
+// is delivered again in its place.
+func (c *Consumer) serve(ctx context.Context, s *broker.Session, plan func() *topology.Plan) error {
 	unbind := context.AfterFunc(c.interrupt, s.Kill) // a broker that does not answer must not outlast the grace
 	sub, err := s.Subscribe(ctx, c.o.Plan.Queue)
 	unbind()
@@ -160,7 +179,10 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 	err = served.consume(ctx)
 	served.close()
 	if errors.Is(err, errStopping) {
-		return nil // the connection is closed next, and with it the channel
+		err = nil
+		if c.order == nil {
+			return nil // the connection is closed next, and with it the channel
+		}
 	}
 	_ = sub.Close() // what it has not settled returns to the queue
 	return err

@@ -105,7 +105,7 @@ func TestAPanicAfterTheAttempt(t *testing.T) {
 	d := benchDelivery(1, nil, time.Now())
 	r.receive(d)
 	var rec record
-	rec.begin(delivery{d, r})
+	rec.begin(delivery{d, r, nil})
 	c.guard(&rec, c.handle)
 	r.outstanding.Wait()
 	if !strings.Contains(log.String(), `"msg":"panic"`) || !strings.Contains(log.String(), `"reason":"panic"`) {

@@ -19,10 +19,15 @@ func (c *Consumer) work() {
 		c.guard(&r, c.handle)
 		c.inflight.Add(-1)
 		free(c.o.Slots)
-		select {
-		case c.freed <- struct{}{}:
-		default:
-		}
+		c.wake()
+	}
+}
+
+// wake makes pump see that a worker is free, or that another delivery may be handled.
+func (c *Consumer) wake() {
+	select {
+	case c.freed <- struct{}{}:
+	default:
 	}
 }
 
@@ -62,6 +67,10 @@ func (s *session) settle(r *record, by topology.Settlement) {
 	if by.Pause > 0 {
 		s.c.o.Flow.PauseFor(by.Pause)
 	}
+	if e := r.held; e != nil && by.Verdict.Action == message.Retry {
+		e.id = s.c.order.identify(e.delivery)
+		e.failed++
+	}
 	switch {
 	case s.gone(): // the message is delivered again, and that delivery decides: neither park nor copy it
 		why := message.ReasonSessionLost
@@ -71,6 +80,10 @@ func (s *session) settle(r *record, by topology.Settlement) {
 		s.end(r, by.Released(why))
 	case by.Publish != nil:
 		s.beside(r.retain(), by, s.replace)
+	case r.held != nil && by.Hold > 0:
+		s.again(r, by)
+	case r.held != nil:
+		s.end(r, by)
 	case by.Verdict.Reason == message.ReasonAppDown:
 		s.beside(r.retain(), by, s.retreat)
 	case by.Hold > 0 || by.Jitter > 0:
@@ -85,16 +98,26 @@ func (s *session) settle(r *record, by topology.Settlement) {
 // this goroutine runs on.
 func (s *session) end(r *record, by topology.Settlement) {
 	v := &by.Verdict
-	s.c.write(r, v, by.Final)
-	if r.reply != "" {
-		s.c.replyVerdict(r, v)
-	}
+	s.c.write(r, v, finalNames[by.Final])
 	if v.Cause.Suspect != nil {
 		v.Cause.Suspect.Settled(by.Final == topology.FinalRequeue)
 	}
 	r.done = true
 	r.recycle()
 	s.hand(ending{tag: r.tag, action: v.Action, reason: v.Reason, final: by.Final})
+	if r.held != nil { // behind hand: the acks of a key leave in its order
+		s.c.order.ended(r.held, by.Final == topology.FinalRequeue)
+	}
+}
+
+// again ends an attempt, not the delivery: the message stays in its place, and is tried again here.
+func (s *session) again(r *record, by topology.Settlement) {
+	v := &by.Verdict
+	s.c.write(r, v, "hold")
+	s.c.metrics.settled[v.Action][v.Reason].Inc()
+	r.done, r.delivery = true, nil
+	s.c.order.hold(r.held, drawn(by))
+	s.outstanding.Done()
 }
 
 func (s *session) hand(e ending) {
@@ -143,7 +166,11 @@ func (c *Consumer) holdMissing(d delivery) {
 	var r record
 	r.begin(d)
 	r.read(c.o.Plan)
-	d.session.settle(&r, requeued(message.ReasonTooLarge, c.o.MissingHold))
+	by := requeued(message.ReasonTooLarge, c.o.MissingHold)
+	if d.held != nil && !d.held.due.IsZero() { // only the next delivery has a body again
+		by.Hold = 0
+	}
+	d.session.settle(&r, by)
 }
 
 // oversized is the warning about such a message until its next delivery.
@@ -164,4 +191,5 @@ func (c *Consumer) Oversized() string {
 type delivery struct {
 	*broker.Delivery
 	session *session
+	held    *entry // nil: the messages are handled in no order
 }

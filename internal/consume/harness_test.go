@@ -94,6 +94,9 @@ type settings struct {
 	appGone               bool
 	opens                 bool // the gate, although the app has not been probed
 	memory                int64
+	order                 string // as message.KeyBy has it
+	queueType             string
+	retryDelay            time.Duration
 	rates                 []*rate.Limiter
 	slots                 []chan struct{}
 	spool                 *broker.Spool
@@ -112,18 +115,38 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 		s.probe = func(context.Context) error { return nil }
 	}
 	url := brokertest.URL(t)
-	plan, err := topology.Build(topology.Options{Service: "demo-orders", MaxRetries: &s.maxRetries, RetryDelay: 100 * time.Millisecond})
+	plan, err := topology.Build(topology.Options{
+		Service: "demo-orders", MaxRetries: &s.maxRetries, RetryDelay: cmp.Or(s.retryDelay, 100*time.Millisecond), QueueType: s.queueType, SingleActive: s.order != "",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	plan.InPlace = s.order != ""
 	if s.change != nil {
 		s.change(plan)
 	}
+	r := &rig{t: t, url: url, proxy: brokertest.NewProxy(t, url), plan: plan, log: &apptest.Log{}, ended: make(chan error, 1)}
+	r.conn, r.ch = brokertest.Conn(t, url), brokertest.Channel(t, url)
+	r.run(d, s)
+	return r
+}
+
+// replica is another consumer of the same queue, with a link of its own.
+func (r *rig) replica(d Dispatcher, s settings) *rig {
+	r.t.Helper()
+	other := &rig{t: r.t, url: r.url, proxy: brokertest.NewProxy(r.t, r.url), plan: r.plan, log: &apptest.Log{}, ended: make(chan error, 1), conn: r.conn, ch: r.ch}
+	s.concurrency, s.prefetch, s.probe = cmp.Or(s.concurrency, 4), cmp.Or(s.prefetch, 8), func(context.Context) error { return nil }
+	other.run(d, s)
+	return other
+}
+
+// run begins to consume.
+func (r *rig) run(d Dispatcher, s settings) {
+	t, url, plan := r.t, r.url, r.plan
+	t.Helper()
 	if s.guard != nil {
 		s.crashes = s.guard()
 	}
-	r := &rig{t: t, url: url, proxy: brokertest.NewProxy(t, url), plan: plan, log: &apptest.Log{}, ended: make(chan error, 1)}
-	r.conn, r.ch = brokertest.Conn(t, url), brokertest.Channel(t, url)
 	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(r.log, "debug", "json")
 	memory := budget.New(cmp.Or(s.memory, 64<<20)).Account(budget.Deliveries)
 	dial := func(name string) *broker.Dialer {
@@ -148,7 +171,7 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 	r.Consumer = New(Options{
 		PanicHold: 20 * time.Millisecond, MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
 		Plan: plan, Policy: policy,
-		Rates: s.rates, Slots: s.slots,
+		Key: message.KeyBy(s.order), Rates: s.rates, Slots: s.slots,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
 	})
@@ -176,7 +199,6 @@ func start(t *testing.T, d Dispatcher, s settings) *rig {
 			t.Logf("log:\n%s", r.log.String())
 		}
 	})
-	return r
 }
 
 var errRefused = errors.New("connection refused")

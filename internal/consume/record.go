@@ -17,7 +17,8 @@ type record struct {
 	session  *session
 	delivery *broker.Delivery // nil when its memory has been given back
 	tag      uint64
-	done     bool // for this goroutine: the delivery has ended, or another goroutine has the record
+	held     *entry // of a delivery in order
+	done     bool   // for this goroutine: the delivery has ended, or another goroutine has the record
 
 	m            message.Message
 	span         telemetry.Span
@@ -27,13 +28,19 @@ type record struct {
 // begin makes r the record of a delivery. Nothing of the one before may be left: until the headers are read the record
 // has to name this message.
 func (r *record) begin(d delivery) {
-	*r = record{session: d.session, delivery: d.Delivery, tag: d.DeliveryTag, m: message.Message{MessageID: d.MessageId}}
+	*r = record{
+		session: d.session, delivery: d.Delivery, tag: d.DeliveryTag, held: d.held,
+		m: message.Message{MessageID: d.MessageId},
+	}
 }
 
 // read makes the delivery's bytes and headers a Message.
 func (r *record) read(plan *topology.Plan) *message.Message {
 	r.delivery.DecodeHeaders()
 	plan.Read(&r.m, &r.delivery.Delivery)
+	if r.held != nil {
+		r.m.RetryCount += r.held.failed
+	}
 	r.m.Lost = r.session.done
 	r.reply, r.token = message.Reply(r.m.Headers)
 	return &r.m
@@ -56,8 +63,8 @@ func (r *record) recycle() {
 	}
 }
 
-// write writes the record of a message whose delivery ends.
-func (c *Consumer) write(r *record, v *message.Verdict, final topology.Final) {
+// write writes the record of an attempt, and replies the verdict to a canary. operation settles the delivery.
+func (c *Consumer) write(r *record, v *message.Verdict, operation string) {
 	switch v.Action {
 	case message.Ack, message.Park, message.Discard:
 		c.metrics.retries.Observe(float64(r.m.RetryCount))
@@ -71,8 +78,11 @@ func (c *Consumer) write(r *record, v *message.Verdict, final topology.Final) {
 	default:
 		c.log(r, v)
 	}
-	r.span.Settle(finalNames[final])
+	r.span.Settle(operation)
 	r.span.End(v.Action.String(), v.Reason.String())
+	if r.reply != "" {
+		c.replyVerdict(r, v)
+	}
 }
 
 var finalNames = [...]string{topology.FinalAck: "ack", topology.FinalRequeue: "nack", topology.FinalReject: "reject"}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sidecar/internal/broker"
@@ -37,6 +38,10 @@ type session struct {
 
 	admitted bool // the delivery that is offered to the workers has passed admit
 
+	left    atomic.Bool // in order: the channel has to be closed
+	dropped bool        // by order.drop; its mutex guards this
+	scratch record      // of pump
+
 	batch   []*broker.Delivery // memory of the deliveries that were taken last
 	pending []*broker.Delivery // those of them that no worker has taken
 }
@@ -48,6 +53,7 @@ func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan func() 
 		// At least one, also when the window leaves no room beside the workers.
 		delays: make(chan struct{}, max(1, c.o.Prefetch-c.o.Concurrency)),
 	}
+	s.settler.ordered = c.order != nil
 	c.background.Go(s.settler.run)
 	return s
 }
@@ -66,15 +72,18 @@ func (s *session) consume(ctx context.Context) error {
 		}
 		s.c.setActive(true)
 		why := s.pump(consumer.Deliveries)
-		if errors.Is(why, errPaused) || errors.Is(why, errStopping) {
+		if s.c.order == nil && (errors.Is(why, errPaused) || errors.Is(why, errStopping)) {
 			if err := s.cancel(ctx, consumer); err != nil {
 				why = err
 			}
 		}
 		s.c.setActive(false)
-		if !errors.Is(why, errPaused) {
+		if s.c.order != nil || !errors.Is(why, errPaused) {
 			consumer.Drop() // the broker delivers again what no worker has taken
 			s.freePending()
+			if s.c.order != nil {
+				s.c.order.drop(s)
+			}
 			return why
 		}
 	}
@@ -121,26 +130,26 @@ func (s *session) gone() bool {
 // pump hands deliveries to the workers, each as one becomes free, until the gate is closed (errPaused), the consumer
 // stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows one more in flight.
 func (s *session) pump(deliveries *broker.Deliveries) error {
-	var next *broker.Delivery // received, and offered to the workers
+	var next delivery // received, and offered to the workers; empty without one
 	defer func() {
 		s.withdraw()
-		if next != nil {
-			s.releaseUnstarted(next)
-		}
+		s.giveBack(next)
 	}()
 	flow := s.c.o.Flow
 	changed := flow.Changed()
-	for flow.Open() {
-		if next == nil && len(s.pending) > 0 {
-			if next = s.next(); next.Missing > 0 {
-				s.c.holdMissing(delivery{next, s})
-				next = nil
+	for flow.Open() && !s.left.Load() {
+		if next.Delivery == nil {
+			if next = s.next(); next.Delivery != nil && next.Missing > 0 {
+				s.c.holdMissing(next)
+				next = delivery{}
 				continue
 			}
 		}
 		ready, work, freed := deliveries.Ready(), s.c.offered, s.c.freed
 		switch { // a nil channel is never ready
-		case next == nil:
+		case next.Delivery == nil && s.c.order != nil:
+			work = nil
+		case next.Delivery == nil:
 			work, freed = nil, nil
 		case (s.c.limited || flow.Ramping()) && s.c.inflight.Load() >= int64(flow.Limit()):
 			ready, work = nil, nil
@@ -150,9 +159,9 @@ func (s *session) pump(deliveries *broker.Deliveries) error {
 			ready, freed = nil, nil
 		}
 		select {
-		case work <- delivery{next, s}:
+		case work <- next:
 			s.c.inflight.Add(1)
-			next, s.admitted = nil, false
+			next, s.admitted = delivery{}, false
 		case <-freed:
 		case <-ready:
 			if ended := s.fetch(deliveries); ended { // the server cancelled the consumer, or the channel is closing
@@ -187,16 +196,59 @@ func (s *session) fetch(deliveries *broker.Deliveries) (ended bool) {
 	return ended
 }
 
-// next takes the next pending delivery.
-func (s *session) next() *broker.Delivery {
+// next takes the next delivery that may be handled; it is empty without one.
+func (s *session) next() delivery {
+	if s.c.order != nil {
+		return s.nextInOrder()
+	}
+	if len(s.pending) == 0 {
+		return delivery{}
+	}
 	d := s.pending[0]
 	s.pending[0] = nil
 	s.pending = s.pending[1:]
 	s.receive(d)
-	return d
+	return delivery{d, s, nil}
 }
 
-// receive counts a delivery: from here on it is outstanding until end.
+func (s *session) nextInOrder() delivery {
+	for _, d := range s.pending {
+		s.c.order.add(s, d)
+	}
+	s.pending = nil
+	e := s.c.order.take()
+	if e == nil {
+		return delivery{}
+	}
+	s.receive(e.delivery)
+	if time.Since(e.arrived) > maxStay {
+		s.giveBack(delivery{e.delivery, s, e})
+		s.leave()
+		return delivery{}
+	}
+	return delivery{e.delivery, s, e}
+}
+
+// leave makes pump end, and the channel be closed.
+func (s *session) leave() {
+	s.left.Store(true)
+	s.c.wake()
+}
+
+// giveBack gives back a delivery that no worker has taken; in order, what gives it back is the channel's end.
+func (s *session) giveBack(d delivery) {
+	switch {
+	case d.Delivery == nil:
+	case d.held == nil:
+		s.releaseUnstarted(d.Delivery)
+	default:
+		s.c.order.untake(d.held)
+		s.hand(ending{tag: d.DeliveryTag, action: message.Release, reason: message.ReasonUndispatched,
+			final: topology.FinalRequeue})
+	}
+}
+
+// receive counts a delivery: from here on it is outstanding until end. In order each attempt counts as a delivery.
 func (s *session) receive(d *broker.Delivery) {
 	s.outstanding.Add(1)
 	s.c.received.Add(1)
@@ -218,7 +270,7 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 	}
 	for ended := false; ; {
 		for len(s.pending) > 0 {
-			s.releaseUnstarted(s.next())
+			s.giveBack(s.next())
 		}
 		if ended {
 			return nil
@@ -231,7 +283,7 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 // releaseUnstarted requeues a delivery that no worker has taken. The broker may count that against its delivery limit.
 func (s *session) releaseUnstarted(d *broker.Delivery) {
 	r := &record{}
-	r.begin(delivery{d, s})
+	r.begin(delivery{d, s, nil})
 	by := topology.Settlement{}.Released(message.ReasonUndispatched)
 	if p := s.plan(); p.RequeueLimit > 0 && d.Missing == 0 { // else the headers need not be read
 		by = p.Settlement(r.read(p), by.Verdict)

@@ -1,8 +1,10 @@
 package consume
 
 import (
+	"cmp"
 	"math/bits"
 	"runtime"
+	"slices"
 	"time"
 
 	"sidecar/internal/message"
@@ -23,6 +25,7 @@ type acker interface {
 	Ack(tag uint64, multiple bool) error
 	Requeue(tag uint64) error
 	Reject(tag uint64) error
+	Err() error
 }
 
 // ending is the settlement of one delivery.
@@ -42,6 +45,7 @@ type settler struct {
 	window  *window
 	endings chan ending
 	metrics *metrics
+	ordered bool        // messages are given back by closing the channel, and acks leave in the order of their tags
 	timer   *time.Timer // of headPatience
 	armed   bool
 	head    uint64 // of the window when the timer was set
@@ -122,6 +126,10 @@ func (s *settler) take(e ending) {
 	case topology.FinalAck:
 		s.window.ack(e)
 	case topology.FinalRequeue:
+		if s.ordered {
+			s.count(s.acker.Err(), e) // unfinished: no ack may pass over it
+			return
+		}
 		s.window.finish(e.tag)
 		s.count(s.acker.Requeue(e.tag), e)
 	case topology.FinalReject:
@@ -158,7 +166,11 @@ func (s *settler) flushPrefix() {
 
 // flushBehind acks singly what has waited behind the head for at least age ticks.
 func (s *settler) flushBehind(age uint32) {
-	for _, f := range s.window.behind(age) {
+	taken := s.window.behind(age)
+	if s.ordered {
+		slices.SortFunc(taken, func(a, b ending) int { return cmp.Compare(a.tag, b.tag) })
+	}
+	for _, f := range taken {
 		s.count(s.acker.Ack(f.tag, false), f)
 	}
 }

@@ -125,14 +125,18 @@ func (s *session) detour(r *record, by topology.Settlement) topology.Settlement 
 	return by
 }
 
-func (s *session) hold(by topology.Settlement) {
-	d := by.Hold
+// drawn is how long the settlement holds a message: a random part of the jitter spreads the load.
+func drawn(by topology.Settlement) time.Duration {
 	if by.Jitter > 0 {
-		d += rand.N(by.Jitter) // #nosec G404 -- spreads load, guards nothing
+		return by.Hold + rand.N(by.Jitter) // #nosec G404 -- guards nothing
 	}
+	return by.Hold
+}
+
+func (s *session) hold(by topology.Settlement) {
 	s.c.delayed.Add(1)
 	defer s.c.delayed.Add(-1)
-	s.wait(d, s.c.stopping)
+	s.wait(drawn(by), s.c.stopping)
 }
 
 // wait lets d pass. It returns early, with the reason to give the message back, when the session ends or stop is

@@ -446,6 +446,24 @@ func TestHoldsAddUp(t *testing.T) {
 	})
 }
 
+// TestOrderKeepsTheGateOpen: it is a reason that is shown, and no other reason is hidden by it.
+func TestOrderKeepsTheGateOpen(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		c.Hold(Order, "a window of held messages")
+		if !c.Open() || c.gauge(t, "sidecar_paused") != 1 || !slices.Equal(reasons(c), []Reason{Order}) {
+			t.Fatalf("open %v, holds %v", c.Open(), reasons(c))
+		}
+		c.Hold(Operator, "POST /pause")
+		wantOpen(t, c, false, "open although an operator paused")
+		c.Lift(Operator)
+		c.Lift(Order)
+		if !c.Open() || c.gauge(t, "sidecar_paused") != 0 {
+			t.Fatalf("holds %v", c.Holds())
+		}
+	})
+}
+
 func TestTimedHoldProlongedOrReplaced(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, c *Control) {

@@ -23,11 +23,13 @@ const (
 	Topology   Reason = "topology"    // a retried or parked message would be lost
 	Publishing Reason = "publishing"  // every message in flight waits for a park or retry publish that keeps failing
 
+	Order Reason = "order" // every message in flight waits for a failed one: shown, and the gate stays open
+
 	AppRejectsAll Reason = "app_rejects_all" // the app answers every message with the same status: path or token is wrong
 )
 
 // Reasons lists the closed set.
-var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology, Publishing, AppRejectsAll}
+var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology, Publishing, Order, AppRejectsAll}
 
 // Hold is one reason that currently keeps the gate shut.
 type Hold struct {
@@ -154,7 +156,8 @@ func (g *Gate) stop() {
 
 // announce publishes the state and closes the channel of Changed. The caller holds mu.
 func (g *Gate) announce() {
-	g.open.Store(len(g.holds) == 0)
+	_, ordered := g.holds[Order]
+	g.open.Store(len(g.holds) == 0 || ordered && len(g.holds) == 1)
 	close(g.changed)
 	g.changed = make(chan struct{})
 }

@@ -61,6 +61,9 @@ type Plan struct {
 	// SingleActive says that the service's queue must have a single active consumer: its messages are handled in order.
 	SingleActive bool
 
+	// InPlace says that a message is handled in order: its retries wait in the sidecar, see Settlement.Hold.
+	InPlace bool
+
 	// RequeueLimit is how often a message may be given back to the service's queue before it has to take another way,
 	// because the queue has a delivery limit or may have one; 0 = no limit.
 	RequeueLimit int

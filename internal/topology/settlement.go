@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -26,7 +27,8 @@ type Settlement struct {
 	Publish *message.Publication
 	Final   Final
 
-	// Hold and Jitter belong to a requeue: wait Hold plus a random part of Jitter here before settling.
+	// Hold and Jitter belong to a requeue: wait Hold plus a random part of Jitter here before settling. Of a plan with
+	// InPlace they also belong to a retry, and the message is tried again here instead.
 	Hold, Jitter time.Duration
 
 	// Pause asks this replica to take nothing for that long.
@@ -95,6 +97,10 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 		p.parkInstead(s, m, message.ReasonMaxRetries)
 		return
 	}
+	if p.InPlace {
+		s.Hold = cmp.Or(s.Verdict.Delay, p.tier(m.RetryCount).Delay)
+		return
+	}
 	w, covered := p.waitFor(m.RetryCount, s.Verdict.Delay)
 	if !covered {
 		s.Pause = max(s.Pause, s.Verdict.Delay)
@@ -124,8 +130,11 @@ func (p *Plan) waitFor(retries int, delay time.Duration) (w WaitPath, covered bo
 	if w := p.shortest(delay); delay > 0 && p.Tiered && w.Delay >= delay {
 		return w, true
 	}
-	return p.Waits[min(max(retries, 0), len(p.Waits)-1)], delay <= 0
+	return p.tier(retries), delay <= 0
 }
+
+// tier is the path of the attempt after so many retries.
+func (p *Plan) tier(retries int) WaitPath { return p.Waits[min(max(retries, 0), len(p.Waits)-1)] }
 
 // shortest is the shortest path of at least that delay, or the longest there is.
 func (p *Plan) shortest(delay time.Duration) WaitPath {
@@ -148,7 +157,7 @@ func rejectable(m *message.Message) bool {
 
 // detour is used when no place to wait here is free: the message waits in the broker, uncounted.
 func (p *Plan) detour(m *message.Message, delay time.Duration) *message.Publication {
-	if len(p.Waits) == 0 || nearFrameMax(m) {
+	if len(p.Waits) == 0 || p.InPlace || nearFrameMax(m) {
 		return nil
 	}
 	return p.retryPublication(m, p.shortest(delay), m.RetryCount)

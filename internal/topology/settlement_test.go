@@ -173,6 +173,42 @@ func TestRetryChoosesATier(t *testing.T) {
 	}
 }
 
+// TestInPlace: a plan of messages in order publishes no retry and no detour: they wait here, unsettled.
+func TestInPlace(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-cincout", RetryDelays: []time.Duration{time.Second, 30 * time.Second}})
+	p.InPlace, p.RequeueLimit = true, 1
+	near := func(m *message.Message) { m.Headers = amqp.Table{"x-delivery-count": int64(9)} }
+	for _, c := range []struct {
+		name    string
+		action  message.Action
+		retries int
+		delay   time.Duration
+		hold    time.Duration
+	}{
+		{"first failure", message.Retry, 0, 0, time.Second},
+		{"second", message.Retry, 1, 0, 30 * time.Second},
+		{"the last one repeats", message.Retry, 9, 0, 30 * time.Second},
+		{"Retry-After", message.Retry, 0, 7 * time.Second, 7 * time.Second},
+		{"425", message.Requeue, 0, 2 * time.Second, 2 * time.Second},
+		{"given back", message.Release, 0, 0, 0},
+	} {
+		v := verdict(c.action, message.ReasonServerError)
+		v.Delay = c.delay
+		s := p.Settlement(arrived(func(m *message.Message) { near(m); m.RetryCount = c.retries }), v)
+		if s.Publish != nil || s.Detour != nil || s.Final != FinalRequeue || s.Hold != c.hold || s.Pause != 0 || s.Verdict != v {
+			t.Errorf("%s: %+v", c.name, s)
+		}
+	}
+	if s := p.Settlement(arrived(nil), verdict(message.Park, message.ReasonMaxRetries)); s.Publish == nil || s.Final != FinalAck {
+		t.Errorf("park: %+v", s)
+	}
+	p.Waits = nil
+	if s := p.Settlement(arrived(nil), verdict(message.Retry, message.ReasonServerError)); s.Verdict.Action != message.Park {
+		t.Errorf("without a delay: %+v", s)
+	}
+}
+
 func TestRetryAfterWithoutTiersPauses(t *testing.T) {
 	t.Parallel()
 	p := build(t, Options{Service: "wms-cincout"})

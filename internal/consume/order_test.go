@@ -1,0 +1,570 @@
+package consume
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/amqpwire"
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/flow"
+	"sidecar/internal/message"
+)
+
+const byKey = "header:key"
+
+// ledger records the attempts of messages whose ids are a key, a slash and a number.
+type ledger struct {
+	mu       sync.Mutex
+	running  map[string]int // by key
+	most     int            // of all keys at once
+	attempts map[string][]string
+	wrong    []string
+}
+
+func (l *ledger) Dispatch(m *message.Message, answer func() message.Outcome) message.Outcome {
+	key, _, _ := strings.Cut(m.MessageID, "/")
+	l.mu.Lock()
+	if l.running == nil {
+		l.running, l.attempts = map[string]int{}, map[string][]string{}
+	}
+	if l.running[key]++; l.running[key] > 1 && key != "" {
+		l.wrong = append(l.wrong, "two messages at once: "+m.MessageID)
+	}
+	all := 0
+	for _, n := range l.running {
+		all += n
+	}
+	l.most = max(l.most, all)
+	l.attempts[key] = append(l.attempts[key], fmt.Sprintf("%s#%d", m.MessageID, m.RetryCount))
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		l.running[key]--
+		l.mu.Unlock()
+	}()
+	return answer()
+}
+
+// of returns the attempts of a key: m.MessageID#m.RetryCount.
+func (l *ledger) of(key string) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.attempts[key])
+}
+
+func (l *ledger) check(t *testing.T) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.wrong) > 0 {
+		t.Errorf("%d times: %s", len(l.wrong), l.wrong[0])
+	}
+}
+
+// dispatcher answers attempts by a function of the message.
+func (l *ledger) answers(answer func(*message.Message) message.Outcome) dispatcher {
+	return func(_ context.Context, m *message.Message) message.Outcome {
+		return l.Dispatch(m, func() message.Outcome { return answer(m) })
+	}
+}
+
+// publishKeyed publishes messages of a key, key/0 and so on.
+func (r *rig) publishKeyed(key string, from, to int) {
+	r.t.Helper()
+	r.eventuallyDeclared()
+	for n := from; n < to; n++ {
+		headers := amqp.Table{}
+		if key != "" {
+			headers["key"] = key
+		}
+		m := amqp.Publishing{MessageId: fmt.Sprintf("%s/%d", key, n), Body: []byte("x"), DeliveryMode: 2, Headers: headers}
+		r.eventually("a confirm", func() bool { // a quorum queue that was just declared may refuse the first one
+			confirm, err := r.ch.PublishWithDeferredConfirm("", r.plan.Queue, true, false, m)
+			return err == nil && confirm.Wait()
+		})
+	}
+}
+
+func inOrder(key string, from, to int) (all []string) {
+	for n := from; n < to; n++ {
+		all = append(all, fmt.Sprintf("%s/%d#0", key, n))
+	}
+	return all
+}
+
+func same(t *testing.T, l *ledger, key string, want []string) {
+	t.Helper()
+	if got := l.of(key); !slices.Equal(got, want) {
+		t.Errorf("attempts of key %q:\n%v, want\n%v", key, got, want)
+	}
+	l.check(t)
+}
+
+// TestKeysAreInOrder: messages of one key are POSTed one after the other, those of different keys and without a key
+// beside each other.
+func TestKeysAreInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	r := start(t, l.answers(func(*message.Message) message.Outcome {
+		time.Sleep(time.Millisecond)
+		return answer(200)
+	}), settings{order: byKey, concurrency: 8, prefetch: 40})
+	for from := range 10 {
+		for _, key := range []string{"a", "b", "c", "d", "e", ""} {
+			r.publishKeyed(key, 5*from, 5*from+5)
+		}
+	}
+	r.acked(300)
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		same(t, &l, key, inOrder(key, 0, 50))
+	}
+	if len(l.of("")) != 50 || l.most < 2 {
+		t.Errorf("%d attempts without a key; %d at once", len(l.of("")), l.most)
+	}
+	r.eventually("nothing is left in the order", func() bool {
+		o := r.order
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return len(o.lanes)+len(o.held)+len(o.ready)+o.total+o.inflight == 0
+	})
+}
+
+// TestFailedMessageHoldsItsKey: it is tried again in its place and then parked, and other keys go on meanwhile.
+func TestFailedMessageHoldsItsKey(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		switch {
+		case m.MessageID == "a/0" || m.MessageID == "a/2" && m.RetryCount == 0:
+			return answer(500)
+		case m.MessageID == "a/1" && len(l.of("a")) < 5:
+			return answer(425)
+		}
+		return answer(200)
+	}), settings{order: byKey, maxRetries: 2, retryDelay: 400 * time.Millisecond})
+	r.publishKeyed("a", 0, 4)
+	r.eventually("the failed message is held", func() bool { return r.Delayed() == 1 && r.Inflight() == 0 })
+	r.publishKeyed("b", 0, 20)
+	r.acked(20)
+	if n := len(l.of("a")); n > 2 {
+		t.Errorf("%d attempts of key a while key b was handled", n)
+	}
+	r.acked(23)
+	same(t, &l, "a", []string{"a/0#0", "a/0#1", "a/0#2", "a/1#0", "a/1#0", "a/2#0", "a/2#1", "a/3#0"})
+	same(t, &l, "b", inOrder("b", 0, 20))
+	d := r.parked()
+	if d.MessageId != "a/0" || d.Headers["x-final-retry-count"] != int32(2) || d.Headers["x-final-reason"] != "max_retries" {
+		t.Errorf("parked %s with %v", d.MessageId, d.Headers)
+	}
+	if got := r.count(message.Retry, message.ReasonServerError); got != 3 {
+		t.Errorf("%d retries counted, want 3", got)
+	}
+	if got := r.count(message.Requeue, message.ReasonTooEarly); got != 1 {
+		t.Errorf("%d requeues counted, want 1", got)
+	}
+	received := testutil.ToFloat64(r.metrics().received[0]) + testutil.ToFloat64(r.metrics().received[1])
+	if received != 28 { // 23 acked, one parked, four more attempts
+		t.Errorf("%v deliveries counted, want 28", received)
+	}
+	if n := len(r.log.Lines(`"message_id":"a/0"`, `"outcome":"retry"`)); n != 2 {
+		t.Errorf("%d lines about retries of a/0, want 2", n)
+	}
+	r.holds(r.plan.Queue, 0)
+}
+
+// TestRetryAfterInOrder: what the app asks for holds the message, not the consumer.
+func TestRetryAfterInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		o := answer(200)
+		if m.MessageID == "a/0" && m.RetryCount == 0 {
+			o.Status, o.RetryAfter = 503, time.Hour
+		}
+		return o
+	}), settings{order: byKey, concurrency: 1, prefetch: 8})
+	r.publishKeyed("a", 0, 2)
+	r.eventually("the message is held", func() bool { return r.Delayed() == 1 })
+	r.publishKeyed("b", 0, 5)
+	r.acked(5)
+	if !r.flow.Open() || len(r.flow.Holds()) != 0 {
+		t.Errorf("paused: %+v", r.flow.Holds())
+	}
+	if d := r.drain(time.Minute); d.Interrupted != 0 {
+		t.Errorf("%+v", d)
+	}
+	same(t, &l, "a", []string{"a/0#0"})
+	r.holds(r.plan.Queue, 2)
+}
+
+// TestFullWindowIsShown: held keys that take every place of the window are a reason of the gate, which stays open.
+func TestFullWindowIsShown(t *testing.T) {
+	t.Parallel()
+	var fails atomic.Bool
+	fails.Store(true)
+	var l ledger
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		if m.MessageID == "a/0" && fails.Load() {
+			return answer(500)
+		}
+		return answer(200)
+	}), settings{order: byKey, concurrency: 2, prefetch: 4, maxRetries: 1000})
+	r.publishKeyed("a", 0, 6)
+	r.eventually("the reason", func() bool {
+		h := r.flow.Holds()
+		return len(h) == 1 && h[0].Reason == flow.Order && r.flow.Open() && r.Active()
+	})
+	fails.Store(false)
+	r.acked(6)
+	r.eventually("no reason", func() bool { return len(r.flow.Holds()) == 0 })
+}
+
+// TestPauseInOrder: a pause finishes what is in flight, cuts waits short and returns the rest in its place; the attempts
+// are remembered.
+func TestPauseInOrder(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var l ledger
+			posting, release := make(chan struct{}, 1), make(chan struct{})
+			r := start(t, l.answers(func(m *message.Message) message.Outcome {
+				switch {
+				case m.MessageID == "slow/0":
+					posting <- struct{}{}
+					<-release
+				case m.MessageID == "a/0" && m.RetryCount < 2:
+					return answer(500)
+				}
+				return answer(200)
+			}), settings{order: byKey, queueType: kind, retryDelay: 500 * time.Millisecond})
+			r.publishKeyed("slow", 0, 2)
+			r.publishKeyed("a", 0, 3)
+			<-posting
+			r.eventually("a failed message is held", func() bool { return r.Delayed() == 1 })
+			r.flow.Hold(flow.Operator, "")
+			r.eventually("the wait is cut short", func() bool { return r.Delayed() == 0 })
+			if len(l.of("slow")) != 1 || r.count(message.Ack, message.ReasonSuccess) != 0 {
+				t.Errorf("attempts %v", l.of("slow"))
+			}
+			close(release)
+			r.holds(r.plan.Queue, 4)
+			r.flow.Lift(flow.Operator)
+			r.acked(5)
+			same(t, &l, "slow", inOrder("slow", 0, 2))
+			same(t, &l, "a", []string{"a/0#0", "a/0#1", "a/0#2", "a/1#0", "a/2#0"})
+			if n := testutil.ToFloat64(r.metrics().stale); n != 0 {
+				t.Errorf("%v stale settlements", n)
+			}
+		})
+	}
+}
+
+// TestAppDownInOrder: what the app refuses returns to its place uncounted, and a message that crashes the app each time
+// is parked in the end.
+func TestAppDownInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	var down atomic.Bool
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		switch {
+		case down.Load():
+			return message.Outcome{Failure: message.FailureRefused, Err: errRefused, RetryAfter: -1, At: time.Now()}
+		case m.MessageID == "a/1": // it crashes the app
+			down.Store(true)
+			return message.Outcome{Failure: message.FailureReset, RetryAfter: -1, At: time.Now()}
+		}
+		return answer(200)
+	}), settings{order: byKey, maxRetries: 2, probe: func(context.Context) error {
+		if down.Load() {
+			return errRefused
+		}
+		return nil
+	}})
+	go func() {
+		for t.Context().Err() == nil { // it is started again each time
+			time.Sleep(200 * time.Millisecond)
+			down.Store(false)
+		}
+	}()
+	r.publishKeyed("a", 0, 4)
+	r.publishKeyed("b", 0, 20)
+	r.acked(23)
+	if d := r.parked(); d.MessageId != "a/1" || d.Headers["x-final-retry-count"] != int32(2) {
+		t.Errorf("parked %s with %v", d.MessageId, d.Headers)
+	}
+	l.check(t)
+	for _, key := range []string{"a", "b"} {
+		if got := firsts(l.of(key)); !slices.IsSorted(got) {
+			t.Errorf("attempts of %s: %v", key, l.of(key))
+		}
+	}
+}
+
+// firsts returns the numbers of messages in the order of their first attempts.
+func firsts(attempts []string) (all []int) {
+	seen := map[int]bool{}
+	for _, a := range attempts {
+		var n, count int
+		id := a[strings.IndexByte(a, '/')+1:]
+		if _, err := fmt.Sscanf(id, "%d#%d", &n, &count); err == nil && !seen[n] {
+			seen[n] = true
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// TestReplicaTakesOver: after a drain another replica goes on where the first ended, with nothing out of order or twice.
+func TestReplicaTakesOver(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var l ledger
+			d := l.answers(func(m *message.Message) message.Outcome {
+				time.Sleep(5 * time.Millisecond)
+				return answer(200)
+			})
+			s := settings{order: byKey, queueType: kind, concurrency: 4, prefetch: 20}
+			r := start(t, d, s)
+			r.publishKeyed("a", 0, 1)
+			r.acked(1)
+			other := r.replica(d, s)
+			r.eventually("the other one waits", other.Active)
+			for n := range 40 {
+				for _, key := range []string{"a", "b", "c"} {
+					r.publishKeyed(key, n, n+1)
+				}
+			}
+			if n := other.Received(); n != 0 {
+				t.Fatalf("%d messages were delivered to the replica that waits", n)
+			}
+			before := r.metrics()
+			if got := r.drain(time.Minute); got.Interrupted != 0 {
+				t.Errorf("drained %+v", got)
+			}
+			took := int(testutil.ToFloat64(before.settled[message.Ack][message.ReasonSuccess]))
+			other.acked(121 - took)
+			same(t, &l, "a", append([]string{"a/0#0"}, inOrder("a", 0, 40)...))
+			same(t, &l, "b", inOrder("b", 0, 40))
+			same(t, &l, "c", inOrder("c", 0, 40))
+			other.holds(r.plan.Queue, 0)
+		})
+	}
+}
+
+// TestLostSessionInOrder: an attempt of a lost session keeps its key busy, and its message is handled again first.
+func TestLostSessionInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	posting, release := make(chan struct{}, 4), make(chan struct{})
+	var once atomic.Bool
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		if m.MessageID == "a/0" && once.CompareAndSwap(false, true) {
+			posting <- struct{}{}
+			<-release
+			return answer(500)
+		}
+		return answer(200)
+	}), settings{order: byKey})
+	r.publishKeyed("a", 0, 3)
+	<-posting
+	r.proxy.Cut()
+	r.publishKeyed("b", 0, 3)
+	r.acked(3)
+	same(t, &l, "a", []string{"a/0#0"})
+	close(release)
+	r.acked(6)
+	same(t, &l, "a", []string{"a/0#0", "a/0#1", "a/1#0", "a/2#0"})
+}
+
+// TestGraceEndsInOrder: what the end of the grace interrupts returns to its place.
+func TestGraceEndsInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	posting := make(chan struct{}, 1)
+	r := start(t, dispatcher(func(ctx context.Context, m *message.Message) message.Outcome {
+		return l.Dispatch(m, func() message.Outcome {
+			posting <- struct{}{}
+			<-ctx.Done()
+			return message.Outcome{Failure: message.FailureInterrupted, RetryAfter: -1, At: time.Now()}
+		})
+	}), settings{order: byKey})
+	r.publishKeyed("a", 0, 3)
+	<-posting
+	if d := r.drain(0); d.Interrupted != 1 {
+		t.Errorf("%+v, want 1 interrupted", d)
+	}
+	other := r.replica(l.answers(func(*message.Message) message.Outcome { return answer(200) }), settings{order: byKey})
+	other.acked(3)
+	same(t, &l, "a", []string{"a/0#0", "a/0#0", "a/1#0", "a/2#0"})
+}
+
+// TestPanicInOrder: the message waits in its place.
+func TestPanicInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		if m.MessageID == "a/0" && len(l.of("a")) == 1 {
+			panic("over a message")
+		}
+		return answer(200)
+	}), settings{order: byKey})
+	r.publishKeyed("a", 0, 3)
+	r.acked(3)
+	same(t, &l, "a", []string{"a/0#0", "a/0#0", "a/1#0", "a/2#0"})
+}
+
+// TestNoMemoryInOrder: a message without a body holds its key; another delivery of it may have one.
+func TestNoMemoryInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	r := start(t, l.answers(func(*message.Message) message.Outcome { return answer(200) }),
+		settings{order: byKey, memory: 64 << 10, spool: broker.NewSpool(t.TempDir(), 0)})
+	r.eventuallyDeclared()
+	brokertest.Publish(r.t, r.ch, "", r.plan.Queue, amqp.Publishing{MessageId: "a/0", Body: make([]byte, 200<<10), DeliveryMode: 2, Headers: amqp.Table{"key": "a"}})
+	r.publishKeyed("a", 1, 3)
+	r.publishKeyed("b", 0, 3)
+	r.eventually("two returns", func() bool { return r.count(message.Requeue, message.ReasonTooLarge) >= 4 })
+	r.acked(3)
+	same(t, &l, "b", inOrder("b", 0, 3))
+	same(t, &l, "a", nil)
+	if r.Oversized() == "" {
+		t.Error("no warning")
+	}
+}
+
+// TestOldDeliveriesReturn: no delivery is handled that the broker may take away soon.
+func TestOldDeliveriesReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := benchOptions(t, 2)
+		attempts := 0
+		o.Key, o.Dispatcher = message.KeyBy("queue"), dispatcher(func(context.Context, *message.Message) message.Outcome {
+			attempts++
+			time.Sleep(maxStay + time.Second)
+			return answer(200)
+		})
+		c := New(o)
+		t.Cleanup(func() { c.Drain(context.Background()) })
+		s := benchSession(t, c)
+		deliveries := amqpwire.NewDeliveries(0)
+		for tag := range uint64(3) {
+			deliveries.Add(benchDelivery(tag+1, nil, time.Now()))
+		}
+		if err := s.pump(deliveries); err != errPaused || attempts != 1 { //nolint:errorlint // it is itself
+			t.Errorf("%v after %d attempts", err, attempts)
+		}
+		c.order.drop(s)
+		if c.order.total != 0 || c.returned.Load() != 2 {
+			t.Errorf("%d entries, %d returned", c.order.total, c.returned.Load())
+		}
+	})
+}
+
+// history checks the attempts of one key: first attempts in the order of publishing, one at a time, a retry directly
+// behind its attempt. When a connection was cut since the last attempt, a key may go back, and runs in order from there.
+type history struct {
+	last, most int  // messages: of the last attempt, and the last one that had an attempt
+	failed     bool // the last attempt
+	cuts       int64
+}
+
+func (h *history) attempt(n int, cuts int64) (ok bool) {
+	expected := h.last + 1
+	if h.failed {
+		expected = h.last
+	}
+	ok = n == expected || n < expected && (cuts != h.cuts || cuts%2 == 1) // odd: a session is being lost
+	h.last, h.most, h.cuts = n, max(h.most, n), cuts
+	return ok
+}
+
+// TestOrderSurvivesFaults: with many keys, random failures, cut connections, pauses and replicas that come and go, each
+// key stays in order.
+func TestOrderSurvivesFaults(t *testing.T) {
+	t.Parallel()
+	const keys, each = 40, 30
+	for _, kind := range []string{"classic", "quorum"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(rand.Uint64(), 0))
+			var cuts atomic.Int64
+			var mu sync.Mutex
+			histories := map[string]*history{}
+			d := dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+				key, number, _ := strings.Cut(m.MessageID, "/")
+				n, _ := strconv.Atoi(number)
+				mu.Lock()
+				h := histories[key]
+				if h == nil {
+					h = &history{last: -1}
+					histories[key] = h
+				}
+				if was := *h; !h.attempt(n, cuts.Load()) {
+					t.Errorf("an attempt of %s after %+v, and %d cuts", m.MessageID, was, cuts.Load())
+				}
+				h.failed = random.IntN(5) == 0
+				failed, slow := h.failed, random.IntN(4) == 0
+				mu.Unlock()
+				if slow {
+					time.Sleep(time.Millisecond)
+				}
+				if failed {
+					return answer(500)
+				}
+				return answer(200)
+			})
+			s := settings{order: byKey, queueType: kind, concurrency: 8, prefetch: 60, retryDelay: 10 * time.Millisecond, maxRetries: 1000}
+			r := start(t, d, s)
+			r.publishKeyed("warm-up", 0, 1)
+			r.acked(1)
+			other := r.replica(d, s)
+			go func() {
+				for n := range each {
+					for k := range keys {
+						r.publishKeyed(fmt.Sprint("k", k), n, n+1)
+					}
+				}
+			}()
+			soonAfter := func(do func()) { time.Sleep(100 * time.Millisecond); do() }
+			cut := func(p *brokertest.Proxy) {
+				cuts.Add(1)
+				p.Cut()
+				soonAfter(func() { cuts.Add(1) }) // some attempts begin before the session notices it
+			}
+			for range 4 {
+				soonAfter(func() { cut(r.proxy) })
+				soonAfter(func() { r.flow.Hold(flow.Operator, "") })
+				soonAfter(func() { r.flow.Lift(flow.Operator) })
+				soonAfter(func() { cut(other.proxy) })
+			}
+			soonAfter(func() { r.drain(time.Minute) })
+			r.eventually("everything was handled", func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				for k := range keys {
+					if h := histories[fmt.Sprint("k", k)]; h == nil || h.last != each-1 || h.failed {
+						return false
+					}
+				}
+				return true
+			})
+			other.holds(r.plan.Queue, 0)
+		})
+	}
+}
