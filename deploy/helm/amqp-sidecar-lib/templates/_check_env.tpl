@@ -38,6 +38,9 @@
 {{- end }}
 {{- end -}}
 {{- end -}}
+{{- if kindIs "map" $given.subscriptions -}}
+{{- include "amqp-sidecar-lib.check.subscriptions" $given.subscriptions -}}
+{{- end -}}
 {{- range $path := list "app.port" "sidecar.adminPort" -}}
 {{- $parts := splitList "." $path -}}
 {{- $section := get $given (first $parts) -}}
@@ -55,26 +58,28 @@
 {{- /* A variable that is set twice. The sidecar checks the names of variables, see the init container sidecar-config. */ -}}
 {{- define "amqp-sidecar-lib.check.extraEnv" -}}
 {{- $seen := dict -}}
-{{- range $entry := .v.extraEnv -}}
+{{- range .entries -}}
+{{- $entry := .entry -}}
+{{- $at := .at -}}
 {{- if or (not (kindIs "map" $entry)) (not ($entry | default dict).name) }}
 - extraEnv: {{ toJson $entry }} has no name. Each item is {name: SIDECAR_…, value: "…"}
 {{- else -}}
 {{- $name := $entry.name -}}
 {{- $base := trimSuffix "_FILE" $name -}}
 {{- if hasKey $seen $base }}
-- extraEnv {{ $name }}: {{ if eq (get $seen $base) $name }}is there twice{{ else }}says the same as {{ get $seen $base }}, and the sidecar refuses both{{ end }}. Keep one
+- {{ $at }}: {{ if eq (get $seen $base) $name }}is there twice{{ else }}says the same as {{ get $seen $base }}, and the sidecar refuses both{{ end }}. Keep one
 {{- end }}
 {{- $_ := set $seen $base $name -}}
 {{- range $other := list $base (printf "%s_FILE" $base) -}}
 {{- if hasKey $.typed $other }}
-- extraEnv {{ $name }}: {{ (get $.typed $other).from }} sets {{ $other }} already, and only one of them can count. Keep the value, or {{ if (get $.typed $other).from | contains " and " }}leave them{{ else }}leave it{{ end }} empty and keep extraEnv
+- {{ $at }}: {{ (get $.typed $other).from }} sets {{ $other }} already, and only one of them can count. Keep the value, or {{ if (get $.typed $other).from | contains " and " }}leave them{{ else }}leave it{{ end }} empty and keep {{ regexFind "^[^ ]+" $at }}
 {{- end }}
 {{- end }}
 {{- if and (hasKey $entry "value") (hasKey $entry "valueFrom") }}
-- extraEnv {{ $name }}: has value and valueFrom, and Kubernetes takes only one
+- {{ $at }}: has value and valueFrom, and Kubernetes takes only one
 {{- end }}
 {{- if and (kindIs "map" (get $entry "value")) }}
-- extraEnv {{ $name }}: its value is not a text
+- {{ $at }}: its value is not a text
 {{- end }}
 {{- end }}
 {{- end }}

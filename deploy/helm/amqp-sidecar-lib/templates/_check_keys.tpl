@@ -5,6 +5,11 @@ does not say what is meant. A chart that gives its whole values, with its own am
 {{- $known := include "amqp-sidecar-lib.known" . | fromJson -}}
 {{- include "amqp-sidecar-lib.complete" (list $known (.known | default dict)) -}}
 {{- include "amqp-sidecar-lib.unknown" (dict "given" .values "known" $known "at" "" "all" $known) -}}
+{{- $one := include "amqp-sidecar-lib.knownForOne" . | fromJson -}}
+{{- range $name, $given := .values.subscriptions -}}
+{{- $all := dict "subscriptions" (dict $name $one) -}}
+{{- include "amqp-sidecar-lib.unknown" (dict "given" $given "known" $one "at" (printf "subscriptions.%s" $name) "all" $all) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
@@ -63,7 +68,6 @@ serviceAccount.automountServiceAccountToken: [serviceAccount.automount]
 serviceAccount.automountToken: [serviceAccount.automount]
 sidecar.env: [extraEnv]
 sidecar.image: [image]
-sidecar.name: [sidecar.service]
 sidecars: [extraContainers]
 tracing.headersSecret: [tracing.headers]
 topology.name: [topology.preset]

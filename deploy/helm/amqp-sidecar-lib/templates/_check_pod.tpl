@@ -3,6 +3,15 @@
 {{- if and $a.url (or $a.port $a.path) }}
 - app.url: port and path are set as well, and the URL has both. Keep app.url, or app.port and app.path
 {{- end }}
+{{- range $name, $one := .v.subscriptions -}}
+{{- $of := $one.app | default dict -}}
+{{- $at := printf "subscriptions.%s.app" $name -}}
+{{- if and $of.url (or $of.port $of.path) }}
+- {{ $at }}.url: port and path are set as well, and the URL has both. Keep {{ $at }}.url, or {{ $at }}.port and {{ $at }}.path
+{{- else if and $of.path (not $of.port) $a.url }}
+- {{ $at }}.path: app.url is a whole URL, and has no port that the path could be added to. Set {{ $at }}.url
+{{- end }}
+{{- end -}}
 {{- end -}}
 
 {{- define "amqp-sidecar-lib.check.control" -}}
@@ -26,6 +35,25 @@
 {{- end }}
 {{- end -}}
 
+{{- /* Sidecars of one pod share its network and its list of containers. */ -}}
+{{- define "amqp-sidecar-lib.check.beside" -}}
+{{- range .beside -}}
+{{- $other := include "amqp-sidecar-lib.settings" (dict "root" $.root "values" .) | fromJson -}}
+{{- $name := $other.values.sidecar.name -}}
+{{- if eq $name $.v.sidecar.name }}
+- sidecar.name: two sidecars of the pod are named {{ quote $name }}. Choose another name for one of them
+{{- end }}
+{{- range $variable, $address := include "amqp-sidecar-lib.listeners" $other | fromJson -}}
+{{- $port := include "amqp-sidecar-lib.port" $address -}}
+{{- range $ours, $own := include "amqp-sidecar-lib.listeners" $ | fromJson -}}
+{{- if and $port (eq $port (include "amqp-sidecar-lib.port" $own)) }}
+- {{ get $.at $ours | default "sidecar.control.address" }}: port {{ $port }} is that of the sidecar {{ $name }} ({{ $variable }}), and containers of a pod share its network. Choose another one
+{{- end }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- /* Names of the volumes, with a space behind each, that mounts have above a file. */ -}}
 {{- define "amqp-sidecar-lib.mounted" -}}
 {{- range .mounts -}}
@@ -39,6 +67,9 @@
 {{- $v := .v -}}
 {{- if not (has $v.sidecar.readiness (list "none" "broker" "consuming")) }}
 - sidecar.readiness: {{ toString $v.sidecar.readiness | quote }} is not none, broker or consuming
+{{- end }}
+{{- if not (regexMatch "^[a-z](-?[a-z0-9]){0,8}$" (include "amqp-sidecar-lib.text" $v.sidecar.name)) | or (gt (len (include "amqp-sidecar-lib.text" $v.sidecar.name)) 9) }}
+- sidecar.name: {{ toString $v.sidecar.name | quote }} is not a name of at most 9 lower-case letters, digits and single hyphens, beginning with a letter. The container is called so, and its port with -admin behind it, of at most 15 characters
 {{- end }}
 {{- range $key := list "native" "preStop" "configCheck" }}
 {{- if not (kindIs "bool" (get $v.sidecar $key)) }}
@@ -67,13 +98,15 @@
 - {{ $x.from }}: {{ toString $x.value | quote }} has $( in it, which Kubernetes would replace by a variable. Write the text itself, or take extraEnv {{ $variable }}, where that may be meant
 {{- end }}
 {{- end }}
+{{- range include "amqp-sidecar-lib.each" . | fromJsonArray }}
 {{- $url := get .env "SIDECAR_APP_URL" | default "" }}
 {{- if and (hasPrefix "unix:///" $url) (not (include "amqp-sidecar-lib.mounted" (dict "mounts" $v.extraVolumeMounts "file" (regexFind "/[^:]*" (trimPrefix "unix://" $url)))) ) }}
 - {{ .at.SIDECAR_APP_URL }}: nothing is mounted into the sidecar where the socket is. Give the app and the sidecar one volume: extraVolumes (an emptyDir), mounted at the socket's directory by extraVolumeMounts and by the app (app.volumeMounts in the chart amqp-sidecar)
 {{- end }}
+{{- end }}
 {{- range $kind, $list := dict "extraVolumes" $v.extraVolumes -}}
 {{- range $list -}}
-{{- if hasPrefix "amqp-sidecar-" (.name | default "") }}
+{{- if hasPrefix (printf "amqp-%s-" $v.sidecar.name) (.name | default "") }}
 - {{ $kind }}: the name {{ quote .name }} begins like those of the sidecar's own volumes. Choose another
 {{- end }}
 {{- end -}}

@@ -44,7 +44,7 @@ prints every mistake in it; nothing with sidecar.configCheck=false. It belongs b
 {{- define "amqp-sidecar-lib.configCheck" -}}
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
 {{- if $s.values.sidecar.configCheck -}}
-- name: sidecar-config
+- name: {{ $s.values.sidecar.name }}-config
   command: ["/sidecar", "config"]
   {{- include "amqp-sidecar-lib.program" . | nindent 2 }}
 {{- end -}}
@@ -85,13 +85,13 @@ containers. */ -}}
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
 {{- $v := $s.values -}}
 {{- $port := include "amqp-sidecar-lib.adminPort" . | int -}}
-- name: sidecar
+- name: {{ $v.sidecar.name }}
   {{- include "amqp-sidecar-lib.program" . | nindent 2 }}
   {{- if $v.sidecar.native }}
   restartPolicy: Always
   {{- end }}
   ports:
-    - name: sidecar-admin
+    - name: {{ $v.sidecar.name }}-admin
       containerPort: {{ $port }}
       protocol: TCP
   startupProbe:
@@ -142,11 +142,12 @@ again by itself, but dials another broker only when the link to this one breaks:
 not. The credentials are not in the checksum, which every user who sees the pod can read. */ -}}
 {{- define "amqp-sidecar-lib.podAnnotations" -}}
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
+{{- $own := include "amqp-sidecar-lib.own" . -}}
 {{- with $s.env.SIDECAR_SERVICE }}
-amqp-sidecar/service: {{ . | quote }}
+{{ $own }}/service: {{ . | quote }}
 {{- end }}
 {{- with $s.values.broker.url }}
-checksum/amqp-sidecar-broker: {{ regexReplaceAll "://[^@/,]*@" . "://" | sha256sum | trunc 16 | quote }}
+checksum/{{ $own }}-broker: {{ regexReplaceAll "://[^@/,]*@" . "://" | sha256sum | trunc 16 | quote }}
 {{- end }}
 {{- end -}}
 

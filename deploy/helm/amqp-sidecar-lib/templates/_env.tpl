@@ -24,9 +24,13 @@ SIDECAR_FORWARD_HEADERS: dispatch.forwardHeaders
 SIDECAR_LOG_FORMAT: sidecar.logFormat
 SIDECAR_LOG_LEVEL: sidecar.logLevel
 SIDECAR_MAX_BODY: flow.maxBody
+SIDECAR_MAX_CONCURRENCY: flow.maxConcurrency
+SIDECAR_MAX_RATE: flow.maxRate
 SIDECAR_MAX_RETRIES: topology.maxRetries
 SIDECAR_MEMORY: flow.memory
 SIDECAR_MESSAGE_TTL: topology.messageTTL
+SIDECAR_ORDER_BY: flow.orderBy
+SIDECAR_ORDER_SCOPE: flow.orderScope
 SIDECAR_OUTBOX_BATCH: outbox.batch
 SIDECAR_OUTBOX_COLUMNS: outbox.columns
 SIDECAR_OUTBOX_EXCHANGE: outbox.exchange
@@ -34,6 +38,7 @@ SIDECAR_OUTBOX_MAX_ATTEMPTS: outbox.maxAttempts
 SIDECAR_OUTBOX_POLL_INTERVAL: outbox.pollInterval
 SIDECAR_OUTBOX_RETENTION: outbox.retention
 SIDECAR_OUTBOX_TABLE: outbox.table
+SIDECAR_PARTITIONS: topology.partitions
 SIDECAR_PARK_ANSWER: dispatch.parkAnswer
 SIDECAR_PARK_ON_STATUS: dispatch.parkOnStatus
 SIDECAR_PASSTHROUGH_HEADERS: dispatch.passthroughHeaders
@@ -47,6 +52,7 @@ SIDECAR_PUBLISH_TIMEOUT: publish.timeout
 SIDECAR_QUEUE: topology.queue
 SIDECAR_QUEUE_ARGUMENTS: topology.queueArguments
 SIDECAR_QUEUE_TYPE: topology.queueType
+SIDECAR_RATE_LIMIT: flow.rateLimit
 SIDECAR_REQUEUE_DELAY_MAX: dispatch.requeueDelayMax
 SIDECAR_REQUEUE_DELAY_MIN: dispatch.requeueDelayMin
 SIDECAR_RESPONSE_DIALECT: dispatch.responseDialect
@@ -55,6 +61,8 @@ SIDECAR_RETRY_DELAY: topology.retryDelay
 SIDECAR_RETRY_DELAYS: topology.retryDelays
 SIDECAR_RETRY_EXCHANGE: topology.retryExchange
 SIDECAR_RETRY_QUEUE: topology.retryQueue
+SIDECAR_ROUTES: app.routes
+SIDECAR_ROUTES_ELSE: app.routesElse
 SIDECAR_SERVICE: sidecar.service
 SIDECAR_SHUTDOWN_GRACE: sidecar.shutdownGrace
 SIDECAR_TOPOLOGY: topology.preset
@@ -120,11 +128,8 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- if $v.outbox.existingSecret -}}
 {{- $_ := set $made "SIDECAR_OUTBOX_DSN_FILE" (dict "value" (printf "%s/dsn" $dir.outbox) "from" "outbox.existingSecret") -}}
 {{- end -}}
-{{- if $v.app.url -}}
-{{- $_ := set $made "SIDECAR_APP_URL" (dict "value" $v.app.url "from" "app.url") -}}
-{{- else if or $v.app.port $v.app.path -}}
-{{- $from := list (ternary "app.port" "" (not (empty $v.app.port))) (ternary "app.path" "" (not (empty $v.app.path))) | compact | join " and " -}}
-{{- $_ := set $made "SIDECAR_APP_URL" (dict "value" (printf "http://127.0.0.1:%v/%s" (int ($v.app.port | default 8080)) (trimPrefix "/" $v.app.path)) "from" $from) -}}
+{{- with include "amqp-sidecar-lib.appURL" (dict "app" $v.app) | fromJson -}}
+{{- $_ := set $made "SIDECAR_APP_URL" . -}}
 {{- end -}}
 {{- if $v.sidecar.adminPort -}}
 {{- $_ := set $made "SIDECAR_ADMIN_ADDR" (dict "value" (printf ":%d" (int $v.sidecar.adminPort)) "from" "sidecar.adminPort") -}}
@@ -136,19 +141,24 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- toJson $made -}}
 {{- end -}}
 
-{{- /* All there is to know of a context (dict "root" $ "values" <subtree>), as JSON:
-  values  the values with defaults
-  typed   {variable: {value or valueFrom, from}} of the values that are set
-  given   {variable: {value or valueFrom}} of extraEnv
-  at      {variable: where it is set, for messages}
-  env     {variable: text} as the sidecar will see it, defaults that the chart makes included; null where the value comes from the cluster (valueFrom)
-*/ -}}
-{{- define "amqp-sidecar-lib.settings" -}}
-{{- include "amqp-sidecar-lib.refuse" (include "amqp-sidecar-lib.check.shape" .) -}}
-{{- $v := include "amqp-sidecar-lib.values" . | fromJson -}}
-{{- $typed := include "amqp-sidecar-lib.made" (dict "values" $v) | fromJson -}}
-{{- range $variable, $path := include "amqp-sidecar-lib.typed" . | fromYaml -}}
-{{- $value := $v -}}
+{{- /* {value, from} of the URL that a section app comes to, as JSON; {} where it says nothing. "port" is taken where it names none. */ -}}
+{{- define "amqp-sidecar-lib.appURL" -}}
+{{- $a := .app -}}
+{{- $url := dict -}}
+{{- if $a.url -}}
+{{- $url = dict "value" $a.url "from" "app.url" -}}
+{{- else if or $a.port $a.path -}}
+{{- $from := list (ternary "app.port" "" (not (empty $a.port))) (ternary "app.path" "" (not (empty $a.path))) | compact | join " and " -}}
+{{- $url = dict "value" (printf "http://127.0.0.1:%v/%s" (int ($a.port | default .port | default 8080)) (trimPrefix "/" ($a.path | default ""))) "from" $from -}}
+{{- end -}}
+{{- toJson $url -}}
+{{- end -}}
+
+{{- /* {variable: {value, from}} of the values that are set, by {variable: path}, as JSON. */ -}}
+{{- define "amqp-sidecar-lib.set" -}}
+{{- $set := dict -}}
+{{- range $variable, $path := .typed -}}
+{{- $value := $.values -}}
 {{- range splitList "." $path -}}
 {{- $value = ternary (get ($value | default dict) .) nil (kindIs "map" $value) -}}
 {{- end -}}
@@ -161,12 +171,37 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- $value = join "," $pairs -}}
 {{- end -}}
 {{- with include "amqp-sidecar-lib.text" $value -}}
-{{- $_ := set $typed $variable (dict "value" . "from" $path) -}}
+{{- $_ := set $set $variable (dict "value" . "from" $path) -}}
 {{- end -}}
 {{- end -}}
+{{- toJson $set -}}
+{{- end -}}
+
+{{- /* All there is to know of a context (dict "root" $ "values" <subtree>), as JSON:
+  values  the values with defaults
+  typed   {variable: {value or valueFrom, from}} of the values that are set
+  entries extraEnv, and env of the subscriptions: a list of {at, entry}
+  given   {variable: {value or valueFrom}} of them
+  at      {variable: where it is set, for messages}
+  env     {variable: text} as the sidecar will see it, defaults that the chart makes included; null where the value comes from the cluster (valueFrom)
+*/ -}}
+{{- define "amqp-sidecar-lib.settings" -}}
+{{- include "amqp-sidecar-lib.refuse" (include "amqp-sidecar-lib.check.shape" .) -}}
+{{- $v := include "amqp-sidecar-lib.values" . | fromJson -}}
+{{- $typed := dict -}}
+{{- range $what := list "made" "set" "subscribed" -}}
+{{- $typed = include (printf "amqp-sidecar-lib.%s" $what) (dict "values" $v "typed" (include "amqp-sidecar-lib.typed" $ | fromYaml)) | fromJson | merge $typed -}}
+{{- end -}}
+{{- $entries := include "amqp-sidecar-lib.entries" $v | fromJsonArray -}}
 {{- $given := dict -}}
-{{- range $v.extraEnv -}}
-{{- if and (kindIs "map" .) .name -}}{{- $_ := set $given .name . -}}{{- end -}}
+{{- $at := dict "SIDECAR_ADMIN_ADDR" "sidecar.adminPort" "SIDECAR_APP_URL" "app.port" -}}
+{{- range $variable, $path := include "amqp-sidecar-lib.typed" . | fromYaml -}}{{- $_ := set $at $variable $path -}}{{- end -}}
+{{- range $variable, $x := $typed -}}{{- $_ := set $at $variable $x.from -}}{{- end -}}
+{{- range $entries -}}
+{{- if and (kindIs "map" .entry) .entry.name -}}
+{{- $_ := set $given .entry.name .entry -}}
+{{- $_ := set $at .entry.name .at -}}
+{{- end -}}
 {{- end -}}
 {{- $env := dict "SIDECAR_SERVICE" (include "amqp-sidecar-lib.instance" .root) "SIDECAR_APP_URL" "http://127.0.0.1:8080/" "SIDECAR_ADMIN_ADDR" ":9090" "SIDECAR_SHUTDOWN_GRACE" "25s" -}}
 {{- range $set := list $typed $given -}}
@@ -179,11 +214,7 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- if hasPrefix "OTEL_" $variable -}}{{- $_ := unset $typed $variable -}}{{- $_ := unset $env $variable -}}{{- end -}}
 {{- end -}}
 {{- end -}}
-{{- $at := dict "SIDECAR_ADMIN_ADDR" "sidecar.adminPort" "SIDECAR_APP_URL" "app.port" "SIDECAR_CRASH_DIR" "extraEnv SIDECAR_CRASH_DIR" "SIDECAR_SPOOL_DIR" "extraEnv SIDECAR_SPOOL_DIR" -}}
-{{- range $variable, $path := include "amqp-sidecar-lib.typed" . | fromYaml -}}{{- $_ := set $at $variable $path -}}{{- end -}}
-{{- range $variable, $x := $typed -}}{{- $_ := set $at $variable $x.from -}}{{- end -}}
-{{- range $variable := keys $given -}}{{- $_ := set $at $variable (printf "extraEnv %s" $variable) -}}{{- end -}}
-{{- dict "values" $v "typed" $typed "given" $given "env" $env "at" $at | toJson -}}
+{{- dict "values" $v "typed" $typed "entries" $entries "given" $given "env" $env "at" $at | toJson -}}
 {{- end -}}
 
 {{- /* {variable: address} of what the sidecar listens on; null where the value comes from the cluster. */ -}}
@@ -235,5 +266,6 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- if and $s.env.SIDECAR_CRASH_LIMIT (ne $s.env.SIDECAR_CRASH_LIMIT "0") (not (hasKey $s.given "SIDECAR_CRASH_DIR")) -}}
 {{- $list = append $list (dict "name" "SIDECAR_CRASH_DIR" "value" $dir.crash) -}}
 {{- end -}}
-{{- toYaml (concat $list (include "amqp-sidecar-lib.texts" $s.values.extraEnv | fromJsonArray)) -}}
+{{- range $s.entries -}}{{- $list = append $list .entry -}}{{- end -}}
+{{- toYaml (include "amqp-sidecar-lib.texts" $list | fromJsonArray) -}}
 {{- end -}}

@@ -26,7 +26,7 @@ the Job runs before the objects of the release are there, and could wait for the
 {{- $database = merge (dict "existingSecret" $m.existingSecret "existingSecretKey" $m.existingSecretKey) $v.outbox -}}
 {{- end -}}
 {{- $secrets := include "amqp-sidecar-lib.outboxSecrets" $database | fromJson -}}
-{{- $mounted := include "amqp-sidecar-lib.mountedSecrets" $secrets | fromJson -}}
+{{- $mounted := include "amqp-sidecar-lib.mountedSecrets" (list (include "amqp-sidecar-lib.own" .) $secrets) | fromJson -}}
 restartPolicy: Never
 enableServiceLinks: false
 automountServiceAccountToken: false

@@ -6,24 +6,36 @@
 {{- $text -}}
 {{- end -}}
 
-{{- /* What the sidecar will declare, as JSON; {} where it depends on a file or on a variable that is read in the cluster. */ -}}
+{{- /* What the sidecar will declare for each queue that it consumes, as a JSON list; [] where that depends on a file or on a variable that
+is read in the cluster. */ -}}
+{{- define "amqp-sidecar-lib.plans" -}}
+{{- $plans := list -}}
+{{- $each := include "amqp-sidecar-lib.settings" . | fromJson | include "amqp-sidecar-lib.each" | fromJsonArray -}}
+{{- range $each -}}
+{{- with include "amqp-sidecar-lib.plan" . | fromJson -}}{{- $plans = append $plans . -}}{{- end -}}
+{{- end -}}
+{{- ternary $plans list (eq (len $plans) (len $each)) | toJson -}}
+{{- end -}}
+
+{{- /* The plan of one of amqp-sidecar-lib.each, as JSON. */ -}}
 {{- define "amqp-sidecar-lib.plan" -}}
-{{- $env := (include "amqp-sidecar-lib.settings" . | fromJson).env -}}
+{{- $env := .env -}}
 {{- $known := not (hasKey $env "SIDECAR_PLAN_FILE") -}}
-{{- range tuple "SERVICE" "TOPOLOGY" "PREFIX" "EXCHANGE" "EXCHANGE_TYPE" "QUEUE" "BINDINGS" "RETRY_EXCHANGE" "RETRY_QUEUE" "DLX" "DLQ" "RETRY_DELAY" "RETRY_DELAYS" "MAX_RETRIES" "QUEUE_TYPE" "DEAD_LETTER" -}}
+{{- range tuple "SERVICE" "TOPOLOGY" "PREFIX" "EXCHANGE" "EXCHANGE_TYPE" "QUEUE" "BINDINGS" "RETRY_EXCHANGE" "RETRY_QUEUE" "DLX" "DLQ" "RETRY_DELAY" "RETRY_DELAYS" "MAX_RETRIES" "QUEUE_TYPE" "DEAD_LETTER" "PARTITIONS" -}}
 {{- $name := printf "SIDECAR_%s" . -}}
 {{- if and (hasKey $env $name) (kindIs "invalid" (get $env $name)) -}}{{- $known = false -}}{{- end -}}
 {{- end -}}
 {{- $preset := $env.SIDECAR_TOPOLOGY | default "fanout" -}}
 {{- $p := get (include "amqp-sidecar-lib.presets" . | fromYaml) $preset -}}
+{{- if and .name $p -}}{{- $p = merge (dict) ($p.subscribed | default dict) $p -}}{{- end -}}
 {{- if and $known $p -}}
 {{- $service := $env.SIDECAR_SERVICE -}}
 {{- $cut := splitn "-" 2 $service -}}
 {{- $hyphen := contains "-" $service -}}
 {{- $prefix := $env.SIDECAR_PREFIX | default (ternary $cut._0 "default" $hyphen) -}}
-{{- $names := dict "{service}" $service "{rest}" (ternary $cut._1 $service $hyphen) "{prefix}" $prefix -}}
+{{- $names := dict "{service}" $service "{rest}" (ternary $cut._1 $service $hyphen) "{prefix}" $prefix "{subscription}" .name -}}
 {{- $type := $env.SIDECAR_QUEUE_TYPE | default "auto" -}}
-{{- $plan := dict "preset" $preset "exchangeType" ($env.SIDECAR_EXCHANGE_TYPE | default $p.exchangeType) "queueType" (ternary $p.queueType $type (eq $type "auto")) -}}
+{{- $plan := dict "subscription" .name "preset" $preset "exchangeType" ($env.SIDECAR_EXCHANGE_TYPE | default $p.exchangeType) "queueType" (ternary $p.queueType $type (eq $type "auto")) -}}
 {{- range tuple (list "exchange" "EXCHANGE" $p.exchange) (list "queue" "QUEUE" $p.queue) (list "retryExchange" "RETRY_EXCHANGE" $p.retryExchange) (list "retryQueue" "RETRY_QUEUE" $p.retryQueue) (list "dlx" "DLX" $p.dlx) (list "dlq" "DLQ" $p.dlq) -}}
 {{- $value := get $env (printf "SIDECAR_%s" (index . 1)) | default (include "amqp-sidecar-lib.fill" (dict "text" (index . 2 | default "") "names" $names)) -}}
 {{- $_ := set $plan (index . 0) $value -}}
@@ -51,6 +63,13 @@
 {{- $waits = append $waits (dict "queue" $queue "delay" (trim .)) -}}
 {{- end -}}
 {{- $_ := set $plan "waits" $waits -}}
+{{- $consumes := list $plan.queue -}}
+{{- with $env.SIDECAR_PARTITIONS -}}
+{{- $consumes = list -}}
+{{- range until (int .) -}}{{- $consumes = printf "%s.p%d" $plan.queue . | append $consumes -}}{{- end -}}
+{{- $plan = set (set $plan "retryExchange" "") "idle" "" -}}
+{{- end -}}
+{{- $_ := set $plan "consumes" $consumes -}}
 {{- $_ := set $plan "maxRetries" ($env.SIDECAR_MAX_RETRIES | default (ternary $p.maxRetries (len $delays) (empty $p.delays)) | toString) -}}
 {{- $bindings := list -}}
 {{- with $env.SIDECAR_BINDINGS -}}
@@ -68,23 +87,28 @@
 
 {{- /* The plan for people. */ -}}
 {{- define "amqp-sidecar-lib.topology" -}}
-{{- $p := include "amqp-sidecar-lib.plan" . | fromJson -}}
+{{- $plans := include "amqp-sidecar-lib.plans" . | fromJsonArray -}}
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
 {{- if eq ($s.env.SIDECAR_CONSUME | default "") "off" -}}
 consumes     nothing, and declares nothing ({{ $s.at.SIDECAR_CONSUME }} is off)
 {{- else if hasKey $s.env "SIDECAR_PLAN_FILE" -}}
 decided by the plan in {{ $s.env.SIDECAR_PLAN_FILE | default "a file" }}; `sidecar plan` in the container prints it
-{{- else if not $p -}}
+{{- else if not $plans -}}
 decided by variables that are read in the cluster; `sidecar plan` in the container prints it
 {{- else -}}
+{{- range $i, $p := $plans -}}
+{{- if $i }}
+{{ end -}}
+{{- with $p.subscription }}subscription {{ . }}
+{{ end -}}
 preset       {{ $p.preset }}, {{ $p.queueType }} queues
-consumes     {{ $p.queue }}
+consumes     {{ $p.consumes | join ", " }}{{ if gt (len $p.consumes) 1 }}, behind {{ $p.queue }}.partitions{{ end }}
 {{- range $p.bindings }}
 {{- $at := splitn ":" 2 . }}
   bound to   {{ $at._0 }}{{ if eq $at._0 $p.exchange }} ({{ $p.exchangeType }}){{ end }}{{ with $at._1 }}, key {{ . }}{{ end }}
 {{- end }}
 {{- range $p.waits }}
-retries in   {{ .queue }} for {{ .delay }}{{ with $p.retryExchange }}, through {{ . }}{{ end }}
+retries {{ if gt (len $p.consumes) 1 }}kept in the sidecar{{ else }}in   {{ .queue }}{{ end }} for {{ .delay }}{{ with $p.retryExchange }}, through {{ . }}{{ end }}
 {{- else }}
 retries      never
 {{- end }}
@@ -92,6 +116,7 @@ retries      never
 (also)       {{ . }}, for what others dead-letter
 {{- end }}
 parks in     {{ if $p.dlq }}{{ $p.dlq }}{{ with $p.dlx }}, through {{ . }}{{ end }}, after {{ $p.maxRetries }} retries{{ else }}nothing: after {{ $p.maxRetries }} retries a message is discarded{{ end }}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -33,7 +33,9 @@ outbox:
   tls: {existingSecret: "", caKey: ca.crt, certKey: "", keyKey: ""}
   migrate: {enabled: false, existingSecret: "", existingSecretKey: dsn, notify: true}
 tracing: {headers: {existingSecret: "", existingSecretKey: headers}}
+subscriptions: {}
 sidecar:
+  name: sidecar
   service: ""
   consume: ""
   configCheck: true
@@ -112,7 +114,13 @@ aliases, of the charts on the way, of which the last may be replaced: (list $ re
 
 {{- /* The name that objects of this release start with. A chart with naming of its own gives "name" in the context. */ -}}
 {{- define "amqp-sidecar-lib.name" -}}
-{{- .name | default (include "amqp-sidecar-lib.shorten" (printf "%s-amqp-sidecar" (include "amqp-sidecar-lib.instance" .root))) -}}
+{{- .name | default (include "amqp-sidecar-lib.shorten" (printf "%s-%s" (include "amqp-sidecar-lib.instance" .root) (include "amqp-sidecar-lib.own" .))) -}}
+{{- end -}}
+
+{{- /* What the names of volumes, annotations and objects of a sidecar begin with: amqp-sidecar, and another name for each further
+sidecar of the pod. */ -}}
+{{- define "amqp-sidecar-lib.own" -}}
+amqp-{{ (include "amqp-sidecar-lib.values" . | fromJson).sidecar.name }}
 {{- end -}}
 
 {{- define "amqp-sidecar-lib.image" -}}

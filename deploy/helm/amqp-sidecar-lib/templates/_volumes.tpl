@@ -4,6 +4,7 @@ sidecar's container alone, so 0444 lets its user read them whatever the pod's fs
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
 {{- $v := $s.values -}}
 {{- $dir := include "amqp-sidecar-lib.directories" . | fromYaml -}}
+{{- $own := include "amqp-sidecar-lib.own" . -}}
 {{- $secrets := dict -}}
 {{- with $v.broker -}}
 {{- if or .url .existingSecret -}}
@@ -38,29 +39,29 @@ sidecar's container alone, so 0444 lets its user read them whatever the pod's fs
 {{- end -}}
 {{- end -}}
 {{- $secrets = merge $secrets (include "amqp-sidecar-lib.outboxSecrets" $v.outbox | fromJson) -}}
-{{- $mounted := include "amqp-sidecar-lib.mountedSecrets" $secrets | fromJson -}}
+{{- $mounted := include "amqp-sidecar-lib.mountedSecrets" (list $own $secrets) | fromJson -}}
 {{- $volumes := $mounted.volumes -}}
 {{- $mounts := $mounted.mounts -}}
 {{- /* On disk, and a little more than the sidecar uses at most: a pod that uses more is evicted. */ -}}
 {{- if not (hasKey $s.given "SIDECAR_SPOOL_DIR") -}}
-{{- $volumes = append $volumes (dict "name" "amqp-sidecar-spool" "emptyDir" (dict "sizeLimit" "1100Mi")) -}}
-{{- $mounts = append $mounts (dict "name" "amqp-sidecar-spool" "mountPath" $dir.spool) -}}
+{{- $volumes = append $volumes (dict "name" (printf "%s-spool" $own) "emptyDir" (dict "sizeLimit" "1100Mi")) -}}
+{{- $mounts = append $mounts (dict "name" (printf "%s-spool" $own) "mountPath" $dir.spool) -}}
 {{- end -}}
 {{- $limit := $s.env.SIDECAR_CRASH_LIMIT -}}
 {{- if or (and (hasKey $s.env "SIDECAR_CRASH_LIMIT") (kindIs "invalid" $limit)) (and $limit (ne $limit "0")) -}}
-{{- $volumes = append $volumes (dict "name" "amqp-sidecar-crash" "emptyDir" (dict "sizeLimit" "16Mi")) -}}
-{{- $mounts = append $mounts (dict "name" "amqp-sidecar-crash" "mountPath" ($s.env.SIDECAR_CRASH_DIR | default $dir.crash)) -}}
+{{- $volumes = append $volumes (dict "name" (printf "%s-crash" $own) "emptyDir" (dict "sizeLimit" "16Mi")) -}}
+{{- $mounts = append $mounts (dict "name" (printf "%s-crash" $own) "mountPath" ($s.env.SIDECAR_CRASH_DIR | default $dir.crash)) -}}
 {{- end -}}
 {{- dict "volumes" (concat $volumes $v.extraVolumes) "mounts" (concat $mounts $v.extraVolumeMounts) | toJson -}}
 {{- end -}}
 
-{{- /* The same of {directory: {name, items}}, for Secrets. */ -}}
+{{- /* The same of (list prefix {directory: {name, items}}), for Secrets. */ -}}
 {{- define "amqp-sidecar-lib.mountedSecrets" -}}
 {{- $dir := include "amqp-sidecar-lib.directories" . | fromYaml -}}
 {{- $volumes := list -}}
 {{- $mounts := list -}}
-{{- range $what, $x := . -}}
-{{- $name := printf "amqp-sidecar-%s" $what -}}
+{{- range $what, $x := last . -}}
+{{- $name := printf "%s-%s" (first $) $what -}}
 {{- $volumes = append $volumes (dict "name" $name "secret" (dict "secretName" $x.name "defaultMode" 0444 "items" $x.items)) -}}
 {{- $mounts = append $mounts (dict "name" $name "mountPath" (get $dir $what) "readOnly" true) -}}
 {{- end -}}

@@ -23,15 +23,18 @@
 {{- if and ($a.lifecycle | default dict).preStop .values.sidecar.preStop }}
 - app.lifecycle.preStop: a container has one such hook, and the chart needs the app's to hold its SIGTERM back until the sidecar has drained. Leave it out; or set sidecar.preStop=false and call GET http://127.0.0.1:{{ include "amqp-sidecar-lib.adminPort" .lib }}/drained in yours, and give the sidecar its own hook another way
 {{- end }}
+{{- $volumeMounts := .root.Values.extraVolumeMounts -}}
+{{- range include "amqp-sidecar-lib.each" . | fromJsonArray -}}
 {{- $url := get .env "SIDECAR_APP_URL" | default "" -}}
 {{- if hasPrefix "unix:///" $url -}}
 {{- $file := regexFind "/[^:]*" (trimPrefix "unix://" $url) -}}
-{{- $theirs := include "amqp-sidecar-lib.mounted" (dict "mounts" .root.Values.extraVolumeMounts "file" $file) | splitList " " -}}
+{{- $theirs := include "amqp-sidecar-lib.mounted" (dict "mounts" $volumeMounts "file" $file) | splitList " " -}}
 {{- $shared := false -}}
 {{- range $a.volumeMounts -}}{{- if has .name $theirs -}}{{- $shared = true -}}{{- end -}}{{- end -}}
 {{- if and (gt (len $theirs) 1) (not $shared) }}
-- app.volumeMounts: the app does not mount the volume ({{ join " " $theirs | trim }}) in which the sidecar searches for the socket {{ $file }} (app.url). Mount it where the app makes the socket
+- app.volumeMounts: the app does not mount the volume ({{ join " " $theirs | trim }}) in which the sidecar searches for the socket {{ $file }} ({{ .at.SIDECAR_APP_URL }}). Mount it where the app makes the socket
 {{- end }}
+{{- end -}}
 {{- end -}}
 {{- range $a.env -}}
 {{- if and (kindIs "map" .) (eq (.name | default "") "SIDECAR_PUBLISH_URL") }}
@@ -43,12 +46,16 @@
 {{- end -}}
 
 {{- define "amqp-sidecar.check.containers" -}}
-{{- $seen := list "app" "sidecar" -}}
+{{- $own := .values.sidecar.name -}}
+{{- if eq $own "app" }}
+- sidecar.name: the pod has a container "app" already, your app's. Choose another name
+{{- end }}
+{{- $seen := list "app" $own -}}
 {{- range $key := list "extraInitContainers" "extraContainers" -}}
 {{- range get $.root.Values $key -}}
 {{- $name := .name | default "" -}}
 {{- if has $name $seen }}
-- {{ $key }}: the pod has a container {{ quote $name }} already{{ if eq $name "sidecar" }}, the chart's own. Configure that with sidecar and extraEnv{{ else if eq $name "app" }}, your app's{{ end }}. Choose another name
+- {{ $key }}: the pod has a container {{ quote $name }} already{{ if eq $name $own }}, the chart's own. Configure that with sidecar and extraEnv{{ else if eq $name "app" }}, your app's{{ end }}. Choose another name
 {{- end }}
 {{- $seen = append $seen $name -}}
 {{- if not .image }}

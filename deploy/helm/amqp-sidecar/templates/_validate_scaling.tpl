@@ -37,15 +37,18 @@
 {{- if or ($a.hpa | default dict).targetCPU ($a.hpa | default dict).targetMemory ($a.hpa | default dict).metrics }}
 - autoscaling.hpa: is set with autoscaling.type=keda, and KEDA makes the one HorizontalPodAutoscaler that a Deployment can have. Leave autoscaling.hpa empty (more triggers go into autoscaling.keda.triggers), or set type=hpa
 {{- end }}
-{{- $timeout := include "amqp-sidecar-lib.milliseconds" (get .env "SIDECAR_APP_TIMEOUT" | default "30s") | int64 -}}
+{{- range include "amqp-sidecar-lib.each" . | fromJsonArray }}
+{{- $text := .env.SIDECAR_APP_TIMEOUT | default "30s" }}
+{{- $timeout := include "amqp-sidecar-lib.milliseconds" $text | int64 -}}
 {{- if and (not (kindIs "invalid" $k.cooldownPeriod)) (le (mul 1000 (int64 $k.cooldownPeriod)) $timeout) }}
-- autoscaling.keda.cooldownPeriod: {{ int64 $k.cooldownPeriod }} seconds are not longer than an attempt may take ({{ .at.SIDECAR_APP_TIMEOUT }} {{ get .env "SIDECAR_APP_TIMEOUT" | default "30s" }}), so the last pod could be removed with a message in flight. Raise it above {{ div (add $timeout 999) 1000 }}, or leave it empty
+- autoscaling.keda.cooldownPeriod: {{ int64 $k.cooldownPeriod }} seconds are not longer than an attempt may take ({{ .at.SIDECAR_APP_TIMEOUT }} {{ $text }}), so the last pod could be removed with a message in flight. Raise it above {{ div (add $timeout 999) 1000 }}, or leave it empty
+{{- end }}
 {{- end }}
 {{- if eq (get .env "SIDECAR_CONSUME" | default "") "off" }}
 - autoscaling.type: keda goes by the length of the queue that is consumed, and nothing is ({{ .at.SIDECAR_CONSUME }}=off). Set autoscaling.type=hpa
 {{- else if hasKey .env "SIDECAR_PLAN_FILE" }}
 - autoscaling.keda: KEDA has to know the queue's name, and it is in a file (SIDECAR_PLAN_FILE). Set autoscaling.type=hpa, or put a ScaledObject of your own into extraObjects
-{{- else if not (include "amqp-sidecar-lib.plan" .lib | fromJson) }}
+{{- else if not (include "amqp-sidecar-lib.plans" .lib | fromJsonArray) }}
 - autoscaling.keda: KEDA has to know the queue's name, and it is made from a variable that is read in the cluster (valueFrom). Set sidecar.service or topology.queue as a value
 {{- end }}
 {{- end -}}
