@@ -117,7 +117,7 @@ func TestDLQWithoutAQueueOrABroker(t *testing.T) {
 	commands := [][]string{{"list"}, {"groups"}, {"show", "m"}, {"redrive", "--all"}, {"discard", "--all", "--yes"}, {"export"}, {"import"}, {"discard", "--all", "--yes"}}
 	sc := newScene(t)
 	for _, args := range commands {
-		if r := sc.cli(1, args...); !strings.Contains(r.stderr, sc.dlq()+" does not exist") || strings.Count(r.stderr, "\n") != 1 {
+		if r := sc.cli(1, args...); !strings.Contains(r.stderr, "the dead-letter queue does not exist: ") || !strings.Contains(r.stderr, sc.dlq()) || strings.Count(r.stderr, "\n") != 1 {
 			t.Errorf("no queue, %v: %q", args, r.stderr)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // refused reports whether a command found the queue in use, and says so.
 func (r result) refused() bool {
-	return r.code == 1 && strings.Contains(r.stderr, "is in use: another operation runs on it")
+	return r.code == 1 && strings.Contains(r.stderr, "is in use: another operation runs on ")
 }
 
 // TestDLQReadsTogether: of several that read at the same time each sees all of the queue or is refused, never a part of

@@ -46,8 +46,9 @@ var dlqCommands = []subcommand{
 }
 
 var dlqGroup = group{
-	description: "Works on the dead-letter queue of the configured topology, straight in the broker. The environment is " +
-		"that of sidecar run; no sidecar needs to run.",
+	description: "Works on the dead-letter queues of the configured topologies, straight in the broker. The environment " +
+		"is that of sidecar run; no sidecar needs to run. Of several queues list, groups and show read one after the " +
+		"other; all other commands are for one, which --subscription chooses.",
 	commands: dlqCommands,
 	notes: "list, groups, show and export change nothing. Only one command at a time can use a queue. Every command " +
 		"takes --json for scripts and --help. " + exitCodes,
@@ -64,14 +65,15 @@ func (c *call) parseDLQ(most int) error {
 	c.flags.BoolVar(&c.json, "json", false, "JSON for scripts on standard output, one document per line")
 	c.flags.BoolVar(&c.quiet, "quiet", false, "no progress and no notes on standard error; errors still")
 	c.flags.BoolVar(&c.quiet, "q", false, "")
+	c.nonempty(&c.subscription, "subscription", "only the messages of the subscription `NAME`")
 	return c.parse(most)
 }
 
 // usualValues of conditions, for completion. There are others.
 var usualValues = map[string][]string{
 	"status": {"4xx", "5xx", "none"},
-	"reason": {"max_retries", "park_status", "disposition", "too_large", "headers_too_large", "crash", "no_route",
-		"broker:rejected", "broker:expired", "broker:maxlen", "broker:delivery_limit", "none"},
+	"reason": {"max_retries", "park_status", "disposition", "too_large", "headers_too_large", "crash", "no_route", "broker:rejected",
+		"broker:expired", "broker:maxlen", "broker:delivery_limit", "none"},
 }
 
 // takesConditions adds a flag for every condition of a filter.
@@ -114,8 +116,35 @@ func (c *call) count(n *int, name, usage string) {
 	})
 }
 
-// open reads the configuration. The queue it returns connects when it is used.
-func (c *call) open() (*deadletter.Queue, error) {
+// nonempty adds a flag for a text.
+func (c *call) nonempty(text *string, name, usage string) {
+	c.flags.Func(name, usage, func(value string) error {
+		if *text = value; value == "" {
+			return errors.New("must not be empty")
+		}
+		return nil
+	})
+}
+
+// openOne returns the only queue there is, or the one of --subscription.
+func (c *call) openOne() (*deadletter.Queue, error) {
+	all, err := c.open()
+	if err != nil {
+		return nil, err
+	}
+	return c.only(all)
+}
+
+func (c *call) only(all deadletter.Queues) (*deadletter.Queue, error) {
+	q, err := all.Only()
+	if err != nil {
+		return nil, c.misuse("%w", plainly(err))
+	}
+	return q, nil
+}
+
+// open reads the configuration. The queues it returns connect when they are used.
+func (c *call) open() (deadletter.Queues, error) {
 	// A reader that goes away shows as an error of the write: what is unacked must be requeued before the end.
 	signal.Ignore(syscall.SIGPIPE)
 	cfg, err := loadConfig(c.environ)
@@ -126,7 +155,25 @@ func (c *call) open() (*deadletter.Queue, error) {
 	if u, err := user.Current(); err == nil {
 		name = cmp.Or(u.Username, name)
 	}
-	return app.DeadLetters(cfg, app.Build{Version: version, Commit: commit}, name)
+	all, err := app.DeadLetters(cfg, app.Build{Version: version, Commit: commit}, name)
+	if err != nil {
+		return nil, err
+	}
+	return c.chosen(all)
+}
+
+// chosen returns all, or the queue of --subscription.
+func (c *call) chosen(all deadletter.Queues) (deadletter.Queues, error) {
+	names := all.Subscriptions()
+	c.named = len(names) > 0
+	all, err := all.Of(c.subscription)
+	if err != nil {
+		if !c.named {
+			return nil, c.misuse("no subscription %q: subscriptions have no names", c.subscription)
+		}
+		return nil, c.misuse("no subscription %q; %s", c.subscription, suggestion(c.subscription, names))
+	}
+	return all, nil
 }
 
 // note writes one line to standard error, unless that is to stay quiet.
@@ -145,12 +192,7 @@ func dlqRedrive(ctx context.Context, c *call) error {
 	c.flags.BoolVar(&r.DryRun, "dry-run", false, "count what would be moved, move nothing")
 	c.flags.BoolVar(&r.Reset, "reset", false, "full fresh attempts. Without it the count goes on: one try, then parked "+
 		"again")
-	c.flags.Func("to", "move them to another existing `QUEUE` instead, each as if never tried", func(v string) error {
-		if r.To = v; v == "" {
-			return errors.New("must not be empty")
-		}
-		return nil
-	})
+	c.nonempty(&r.To, "to", "move them to another existing `QUEUE` instead, each as if never tried")
 	c.flags.Func("rate", "at most `RATE` messages per second, minute or hour: 20/s, 100/m", func(v string) (err error) {
 		r.Rate, err = deadletter.ParseRate(v)
 		return plainly(err)
@@ -161,7 +203,7 @@ func dlqRedrive(ctx context.Context, c *call) error {
 	if r.Selection, err = c.parseSelection("move"); err != nil {
 		return err
 	}
-	q, err := c.open()
+	q, err := c.openOne()
 	if err != nil {
 		return err
 	}
@@ -188,7 +230,7 @@ func dlqDiscard(ctx context.Context, c *call) error {
 		return c.misuse("deletes messages permanently: say so with --yes, or see with --dry-run how many; sidecar dlq " +
 			"export keeps a copy")
 	}
-	q, err := c.open()
+	q, err := c.openOne()
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func (c *call) report(ctx context.Context, q *deadletter.Queue, a action, p *dea
 	if p.Scanned == 0 {
 		rest = "nothing was changed"
 	}
-	failed := c.explainError(ctx, q, err, rest)
+	failed := c.explainError(ctx, err, rest)
 	if failed == nil && p.Failed > 0 {
 		failed = c.failed("%s could not be %s, still parked: sidecar dlq show says why",
 			number(p.Failed, "message"), a.done)
@@ -113,7 +113,7 @@ func (c *call) missing(p *deadletter.Progress) error {
 }
 
 // explainError makes a sentence of an error. rest says what has been done, and what to do about what has not.
-func (c *call) explainError(ctx context.Context, q *deadletter.Queue, err error, rest string) error {
+func (c *call) explainError(ctx context.Context, err error, rest string) error {
 	_, unreachable := errors.AsType[*net.OpError](err)
 	switch {
 	case err == nil:
@@ -121,11 +121,9 @@ func (c *call) explainError(ctx context.Context, q *deadletter.Queue, err error,
 	case ctx.Err() != nil:
 		return c.failed("stopped by a signal: %s", rest)
 	case errors.Is(err, deadletter.ErrMissing):
-		return c.failed("the dead-letter queue %s does not exist: sidecar plan prints what should, sidecar run "+
-			"declares it", q.Name())
+		return c.failed("%s; sidecar plan prints what should exist, sidecar run declares it", oneLine(err))
 	case errors.Is(err, deadletter.ErrInUse):
-		return c.failed("%s is in use: another operation runs on it or something else consumes it; try again when "+
-			"that has ended", q.Name())
+		return c.failed("%s; try again when that has ended", oneLine(err))
 	case errors.Is(err, deadletter.ErrInvalid):
 		return c.misuse("%w", plainly(err))
 	case errors.Is(err, deadletter.ErrNotFound):
@@ -140,7 +138,7 @@ func (c *call) explainError(ctx context.Context, q *deadletter.Queue, err error,
 
 // readOnly runs a command that changes nothing, writes the rest of its output and explains its error. A reader that has
 // closed the pipe, as head does, is not a failure.
-func (c *call) readOnly(ctx context.Context, command func(*deadletter.Queue) error) error {
+func (c *call) readOnly(ctx context.Context, command func(deadletter.Queues) error) error {
 	q, err := c.open()
 	if err != nil {
 		return err
@@ -152,7 +150,7 @@ func (c *call) readOnly(ctx context.Context, command func(*deadletter.Queue) err
 	if errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
-	return c.explainError(ctx, q, err, "nothing was changed")
+	return c.explainError(ctx, err, "nothing was changed")
 }
 
 const (

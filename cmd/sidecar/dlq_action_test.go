@@ -111,7 +111,7 @@ func TestUnreadableReport(t *testing.T) {
 		}
 	}
 	c := newCall(invocation{environ: nowhere, stdout: full{}}, "sidecar dlq", subcommand{name: "list"})
-	err := c.readOnly(t.Context(), func(*deadletter.Queue) error {
+	err := c.readOnly(t.Context(), func(deadletter.Queues) error {
 		c.say("x")
 		return nil
 	})

@@ -21,31 +21,37 @@ var listColumns = []column{
 func dlqList(ctx context.Context, c *call) error {
 	c.takesConditions()
 	scan := deadletter.Scan{Limit: 20}
-	c.count(&scan.Limit, "limit", "show at most `N` messages; 0 = all (default 20)")
-	c.count(&scan.Depth, "scan", "read at most `N` messages, from the head of the queue; 0 = all (default 0)")
+	c.count(&scan.Limit, "limit", "show at most `N` messages of a queue; 0 = all (default 20)")
+	c.count(&scan.Depth, "scan", "read at most `N` messages, from the head of a queue; 0 = all (default 0)")
 	if err := c.parseDLQ(0); err != nil {
 		return err
 	}
-	return c.readOnly(ctx, func(q *deadletter.Queue) error {
+	return c.readOnly(ctx, func(q deadletter.Queues) error {
 		t, now := c.table(listColumns), time.Now()
 		s, err := q.Browse(ctx, c.filter, scan, func(m *deadletter.Message) error {
 			v := m.View()
-			return c.line(t, &v, listRow(&v, now))
+			return c.line(t, &v, v.Subscription, listRow(&v, now))
 		})
 		return c.endTable(t, err, listed(&s, scan.Limit))
 	})
 }
 
-// table is one for people, on standard output.
+// table is one for people, on standard output. It names the subscriptions if they have names.
 func (c *call) table(columns []column) *table {
+	if c.named {
+		columns = slices.Insert(slices.Clone(columns), 0, column{title: "SUBSCRIPTION"})
+	}
 	width, _ := terminalWidth(c.stdout)
 	return &table{w: c.out, columns: columns, width: width, colours: c.coloured(c.stdout)}
 }
 
-// line adds a row to a table, or writes v with --json.
-func (c *call) line(t *table, v any, row []string) error {
+// line adds the row of a subscription to a table, or writes v with --json.
+func (c *call) line(t *table, v any, subscription string, row []string) error {
 	if c.json {
 		return c.document(v)
+	}
+	if c.named {
+		row = slices.Insert(row, 0, subscription)
 	}
 	return t.add(row...)
 }
@@ -98,16 +104,16 @@ var groupColumns = []column{
 func dlqGroups(ctx context.Context, c *call) error {
 	c.takesConditions()
 	var scan deadletter.Scan
-	c.count(&scan.Depth, "scan", "read at most `N` messages, from the head of the queue; 0 = all (default 0)")
+	c.count(&scan.Depth, "scan", "read at most `N` messages, from the head of a queue; 0 = all (default 0)")
 	if err := c.parseDLQ(0); err != nil {
 		return err
 	}
-	return c.readOnly(ctx, func(q *deadletter.Queue) error {
+	return c.readOnly(ctx, func(q deadletter.Queues) error {
 		groups, s, err := q.Groups(ctx, c.filter, scan)
 		t, now := c.table(groupColumns), time.Now()
 		for _, g := range groups {
 			if err == nil {
-				err = c.line(t, g, groupRow(g, now))
+				err = c.line(t, g, g.Subscription, groupRow(g, now))
 			}
 		}
 		return c.endTable(t, err, grouped(len(groups), &s))

@@ -32,7 +32,7 @@ func dlqShow(ctx context.Context, c *call) error {
 	if *noBody {
 		maxBody = 0
 	}
-	return c.readOnly(ctx, func(q *deadletter.Queue) error {
+	return c.readOnly(ctx, func(q deadletter.Queues) error {
 		m, more, err := q.Find(ctx, c.words[0], maxBody)
 		if err != nil {
 			return err
@@ -109,6 +109,7 @@ func (c *call) showFacts(m *deadletter.Full, now time.Time) {
 	c.row("retries", strconv.Itoa(m.RetryCount))
 	c.row("redriven", number(m.RedriveCount, "time"))
 	c.row("service's queue", m.OriginalQueue)
+	c.row("subscription", m.Subscription)
 	if m.Foreign {
 		c.row("", "another service's message: redrive and discard leave it alone")
 	}

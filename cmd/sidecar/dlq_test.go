@@ -192,7 +192,7 @@ func TestDLQFlagsAnywhere(t *testing.T) {
 // anyQueue is a queue that no client connects to.
 func anyQueue(t *testing.T) *deadletter.Queue {
 	t.Helper()
-	q, err := newCall(invocation{environ: nowhere}, "sidecar dlq", subcommand{name: "x"}).open()
+	q, err := newCall(invocation{environ: nowhere}, "sidecar dlq", subcommand{name: "x"}).openOne()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,23 +202,22 @@ func anyQueue(t *testing.T) *deadletter.Queue {
 // TestExplain: every way an operation can end is one sentence that says what to do.
 func TestExplain(t *testing.T) {
 	t.Parallel()
-	q := anyQueue(t)
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	for want, c := range map[string]struct {
 		ctx context.Context
 		err error
 	}{
-		"dlq redrive: stopped by a signal: 5 redriven":                          {stopped, errors.New("cut")},
-		"dlq redrive: the dead-letter queue wms.dlq.wms-cincout does not exist": {t.Context(), deadletter.ErrMissing},
-		"dlq redrive: wms.dlq.wms-cincout is in use":                            {t.Context(), deadletter.ErrInUse},
-		"sidecar dlq list prints the references":                                {t.Context(), deadletter.ErrNotFound},
-		"dlq redrive: the canary failed":                                        {t.Context(), deadletter.ErrCanary},
-		`dlq redrive: stopped; no\x1b way: 5 redriven`:                          {t.Context(), errors.Join(deadletter.ErrStopped, errors.New("no\x1b way"))},
-		"the broker cannot be reached (dial: refused): 5":                       {t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}},
-		"usage: rate 7 is not one (sidecar dlq redrive --help)":                 {t.Context(), fmt.Errorf("%w: rate 7 is not one", deadletter.ErrInvalid)},
+		"dlq redrive: stopped by a signal: 5 redriven":                    {stopped, errors.New("cut")},
+		"dlq redrive: the dead-letter queue does not exist; sidecar plan": {t.Context(), deadletter.ErrMissing},
+		"dlq redrive: the dead-letter queue is in use; try again":         {t.Context(), deadletter.ErrInUse},
+		"sidecar dlq list prints the references":                          {t.Context(), deadletter.ErrNotFound},
+		"dlq redrive: the canary failed":                                  {t.Context(), deadletter.ErrCanary},
+		`dlq redrive: stopped; no\x1b way: 5 redriven`:                    {t.Context(), errors.Join(deadletter.ErrStopped, errors.New("no\x1b way"))},
+		"the broker cannot be reached (dial: refused): 5":                 {t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}},
+		"usage: rate 7 is not one (sidecar dlq redrive --help)":           {t.Context(), fmt.Errorf("%w: rate 7 is not one", deadletter.ErrInvalid)},
 	} {
-		err := newCall(invocation{}, "sidecar dlq", subcommand{name: "redrive"}).explainError(c.ctx, q, c.err, "5 redriven")
+		err := newCall(invocation{}, "sidecar dlq", subcommand{name: "redrive"}).explainError(c.ctx, c.err, "5 redriven")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%v: %v, want %s", c.err, err, want)
 		}
@@ -226,7 +225,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v became %#v", c.err, err)
 		}
 	}
-	if err := newCall(invocation{}, "sidecar dlq", subcommand{name: ""}).explainError(t.Context(), q, nil, ""); err != nil {
+	if err := newCall(invocation{}, "sidecar dlq", subcommand{name: ""}).explainError(t.Context(), nil, ""); err != nil {
 		t.Error(err)
 	}
 }

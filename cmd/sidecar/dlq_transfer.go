@@ -29,7 +29,7 @@ func dlqExport(ctx context.Context, c *call) error {
 	case name == "-" && c.json:
 		return c.misuse("--json needs a file: standard output carries the messages")
 	}
-	q, err := c.open()
+	q, err := c.openOne()
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (c *call) exportToStdout(ctx context.Context, q *deadletter.Queue, s deadle
 	p, err := q.Export(ctx, c.stdout, s, m.report)
 	m.stop()
 	rest := fmt.Sprintf("%d exported, which is not all: run the same command again", p.Done)
-	if failed := c.explainError(ctx, q, err, rest); failed != nil {
+	if failed := c.explainError(ctx, err, rest); failed != nil {
 		return failed
 	}
 	c.note("%s", outcome(a, &p))
@@ -118,7 +118,7 @@ func dlqImport(ctx context.Context, c *call) error {
 		return err
 	}
 	defer from.Close() //nolint:errcheck // it was only read
-	q, err := c.open()
+	q, err := c.openOne()
 	if err != nil {
 		return err
 	}

@@ -45,6 +45,9 @@ type call struct {
 	out         *bufio.Writer // stdout; the end of a command flushes it
 	json, quiet bool
 
+	subscription string // of dlq: the only one whose messages are asked for
+	named        bool   // subscriptions have names
+
 	filter deadletter.Filter // of dlq: the conditions
 	wrong  error             // the first mistake in a condition
 	limit  int               // of an action; 0 = all

@@ -208,9 +208,7 @@ func (s *Server) subscription(r *http.Request, strict bool) (name string, status
 		return "", 0, ""
 	case len(asked) == 1 && slices.Contains(names, asked[0]):
 		return asked[0], 0, ""
-	case len(names) == 0:
-		return "", http.StatusNotFound, "The subscription of this sidecar has no name."
 	}
-	return "", http.StatusNotFound, fmt.Sprintf("There is no subscription %.100q; there are %s.", strings.Join(asked, ","),
-		strings.Join(names, ", "))
+	return "", http.StatusNotFound, fmt.Sprintf("There is no subscription %.100q. The names are: %s.",
+		strings.Join(asked, ","), strings.Join(names, ", "))
 }

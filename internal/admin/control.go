@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,12 +21,12 @@ var openAPIDocument string
 // controlRoutes is all that the control listener has behind guard, beside the console.
 func (s *Server) controlRoutes() httpguard.Routes {
 	t := httpguard.Routes{
-		"/status": httpguard.Get(s.status),
+		"/status": httpguard.Get(show(s.o.State.Status)),
 		"/drain":  httpguard.Post(s.change("drain", s.drain)),
 		"/pause":  httpguard.Post(s.change("pause", s.unlessDraining(s.o.State.Pause))),
 		"/resume": httpguard.Post(s.change("resume", s.unlessDraining(s.o.State.Resume))),
 
-		"/topology":     httpguard.Get(s.topology),
+		"/topology":     httpguard.Get(show(s.topology)),
 		"/openapi.json": httpguard.Get(openAPI),
 		"/events":       httpguard.Get(s.streams.Limit(s.events)),
 	}
@@ -35,24 +34,16 @@ func (s *Server) controlRoutes() httpguard.Routes {
 	return t
 }
 
-func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, s.o.State.Status())
+func show[T any](what func() T) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, what()) }
 }
 
-// topology answers with one topology, or with a list of them where subscriptions have names and none is asked for.
-func (s *Server) topology(w http.ResponseWriter, r *http.Request) {
-	name, status, detail := s.subscription(r, true)
-	if status != 0 {
-		refuse(w, status, detail)
-		return
+// topology returns one topology, or a list of them where subscriptions have names.
+func (s *Server) topology() any {
+	if all := s.o.Topologies; all[0].Subscription != "" {
+		return map[string][]Topology{"subscriptions": all}
 	}
-	all := s.o.Topologies
-	i := slices.IndexFunc(all, func(t Topology) bool { return t.Subscription == name })
-	if i < 0 {
-		answer(w, http.StatusOK, map[string][]Topology{"subscriptions": all})
-		return
-	}
-	answer(w, http.StatusOK, all[i])
+	return s.o.Topologies[0]
 }
 
 func openAPI(w http.ResponseWriter, _ *http.Request) {
@@ -95,12 +86,8 @@ func (s *Server) change(action string, do func(r *http.Request, subscription str
 			refuse(w, status, detail)
 			return
 		}
-		var more []any
-		if name != "" {
-			more = []any{"subscription", name}
-		}
 		status = do(r, name)
-		httpguard.Audit(s.o.Logger, r, action, status, more...)
+		httpguard.Audit(s.o.Logger, r, action, status, "subscription", name)
 		switch status {
 		case http.StatusConflict:
 			refuse(w, status, "The sidecar is draining and will take no more messages.")

@@ -68,14 +68,18 @@ func queueOf(t testing.TB, log *slog.Logger, plan *topology.Plan, url string) *d
 	if err != nil {
 		t.Fatal(err)
 	}
-	api := dlq.New(dlq.Options{Queue: q, Service: plan.Service, Main: plan.Queue, Logger: log})
+	api := dlq.New(dlq.Options{Queues: deadletter.Queues{q}, Service: plan.Service, Logger: log})
 	api.BeginTime = 8 * time.Second // less than the listener gives an answer
 	return api
 }
 
 // apiOf serves q; nil stands for a topology without dead letters.
 func apiOf(q *deadletter.Queue, log *slog.Logger) *dlq.API {
-	return dlq.New(dlq.Options{Queue: q, Service: "wms-a", Main: "wms.queue.wms-a", Logger: log})
+	o := dlq.Options{Service: "wms-a", Logger: log}
+	if q != nil {
+		o.Queues = deadletter.Queues{q}
+	}
+	return dlq.New(o)
 }
 
 // away is a dead-letter queue behind a broker that is not there.

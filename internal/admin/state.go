@@ -47,7 +47,7 @@ const (
 
 // Status is everything an operator asks first.
 type Status struct {
-	Consumption // of all queues: sums, and all reasons
+	Consumption // of all queues
 
 	Version string    `json:"version"`
 	Commit  string    `json:"commit,omitempty"`
@@ -66,7 +66,8 @@ type Subscription struct {
 	Consumption
 }
 
-// Consumption is what is consumed, and how.
+// Consumption is what is consumed, and how. Of several queues it has sums and all reasons; preset, retries and URL are
+// those of the first.
 type Consumption struct {
 	State    string `json:"state"`    // one of the constants above
 	Queue    string `json:"queue"`    // of several: their names, separated by commas
@@ -83,8 +84,8 @@ type Consumption struct {
 	Concurrency int `json:"concurrency"`
 	Prefetch    int `json:"prefetch"`
 
-	MaxRetries  int      `json:"max_retries"`  // of several: the most
-	RetryDelays []string `json:"retry_delays"` // Go durations; of several: those of the one with the most retries
+	MaxRetries  int      `json:"max_retries"`
+	RetryDelays []string `json:"retry_delays"` // Go durations
 }
 
 // Of names what a pause or a finding belongs to.
@@ -121,14 +122,12 @@ type Connection struct {
 // App is the app beside the sidecar.
 type App struct {
 	Up  bool   `json:"up"`  // of several: all are
-	URL string `json:"url"` // without user and query; "" when subscriptions have different ones
+	URL string `json:"url"` // without user and query
 }
 
 // Flow counts the outcomes of messages since the start, and those that wait.
 type Flow struct {
 	Totals `json:"totals"`
-
-	Subscriptions map[string]Totals `json:"subscriptions,omitempty"` // those that have names
 
 	Depths []Depth `json:"depths"` // as of the last check, not nil; empty while the broker is disconnected
 }

@@ -6,6 +6,7 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -90,11 +91,9 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 	deadletter.RegisterMetrics(a.registry)
 	telemetry.AdoptLibraries(a.log)
 	if cfg.Tracing != nil {
-		o, err := a.tracingOptions()
-		if err != nil {
-			return nil, err
+		if a.tracing, err = telemetry.NewTracing(a.tracingOptions()); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
-		a.tracing = telemetry.NewTracing(o)
 	}
 	if err := a.subscribe(subscribed); err != nil {
 		a.abandon()
@@ -107,7 +106,7 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 		a.endpoint = newEndpoint(a.shared, plan)
 		a.senders = append(a.senders, a.endpoint)
 	}
-	return a, a.listeners()
+	return a, a.listeners(subscribed)
 }
 
 // abandon ends a sidecar that has not run.

@@ -41,15 +41,12 @@ func (a *App) subscribe(subscribed []*config.Config) error {
 	for i, cfg := range subscribed {
 		sh := a.shared
 		sh.limits = sh.limits.of(cfg, len(plans[i]))
-		for part, plan := range plans[i] {
+		for _, plan := range plans[i] {
 			s, err := newSubscription(sh, cfg, plan, shares[len(a.subscriptions)])
 			if err != nil {
 				return fmt.Errorf("%w: queue %s: %w", ErrConfig, plan.Queue, err)
 			}
 			a.subscriptions = append(a.subscriptions, s)
-			if part > 0 { // the dead letters of all of them are in one queue
-				s.deadLetters = a.subscriptions[len(a.subscriptions)-2].deadLetters
-			}
 		}
 	}
 	return nil

@@ -140,7 +140,7 @@ func (p *probeApp) retryOnce(ctx context.Context, a *App) error {
 		return fmt.Errorf("%w: %w", errRoundTrip, err)
 	}
 	if !until(ctx, func() bool {
-		return p.posts.Load() > 1 && totals(a.subscriptions, a.settledByQueue()).Settled[message.Ack.String()] > 0
+		return p.posts.Load() > 1 && a.settledByOutcome()[message.Ack.String()] > 0
 	}) {
 		return fmt.Errorf("%w: %s was published to %s, POSTed %d times within %s, and not acked",
 			errRoundTrip, p.id, a.plan.Queue, p.posts.Load(), roundTripTimeout)

@@ -9,7 +9,6 @@ import (
 	"sidecar/internal/admin"
 	"sidecar/internal/broker"
 	"sidecar/internal/flow"
-	"sidecar/internal/topology"
 )
 
 // Drain begins a drain; later calls change nothing.
@@ -147,24 +146,24 @@ func (a *App) Status() admin.Status {
 
 // consumption is the state of some subscriptions; without any, that of a sidecar that only publishes.
 func (a *App) consumption(subs []*subscription) admin.Consumption {
-	c := admin.Consumption{
-		State: a.state(subs), Pauses: []admin.Pause{}, Findings: []admin.Finding{}, Warnings: []string{},
-		App: admin.App{Up: appUp(subs)}, Inflight: inflight(subs),
+	cfg, plan := a.cfg, a.plan
+	if len(subs) > 0 {
+		cfg, plan = subs[0].cfg, subs[0].plan
 	}
-	if len(subs) == 0 {
-		c.Concurrency, c.Prefetch, c.App.URL = a.cfg.Window.Concurrency, a.cfg.Window.Prefetch, shownURL(a.cfg.App.URL)
-		describe(&c, a.plan)
+	c := admin.Consumption{
+		State: a.state(subs), Queue: plan.Queue, Topology: plan.Preset,
+		Pauses: []admin.Pause{}, Findings: []admin.Finding{}, RetryDelays: []string{}, Warnings: []string{},
+		App:      admin.App{Up: appUp(subs), URL: shownURL(cfg.App.URL)},
+		Inflight: inflight(subs), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
+		MaxRetries: plan.MaxRetries,
 	}
 	for i, sub := range subs {
-		c.Delayed += int(sub.consumer.Delayed())
-		c.Concurrency += sub.cfg.Window.Concurrency
-		c.Prefetch += sub.cfg.Window.Prefetch
-		if shown := shownURL(sub.cfg.App.URL); i == 0 {
-			c.App.URL = shown
-		} else if c.App.URL != shown {
-			c.App.URL = ""
+		if i > 0 {
+			c.Queue += ", " + sub.plan.Queue
+			c.Concurrency += sub.cfg.Window.Concurrency
+			c.Prefetch += sub.cfg.Window.Prefetch
 		}
-		describe(&c, sub.plan)
+		c.Delayed += int(sub.consumer.Delayed())
 		of := admin.Of{Subscription: sub.cfg.Subscription, Queue: sub.plan.Queue}
 		for _, h := range sub.flow.Holds() {
 			c.Pauses = append(c.Pauses,
@@ -178,22 +177,10 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 		}
 		c.Warnings = append(c.Warnings, sub.warnings()...)
 	}
-	return c
-}
-
-// describe adds the names and the retries of a plan.
-func describe(c *admin.Consumption, p *topology.Plan) {
-	if c.Queue != "" {
-		c.Queue += ", "
-	}
-	c.Queue, c.Topology = c.Queue+p.Queue, p.Preset
-	if c.RetryDelays != nil && p.MaxRetries <= c.MaxRetries {
-		return
-	}
-	c.MaxRetries, c.RetryDelays = p.MaxRetries, []string{}
-	for _, w := range p.Waits {
+	for _, w := range plan.Waits {
 		c.RetryDelays = append(c.RetryDelays, w.Delay.String())
 	}
+	return c
 }
 
 func (a *App) state(subs []*subscription) string {

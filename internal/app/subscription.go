@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"sidecar/internal/config"
 	"sidecar/internal/consume"
 	"sidecar/internal/crash"
-	"sidecar/internal/deadletter"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
@@ -34,12 +32,11 @@ type subscription struct {
 	log     *slog.Logger                  // adds the field queue
 	metrics prometheus.Registerer         // adds the label queue
 
-	target      *dispatch.Target
-	flow        *flow.Control
-	crashes     *crash.Guard // nil when crashes are not counted
-	consumer    *consume.Consumer
-	watcher     *declare.Watcher
-	deadLetters *deadletter.Queue // nil: the topology has none
+	target   *dispatch.Target
+	flow     *flow.Control
+	crashes  *crash.Guard // nil when crashes are not counted
+	consumer *consume.Consumer
+	watcher  *declare.Watcher
 
 	checkEvery time.Duration // declare.DefaultEvery; tests shorten it before run
 	check      chan struct{} // asks for a check of the topology; capacity 1
@@ -70,10 +67,6 @@ func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan, memory 
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Logger: s.log, Depths: s.depths, Report: s.missing, Ask: s.measure,
 	})
-	s.deadLetters, err = newDeadLetters(sh, plan, "api", sh.registry) // the log has the client
-	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
-		return nil, err
-	}
 	dispatcher, err := s.countCrashes()
 	if err != nil {
 		return nil, err
@@ -159,34 +152,4 @@ func (s *subscription) drain(t stopTime) {
 	default:
 		s.log.Warn("grace expired", "released", d.Interrupted, "returned", d.Returned)
 	}
-}
-
-// DeadLetters builds the dead-letter queue of the configured topology for a command that user runs. It opens no
-// connection and logs nothing. A topology without such a queue is ErrConfig and deadletter.ErrNoQueue.
-func DeadLetters(cfg *config.Config, build Build, user string) (*deadletter.Queue, error) {
-	plan, err := newPlan(cfg)
-	if err != nil {
-		return nil, err
-	}
-	memory := int64(cfg.Window.Memory)
-	if MemoryLimit() > 0 { // perhaps of a container with a sidecar, whose budget leaves a quarter for everything else
-		memory /= 8
-	}
-	sh := shared{cfg: cfg, build: build, budget: budget.New(memory), spool: newSpool(cfg)}
-	q, err := newDeadLetters(sh, plan, user, nil)
-	if errors.Is(err, deadletter.ErrNoQueue) {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
-	}
-	return q, err
-}
-
-// newDeadLetters connects without log or metrics: every operation makes a connection of its own, and returns its error.
-// Messages record that user acted, on this host.
-func newDeadLetters(sh shared, plan *topology.Plan, user string, r prometheus.Registerer) (*deadletter.Queue, error) {
-	o := brokerOptions(sh.cfg, "dlq", sh.build)
-	o.Memory, o.Spool = sh.budget.Account(budget.DeadLetters), sh.spool
-	if host, err := os.Hostname(); err == nil {
-		user += "@" + host
-	}
-	return deadletter.New(deadletter.Options{Plan: plan, Broker: o, By: user, Logger: sh.log, Registerer: r})
 }

@@ -4,40 +4,9 @@ import (
 	"time"
 
 	"sidecar/internal/admin"
-	"sidecar/internal/admin/dlq"
-	"sidecar/internal/budget"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
-
-// listeners builds the listeners for operators.
-func (a *App) listeners() error {
-	dead := dlq.Options{Service: a.cfg.Service.Name, Logger: a.log}
-	var views []admin.Topology
-	for i, s := range a.subscriptions {
-		if i > 0 && s.cfg == a.subscriptions[i-1].cfg { // another queue of the same subscription
-			continue
-		}
-		plan, err := newPlan(s.cfg)
-		if err != nil {
-			return err
-		}
-		views = append(views, topologyView(s.cfg.Subscription, plan))
-	}
-	if len(views) == 0 {
-		views = []admin.Topology{topologyView("", a.plan)}
-	} else { // they name one queue: of the first
-		dead.Queue, dead.Main = a.subscriptions[0].deadLetters, a.subscriptions[0].plan.Queue
-	}
-	l := &a.cfg.Listen
-	a.admin = admin.New(admin.Options{
-		AdminAddr: l.AdminAddr, ControlAddr: l.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
-		Token: listenerToken(l.ControlToken, a.log), ReadToken: listenerToken(l.ControlReadToken, a.log),
-		State: a, Topologies: views, DeadLetters: dlq.New(dead),
-		Memory: a.budget.Account(budget.Requests), Gatherer: a.registry, Logger: a.log,
-	})
-	return nil
-}
 
 // topologyView returns the plan of a subscription in the form of the control listener.
 func topologyView(subscription string, p *topology.Plan) admin.Topology {
@@ -75,13 +44,8 @@ func (a *App) Flow() admin.Flow {
 	if measure {
 		a.measured = time.Now()
 	}
-	settled := a.settledByQueue()
-	f := admin.Flow{Totals: totals(a.subscriptions, settled), Depths: []admin.Depth{}}
-	for i, name := range a.Subscriptions() {
-		if i == 0 {
-			f.Subscriptions = map[string]admin.Totals{}
-		}
-		f.Subscriptions[name] = totals(a.of(name), settled)
+	f := admin.Flow{
+		Totals: admin.Totals{Received: received(a.subscriptions), Settled: a.settledByOutcome()}, Depths: []admin.Depth{},
 	}
 	for _, sub := range a.subscriptions {
 		if measure {
@@ -97,20 +61,6 @@ func (a *App) Flow() admin.Flow {
 	return f
 }
 
-// totals sums over the queues of some subscriptions.
-func totals(subs []*subscription, settled map[string]map[string]uint64) admin.Totals {
-	t := admin.Totals{Received: received(subs), Settled: map[string]uint64{}}
-	for action := range message.Actions {
-		t.Settled[message.Action(action).String()] = 0 // #nosec G115 -- a few
-	}
-	for _, s := range subs {
-		for outcome, n := range settled[s.plan.Queue] {
-			t.Settled[outcome] += n
-		}
-	}
-	return t
-}
-
 // received returns how many messages were delivered to some subscriptions.
 func received(subs []*subscription) (n uint64) {
 	for _, s := range subs {
@@ -119,27 +69,26 @@ func received(subs []*subscription) (n uint64) {
 	return n
 }
 
-// settledByQueue returns the settled messages by queue and outcome, summed over the reasons of the metric.
-func (a *App) settledByQueue() map[string]map[string]uint64 {
+// settledByOutcome returns the settled messages by outcome, summed over the reasons of the metric.
+func (a *App) settledByOutcome() map[string]uint64 {
+	sums := map[string]uint64{}
+	for action := range message.Actions {
+		sums[message.Action(action).String()] = 0 // #nosec G115 -- a few
+	}
 	families, err := a.registry.Gather()
 	if err != nil {
 		a.log.Debug("metrics not gathered", "error", err) // the rest is in families
 	}
-	sums := map[string]map[string]uint64{}
 	for _, f := range families {
 		if f.GetName() != "sidecar_messages_settled_total" {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			labels := map[string]string{}
 			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
+				if l.GetName() == "outcome" {
+					sums[l.GetValue()] += uint64(m.GetCounter().GetValue())
+				}
 			}
-			queue := labels["queue"]
-			if sums[queue] == nil {
-				sums[queue] = map[string]uint64{}
-			}
-			sums[queue][labels["outcome"]] += uint64(m.GetCounter().GetValue())
 		}
 	}
 	return sums

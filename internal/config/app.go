@@ -14,11 +14,8 @@ import (
 // DialectDapr is a value of SIDECAR_RESPONSE_DIALECT.
 const DialectDapr = "dapr"
 
-// Values of SIDECAR_ROUTES_ELSE, beside park.
-const (
-	RouteApp = "app"
-	RouteAck = "ack"
-)
+// RouteApp and RouteAck are values of SIDECAR_ROUTES_ELSE.
+const RouteApp, RouteAck = "app", "ack"
 
 // App is where messages are POSTed to, and how it answers.
 type App struct {

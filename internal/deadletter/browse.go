@@ -1,12 +1,10 @@
 package deadletter
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 )
 
 // Browse calls visit for every matching message from the head of the queue on, foreign ones included, and requeues all
@@ -42,7 +40,7 @@ func (q *Queue) browse(ctx context.Context, t *tally, f Filter, s Scan, visit fu
 			return fmt.Errorf("read queue %q: %w", q.name, err)
 		}
 		m := q.parse(d, r.seen)
-		chosen := f.Match(&m)
+		chosen := !q.hides(&m) && f.Match(&m)
 		t.add(func(p *Progress) {
 			p.Scanned++
 			if chosen {
@@ -60,16 +58,8 @@ func (q *Queue) browse(ctx context.Context, t *tally, f Filter, s Scan, visit fu
 	return nil
 }
 
-// Groups counts what fails in the same way, the largest group first.
-func (q *Queue) Groups(ctx context.Context, f Filter, s Scan) ([]*Group, Summary, error) {
-	g := grouping{byID: map[string]*Group{}, all: []*Group{}}
-	sum, err := q.Browse(ctx, f, s, func(m *Message) error {
-		g.add(m)
-		return nil
-	})
-	slices.SortStableFunc(g.all, func(a, b *Group) int { return cmp.Compare(b.Count, a.Count) })
-	return g.all, sum, err
-}
+// hides reports whether m is none of the messages of the one subscription that is asked for.
+func (q *Queue) hides(m *Message) bool { return q.narrow && m.Foreign }
 
 // findMore is the least number of messages that Find reads to count others with the same message id.
 const findMore = 10_000

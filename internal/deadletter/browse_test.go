@@ -229,7 +229,7 @@ func TestFind(t *testing.T) {
 	if err != nil || more != 0 || f.MessageID != "one" || f.Body.Format != "json" || f.Headers["x-final-status-code"] != int32(503) {
 		t.Errorf("%+v %d %v", f, more, err)
 	}
-	if groups, _, err := r.Groups(t.Context(), Filter{}, Scan{}); err != nil || len(groups) != 2 || groups[0].Count != 3 {
+	if groups, _, err := (Queues{r.Queue}).Groups(t.Context(), Filter{}, Scan{}); err != nil || len(groups) != 2 || groups[0].Count != 3 {
 		t.Errorf("%+v %v", groups, err)
 	}
 	if f, more, err := r.Find(t.Context(), "duplicate", 0); err != nil || more != 1 || f.Ref != views[1].Ref || f.Body != nil {

@@ -26,6 +26,8 @@ import (
 var (
 	// ErrNoQueue: the topology has no dead-letter queue.
 	ErrNoQueue = errors.New("this topology has no dead-letter queue")
+	// ErrNoSubscription: no subscription that parks has the name.
+	ErrNoSubscription = errors.New("no subscription")
 	// ErrMissing: the dead-letter queue does not exist in the broker.
 	ErrMissing = errors.New("the dead-letter queue does not exist")
 	// ErrInUse: another operation runs on the queue, here or elsewhere, or something else consumes it.
@@ -55,11 +57,14 @@ type Options struct {
 	Registerer prometheus.Registerer // takes sidecar_redriven_total; nil = none
 }
 
-// Queue is the dead-letter queue of one service. Its methods are safe for concurrent use; each opens connections of its
+// Queue is the dead-letter queue of one service, of one subscription or of several. Its methods are safe for concurrent use; each opens connections of its
 // own and closes them.
 type Queue struct {
+	Owners []Owner // read only; the first has Options.Plan
+
 	o       Options
 	name    string
+	narrow  bool // it has only the messages of its owner
 	dialer  *broker.Dialer
 	metrics *metrics
 	hold    time.Duration
@@ -77,8 +82,8 @@ func New(o Options) (*Queue, error) {
 	o.Broker.Patience = callPatience
 	o.Broker.MemoryPatience = time.Second
 	o.Broker.Registerer = nil // connections for single operations are not worth a log line
-	return &Queue{o: o, name: o.Plan.Park.Queue, dialer: broker.NewDialer(o.Broker), metrics: newMetrics(o.Registerer),
-		hold: holding, pause: lockPause}, nil
+	return &Queue{o: o, name: o.Plan.Park.Queue, Owners: []Owner{{Plan: o.Plan}}, dialer: broker.NewDialer(o.Broker),
+		metrics: newMetrics(o.Registerer), hold: holding, pause: lockPause}, nil
 }
 
 // callPatience is how long the broker may take to answer: a classic queue that has a million messages taken and given

@@ -20,6 +20,8 @@ type GroupKey struct {
 // Group is a number of parked messages that fail in the same way.
 type Group struct {
 	GroupKey
+	Subscription string `json:"subscription,omitempty"`
+
 	Count   int       `json:"count"`
 	Foreign int       `json:"foreign,omitempty"` // of those, another service's
 	First   time.Time `json:"first,omitzero"`    // parked, if known
@@ -72,16 +74,17 @@ func (g *grouping) add(m *Message) {
 func (g *grouping) find(m *Message) *Group {
 	k := m.Group()
 	full := len(g.all) >= maxGroups
-	if g.byID[k.ID] == nil && full {
-		k = GroupKey{Problem: "(all further groups)"}
+	of := m.Subscription
+	if g.byID[k.ID+of] == nil && full {
+		k, of = GroupKey{Problem: "(all further groups)"}, ""
 	}
-	one := g.byID[k.ID]
+	one := g.byID[k.ID+of]
 	if one == nil {
-		one = &Group{GroupKey: k}
+		one = &Group{GroupKey: k, Subscription: of}
 		if !full {
 			one.Example = m.Ref()
 		}
-		g.byID[k.ID] = one
+		g.byID[k.ID+of] = one
 		g.all = append(g.all, one)
 	}
 	return one

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +38,8 @@ type Facts struct {
 	OriginalExchange string `json:"original_exchange"`
 	RoutingKey       string `json:"routing_key"` // of its first publish, if known
 	ContentType      string `json:"content_type,omitempty"`
-	Size             int    `json:"size"`              // of the body, in bytes
+	Size             int    `json:"size"` // of the body, in bytes
+	Subscription     string `json:"subscription,omitempty"`
 	Foreign          bool   `json:"foreign,omitempty"` // another service's, in a shared queue: never acted on
 }
 
@@ -54,15 +56,23 @@ type Message struct {
 	Facts
 	Unread     error         // ErrUnread: neither memory nor a file could take its body; headers may be missing, too
 	Properties amqp.Delivery // all of it as delivered; Headers and Body included
+
+	plan *topology.Plan // of its subscription
 }
 
 // parse returns the Message of a delivery.
 func (q *Queue) parse(d *broker.Delivery, position int) Message {
 	d.DecodeHeaders()
 	h := d.Headers
+	original := cmp.Or(text(h, message.HeaderOriginalQueue), text(h, "x-first-death-queue"))
+	owner := q.Owners[0]
+	i := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Plan.Owns(original) })
+	if i >= 0 {
+		owner = q.Owners[i]
+	}
 	var m message.Message
-	m.FromDelivery(&d.Delivery, q.o.Plan.Queue, q.o.Plan.MaxRetries)
-	p := Message{Properties: d.Delivery, Facts: Facts{
+	m.FromDelivery(&d.Delivery, owner.Plan.Queue, owner.Plan.MaxRetries)
+	p := Message{Properties: d.Delivery, plan: owner.Plan, Facts: Facts{
 		Position: position, MessageID: valid(d.MessageId), CorrelationID: valid(d.CorrelationId),
 		Reason: text(h, topology.HeaderFinalReason), Status: number(h, topology.HeaderFinalStatusCode),
 		Error: text(h, topology.HeaderFinalError), Detail: text(h, topology.HeaderFinalDetail),
@@ -72,7 +82,7 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 			text(h, topology.HeaderFinalProblemDetail),
 		},
 		RetryCount: m.RetryCount, RedriveCount: number(h, message.HeaderRedrivenCount),
-		OriginalQueue:    cmp.Or(text(h, message.HeaderOriginalQueue), text(h, "x-first-death-queue")),
+		OriginalQueue: original, Foreign: i < 0,
 		OriginalExchange: valid(m.Exchange), RoutingKey: valid(m.RoutingKey),
 		ContentType: valid(d.ContentType), Size: max(len(d.Body), int(d.Missing)),
 	}}
@@ -85,7 +95,9 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 	if steps := p.Journey(); len(steps) > 0 && p.Reason == "" {
 		p.Reason, p.ParkedAt = "broker:"+steps[0].Reason, steps[0].At
 	}
-	p.Foreign = !q.o.Plan.Owns(p.OriginalQueue)
+	if !p.Foreign {
+		p.Subscription = owner.Name
+	}
 	return p
 }
 

@@ -124,7 +124,7 @@ func (o *operation) handle(ctx context.Context, d *broker.Delivery) error {
 		return nil
 	}
 	m := o.q.parse(d, o.reader.seen)
-	chosen := o.s.Filter.Match(&m)
+	chosen := (o.all || !o.q.hides(&m)) && o.s.Filter.Match(&m)
 	ours := o.all || !m.Foreign
 	moves := chosen && ours && o.act != nil
 	if moves {

@@ -71,7 +71,7 @@ func (o *operation) redriven(m *Message, r *Redrive) (*message.Publication, erro
 	if o.canary != nil {
 		how.Reply = message.ReplyTo(o.canary.address, strconv.Itoa(o.p.Canary.Sent+1))
 	}
-	pub, fits := o.q.o.Plan.RedrivePublication(&m.Properties, how)
+	pub, fits := m.plan.RedrivePublication(&m.Properties, how)
 	if !fits {
 		return nil, errNoRoom
 	}
@@ -145,7 +145,9 @@ func (q *Queue) Check(r *Redrive) error {
 
 // targetProblem returns why messages cannot be moved to the queue r.To, or "".
 func (q *Queue) targetProblem(r *Redrive) string {
-	own := slices.ContainsFunc(q.o.Plan.Queues, func(known topology.Queue) bool { return known.Name == r.To })
+	own := slices.ContainsFunc(q.Owners, func(o Owner) bool {
+		return slices.ContainsFunc(o.Plan.Queues, func(known topology.Queue) bool { return known.Name == r.To })
+	})
 	switch {
 	case r.Canary > 0:
 		return "cannot be combined with canary: only this service sends verdicts"

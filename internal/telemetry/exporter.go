@@ -6,9 +6,11 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"time"
 
@@ -24,7 +26,7 @@ type ExporterOptions struct {
 	Timeout  time.Duration     // of one request; 0 = 10 s
 	Gzip     bool
 
-	TLS *tls.Config // for https; nil: the certificates of the system
+	CAFile, CertFile, KeyFile string // PEM, for https; read once
 }
 
 const (
@@ -45,13 +47,17 @@ type exporter struct {
 	finish         context.CancelFunc // ends patient: no more waiting between attempts
 }
 
-func newExporter(o ExporterOptions, version string) *exporter {
+func newExporter(o ExporterOptions, version string) (*exporter, error) {
+	tlsConfig, err := exportTLS(o)
+	if err != nil {
+		return nil, err
+	}
 	o.Timeout = cmp.Or(o.Timeout, defaultExportTimeout)
 	x := &exporter{
 		o: o, userAgent: "amqp-sidecar/" + version,
 		client: &http.Client{
 			Transport: &http.Transport{
-				TLSClientConfig:        o.TLS,
+				TLSClientConfig:        tlsConfig,
 				MaxIdleConns:           2,
 				IdleConnTimeout:        30 * time.Second,
 				MaxResponseHeaderBytes: 16 << 10,
@@ -63,7 +69,29 @@ func newExporter(o ExporterOptions, version string) *exporter {
 	}
 	x.alive, x.abort = context.WithCancel(context.Background())
 	x.patient, x.finish = context.WithCancel(context.Background())
-	return x
+	return x, nil
+}
+
+func exportTLS(o ExporterOptions) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.CAFile != "" {
+		pem, err := os.ReadFile(o.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read trace collector CA: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read trace collector CA %q: no certificate in it", o.CAFile)
+		}
+	}
+	if o.CertFile != "" || o.KeyFile != "" {
+		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("load trace client certificate: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
 }
 
 // Start implements otlptrace.Client. Nothing is dialled: the collector may come up later.

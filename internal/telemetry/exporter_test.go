@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,15 +43,29 @@ func TestExportOverTLS(t *testing.T) {
 	c.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	c.StartTLS()
 	t.Cleanup(c.Close)
-	roots := x509.NewCertPool()
-	roots.AddCert(c.Certificate())
+	dir := t.TempDir()
+	ca, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "key.pem")
+	writePEM(t, ca, "CERTIFICATE", c.Certificate().Raw)
+	der, err := x509.MarshalPKCS8PrivateKey(c.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writePEM(t, key, "PRIVATE KEY", der)
+
 	tracing := startTracing(t, TracingOptions{Exporter: ExporterOptions{
-		Endpoint: c.URL, TLS: &tls.Config{RootCAs: roots, Certificates: c.TLS.Certificates, MinVersion: tls.VersionTLS12},
+		Endpoint: c.URL, CAFile: ca, CertFile: ca, KeyFile: key,
 	}})
 	record(tracing)
 	flush(t, tracing)
 	if len(c.spans) != 1 {
 		t.Errorf("%d spans", len(c.spans))
+	}
+}
+
+func writePEM(t *testing.T, path, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -60,9 +76,12 @@ func TestExportDoesNotFollowRedirects(t *testing.T) {
 		w.Header().Set("Location", "http://evil.example/")
 		w.WriteHeader(http.StatusPermanentRedirect)
 	}
-	x := newExporter(ExporterOptions{Endpoint: c.URL}, "1")
+	x, err := newExporter(ExporterOptions{Endpoint: c.URL}, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer func() { _ = x.Stop(t.Context()) }()
-	err := x.UploadTraces(t.Context(), nil)
+	err = x.UploadTraces(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "collector answered 308") {
 		t.Errorf("got %v", err)
 	}
@@ -97,7 +116,10 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func scripted(t *testing.T, f roundTrip) (*exporter, *script) {
 	t.Helper()
-	x := newExporter(ExporterOptions{Endpoint: "http://collector"}, "1")
+	x, err := newExporter(ExporterOptions{Endpoint: "http://collector"}, "1")
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := &script{f: f}
 	x.client.Transport = s
 	return x, s
@@ -202,7 +224,10 @@ func TestExportTimesOut(t *testing.T) {
 func TestExportRefusesAnInvalidHeaderWithoutShowingIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		x := newExporter(ExporterOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}}, "1")
+		x, err := newExporter(ExporterOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}}, "1")
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer func() { _ = x.Stop(t.Context()) }()
 		if err := x.UploadTraces(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("got %v", err)

@@ -84,34 +84,42 @@ type discardRequest struct {
 func (a *API) redrive(w http.ResponseWriter, r *http.Request) {
 	var q redriveRequest
 	var d deadletter.Redrive
+	var queue *deadletter.Queue
 	ok := a.readRequest(w, r, "redrive", &q, func() (err error) {
-		d, err = q.options(a.o.Queue)
+		if queue, err = a.queue(r); err == nil {
+			d, err = q.options(queue)
+		}
 		return err
 	})
 	if ok {
-		a.operate(w, r, Operation{Kind: "redrive", DryRun: d.DryRun, Request: echo(q)}, a.redriving(d))
+		op := Operation{Kind: "redrive", Queue: queue.Name(), DryRun: d.DryRun, Request: echo(q)}
+		a.operate(w, r, op, redriving(queue, d))
 	}
 }
 
-func (a *API) redriving(d deadletter.Redrive) action {
+func redriving(q *deadletter.Queue, d deadletter.Redrive) action {
 	return func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
-		return a.o.Queue.Redrive(ctx, d, report)
+		return q.Redrive(ctx, d, report)
 	}
 }
 
 func (a *API) discard(w http.ResponseWriter, r *http.Request) {
 	var q discardRequest
 	var s deadletter.Selection
+	var queue *deadletter.Queue
 	ok := a.readRequest(w, r, "discard", &q, func() (err error) {
-		if s, err = q.selection(); err == nil && !q.DryRun && q.Confirm != a.o.Queue.Name() {
+		if queue, err = a.queue(r); err != nil {
+			return err
+		}
+		if s, err = q.selection(); err == nil && !q.DryRun && q.Confirm != queue.Name() {
 			err = fmt.Errorf("%w: confirm must be the name of the dead-letter queue", deadletter.ErrInvalid)
 		}
 		return err
 	})
 	if ok {
-		op := Operation{Kind: "discard", DryRun: q.DryRun, Request: echo(q)}
+		op := Operation{Kind: "discard", Queue: queue.Name(), DryRun: q.DryRun, Request: echo(q)}
 		a.operate(w, r, op, func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
-			return a.o.Queue.Discard(ctx, s, q.DryRun, report)
+			return queue.Discard(ctx, s, q.DryRun, report)
 		})
 	}
 }
@@ -208,6 +216,7 @@ func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
 	q := struct {
 		Limit int `json:"limit"`
 	}{defaultRedriveLimit}
+	queue := a.o.Queues[0]
 	ok := a.readRequest(w, r, "redrive", &q, func() error {
 		if q.Limit < 1 || q.Limit > maxList {
 			return fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
@@ -217,8 +226,10 @@ func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	op := Operation{Kind: "redrive", Request: echo(redriveRequest{choice: choice{All: true, Limit: q.Limit}})}
-	t, err := a.begin(r, op, a.redriving(deadletter.Redrive{Selection: deadletter.Selection{Limit: q.Limit}}))
+	op := Operation{
+		Kind: "redrive", Queue: queue.Name(), Request: echo(redriveRequest{choice: choice{All: true, Limit: q.Limit}}),
+	}
+	t, err := a.begin(r, op, redriving(queue, deadletter.Redrive{Selection: deadletter.Selection{Limit: q.Limit}}))
 	if err != nil {
 		a.audit(r, "redrive", refuseError(w, err))
 		return
@@ -240,5 +251,5 @@ func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.audit(r, "redrive", http.StatusOK, "operation", t.ID)
-	answer(w, http.StatusOK, redriven{a.o.Queue.Name(), q.Limit, p.Done, p.Failed, max(0, p.Total-p.Done)})
+	answer(w, http.StatusOK, redriven{queue.Name(), q.Limit, p.Done, p.Failed, max(0, p.Total-p.Done)})
 }

@@ -1,5 +1,5 @@
-// Package dlq serves the paths of the control listener for the dead-letter queue: it lists, counts and shows messages,
-// and runs redrives and discards one at a time. It decides nothing about messages: package deadletter does.
+// Package dlq serves the paths of the control listener for dead-letter queues: it lists, counts and shows messages, and
+// runs redrives and discards one at a time. It decides nothing about messages: package deadletter does.
 package dlq
 
 import (
@@ -15,13 +15,12 @@ import (
 
 // Options is what an API needs.
 type Options struct {
-	Queue   *deadletter.Queue // nil means the topology has no dead-letter queue
+	Queues  deadletter.Queues // none means that no topology has a dead-letter queue
 	Service string            // of the sidecar
-	Main    string            // the queue whose dead letters they are
 	Logger  *slog.Logger
 }
 
-// API serves one dead-letter queue. It is safe for concurrent use.
+// API serves the dead-letter queues. It is safe for concurrent use.
 type API struct {
 	*Operations
 
@@ -31,7 +30,7 @@ type API struct {
 	BeginTime time.Duration   // see beginTime
 }
 
-// New returns the API of a queue.
+// New returns the API of some queues.
 func New(o Options) *API {
 	return &API{
 		o: o, Depths: make(httpguard.Slots, 4), Reads: make(chan struct{}, 1), BeginTime: beginTime,
@@ -43,8 +42,27 @@ func (a *API) audit(r *http.Request, action string, status int, more ...any) {
 	httpguard.Audit(a.o.Logger, r, action, status, more...)
 }
 
-// Routes returns the routes of the dead-letter queue. Some contain the name of the queue as url.PathEscape writes it,
-// so that another name is an unknown path, and the broker is not asked about it.
+// queues returns the queues that a request is for: of the subscription that the query names, or all. An error is
+// deadletter.ErrInvalid or deadletter.ErrNoSubscription.
+func (a *API) queues(r *http.Request) (deadletter.Queues, error) {
+	q, err := readQuery(r, parameters{})
+	if err != nil {
+		return nil, err
+	}
+	return a.o.Queues.Of(q.subscription)
+}
+
+// queue returns the queue that a request is for; deadletter.ErrInvalid if there are several.
+func (a *API) queue(r *http.Request) (*deadletter.Queue, error) {
+	all, err := a.queues(r)
+	if err != nil {
+		return nil, err
+	}
+	return all.Only()
+}
+
+// Routes returns the routes of the dead-letter queues. Some contain the name of a queue as url.PathEscape writes it, so
+// that another name is an unknown path, and the broker is not asked about it.
 func (a *API) Routes() httpguard.Routes {
 	conditions := parameters{maxLimit: maxList, defaultLimit: defaultList, scan: true, conditions: true}
 	bodies := conditions
@@ -61,17 +79,20 @@ func (a *API) Routes() httpguard.Routes {
 		"/dlq/operations":             httpguard.Get(a.listOperations),
 		"/dlq/operations/{id}":        httpguard.Get(a.showOperation),
 		"/dlq/operations/{id}/cancel": httpguard.Post(a.cancelOperation),
-		"/admin/dlq/queues":           a.depth(a.queues),
+		"/admin/dlq/queues":           a.depth(a.listQueues),
 	}
-	if a.o.Queue == nil {
+	if len(a.o.Queues) == 0 {
 		for path, route := range t {
 			t[path] = httpguard.Route{Method: route.Method, Handler: noQueue}
 		}
 		return t
 	}
-	queue := "/admin/dlq/queues/" + url.PathEscape(a.o.Queue.Name())
-	t[queue+"/messages"] = httpguard.Get(a.readHandler(bodies, a.list))
-	t[queue+"/re-drive"] = httpguard.Post(a.redriveNow)
+	for _, q := range a.o.Queues {
+		one, path := *a, "/admin/dlq/queues/"+url.PathEscape(q.Name())
+		one.o.Queues = deadletter.Queues{q}
+		t[path+"/messages"] = httpguard.Get(one.readHandler(bodies, one.list))
+		t[path+"/re-drive"] = httpguard.Post(one.redriveNow)
+	}
 	return t
 }
 
@@ -84,7 +105,7 @@ func statusOf(err error) int {
 	case errors.Is(err, deadletter.ErrInvalid):
 		return http.StatusBadRequest
 	case errors.Is(err, deadletter.ErrNoQueue), errors.Is(err, deadletter.ErrMissing),
-		errors.Is(err, deadletter.ErrNotFound):
+		errors.Is(err, deadletter.ErrNotFound), errors.Is(err, deadletter.ErrNoSubscription):
 		return http.StatusNotFound
 	case errors.Is(err, deadletter.ErrInUse), errors.Is(err, deadletter.ErrUnsafe):
 		return http.StatusConflict

@@ -33,6 +33,7 @@ const (
 type Operation struct {
 	ID       string              `json:"id"`
 	Kind     string              `json:"kind"`  // redrive or discard
+	Queue    string              `json:"queue"` // the dead-letter queue
 	State    string              `json:"state"` // one of the constants above
 	Started  time.Time           `json:"started"`
 	Ended    time.Time           `json:"ended,omitzero"`
@@ -135,7 +136,7 @@ func (o *Operations) record(op *Operation) {
 		level = slog.LevelWarn
 	}
 	fields := []any{
-		"action", op.Kind, "operation", op.ID, "peer", op.By, "state", op.State, "dry_run", op.DryRun,
+		"action", op.Kind, "queue", op.Queue, "operation", op.ID, "peer", op.By, "state", op.State, "dry_run", op.DryRun,
 		"matched", p.Matched, "done", p.Done, "failed", p.Failed, "skipped", p.Skipped,
 	}
 	if op.Error != "" {

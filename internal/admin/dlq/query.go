@@ -23,6 +23,10 @@ const (
 type readParams struct {
 	w      http.ResponseWriter
 	r      *http.Request
+	queues deadletter.Queues // of subscription, or all
+
+	subscription string
+
 	filter deadletter.Filter
 	scan   deadletter.Scan
 	bodies bool
@@ -47,6 +51,10 @@ func readQuery(r *http.Request, known parameters) (readParams, error) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		list := values[name]
 		switch {
+		case name == "subscription":
+			if l.subscription = list[0]; len(list) > 1 || list[0] == "" {
+				err = fmt.Errorf("%w: subscription must be one name", deadletter.ErrInvalid)
+			}
 		case name == "limit" && known.maxLimit > 0:
 			l.scan.Limit, err = one(name, list, known.maxLimit)
 		case name == "scan" && known.scan:

@@ -40,13 +40,17 @@ type listed struct {
 	Body *deadletter.Body `json:"body,omitempty"`
 }
 
-// depth serves what show makes of the depth of the queue. It asks the broker for no longer than the listener gives an
+// depth serves what show makes of the depths of queues. It asks the broker for no longer than the listener gives an
 // answer.
-func (a *API) depth(show func(deadletter.Depth) any) httpguard.Route {
+func (a *API) depth(show func(deadletter.Queues, []deadletter.Depth) any) httpguard.Route {
 	return httpguard.Get(a.Depths.Limit(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeoutCause(r.Context(), depthTime, errNoAnswer)
 		defer cancel()
-		d, err := a.o.Queue.Depth(ctx)
+		queues, err := a.queues(r)
+		depths := make([]deadletter.Depth, len(queues))
+		for i := 0; i < len(queues) && err == nil; i++ {
+			depths[i], err = queues[i].Depth(ctx)
+		}
 		if err != nil && ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
@@ -54,20 +58,26 @@ func (a *API) depth(show func(deadletter.Depth) any) httpguard.Route {
 			refuseError(w, err)
 			return
 		}
-		answer(w, http.StatusOK, show(d))
+		answer(w, http.StatusOK, show(queues, depths))
 	}))
 }
 
-func (a *API) queueState(d deadletter.Depth) any {
-	return struct {
+// queueState is the state of one queue, or the sums of several.
+func (a *API) queueState(queues deadletter.Queues, depths []deadletter.Depth) any {
+	s := struct {
 		Queue     string     `json:"queue"`
 		Ready     int        `json:"ready"`
 		Consumers int        `json:"consumers"`
 		Operation *Operation `json:"operation,omitempty"`
-	}{a.o.Queue.Name(), d.Ready, d.Consumers, a.Now()}
+	}{Queue: queues.Name(), Operation: a.Now()}
+	for _, d := range depths {
+		s.Ready += d.Ready
+		s.Consumers += d.Consumers
+	}
+	return s
 }
 
-func (a *API) queues(d deadletter.Depth) any {
+func (a *API) listQueues(queues deadletter.Queues, depths []deadletter.Depth) any {
 	type queue struct {
 		Name      string `json:"name"`
 		Messages  int    `json:"messages"` // ready
@@ -75,7 +85,13 @@ func (a *API) queues(d deadletter.Depth) any {
 		Service   string `json:"service"`
 		Queue     string `json:"queue"` // whose dead letters they are
 	}
-	return map[string][]queue{"queues": {{a.o.Queue.Name(), d.Ready, d.Consumers, a.o.Service, a.o.Main}}}
+	list := []queue{}
+	for i, q := range queues {
+		for _, owner := range q.Owners {
+			list = append(list, queue{q.Name(), depths[i].Ready, depths[i].Consumers, a.o.Service, owner.Plan.Queue})
+		}
+	}
+	return map[string][]queue{"queues": list}
 }
 
 var (
@@ -88,6 +104,10 @@ var (
 func (a *API) readHandler(known parameters, do func(context.Context, readParams) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		l, err := readQuery(r, known)
+		if err == nil {
+			l.queues, err = a.o.Queues.Of(l.subscription)
+			l.scan.Limit = max(l.scan.Limit/max(len(l.queues), 1), min(l.scan.Limit, 1)) // of each; 0 is none
+		}
 		if err != nil {
 			refuseError(w, err)
 			return
@@ -145,7 +165,7 @@ func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
 
 func (a *API) list(ctx context.Context, l readParams) (any, error) {
 	messages, left := []listed{}, maxShownTotal
-	sum, err := a.o.Queue.Browse(ctx, l.filter, l.scan, func(m *deadletter.Message) error {
+	sum, err := l.queues.Browse(ctx, l.filter, l.scan, func(m *deadletter.Message) error {
 		one := listed{View: m.View()}
 		if l.bodies && left > 0 {
 			one.Body = m.Full(min(maxShown, left)).Body
@@ -161,7 +181,7 @@ func (a *API) list(ctx context.Context, l readParams) (any, error) {
 }
 
 func (a *API) groups(ctx context.Context, l readParams) (any, error) {
-	groups, sum, err := a.o.Queue.Groups(ctx, l.filter, l.scan)
+	groups, sum, err := l.queues.Groups(ctx, l.filter, l.scan)
 	return struct {
 		Summary summary             `json:"summary"`
 		Groups  []*deadletter.Group `json:"groups"`
@@ -173,7 +193,7 @@ func (a *API) message(ctx context.Context, l readParams) (any, error) {
 	if l.bodies {
 		size = maxShown
 	}
-	m, _, err := a.o.Queue.Find(ctx, l.r.PathValue("id"), size)
+	m, _, err := l.queues.Find(ctx, l.r.PathValue("id"), size)
 	return m, err
 }
 

@@ -1,0 +1,157 @@
+package admin
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/admin/dlq"
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/deadletter"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
+)
+
+// startSeveral is a server over the dead-letter queues of the subscriptions orders, with the messages "o1" and "o2", and
+// refunds, with "r1".
+func startSeveral(t *testing.T, preset string) (*parking, deadletter.Queues) {
+	t.Helper()
+	p := &parking{url: brokertest.URL(t), ch: brokertest.Channel(t, brokertest.URL(t))}
+	s := must.Get(broker.NewDialer(brokerOf(p.url)).Dial(t.Context()))(t)
+	defer s.Close()
+	var owners []deadletter.Owner
+	for _, name := range []string{"orders", "refunds"} {
+		plan := must.Get(topology.Build(topology.Options{Preset: preset, Service: name}))(t)
+		must.Get(declare.Ensure(t.Context(), s, plan, topology.ModeDeclare))(t)
+		owners = append(owners, deadletter.Owner{Name: name, Plan: plan})
+	}
+	queues := must.Get(deadletter.NewQueues(deadletter.Options{Broker: brokerOf(p.url), By: "api@test"}, owners))(t)
+	p.running = start(t, func(o *Options) {
+		o.DeadLetters = dlq.New(dlq.Options{Queues: queues, Service: "wms", Logger: o.Logger})
+	})
+	for i, ids := range [][]string{{"o1", "o2"}, {"r1"}} {
+		plan := owners[i].Plan
+		for _, id := range ids {
+			brokertest.Publish(t, p.ch, "", plan.Park.Queue, amqp.Publishing{MessageId: id, Headers: amqp.Table{
+				"x-original-queue": plan.Queue, "x-final-reason": "max_retries",
+			}})
+		}
+	}
+	if len(queues) == 1 {
+		brokertest.WaitReady(t, p.url, queues[0].Name(), 3)
+		return p, queues
+	}
+	brokertest.WaitReady(t, p.url, queues[0].Name(), 2)
+	brokertest.WaitReady(t, p.url, queues[1].Name(), 1)
+	return p, queues
+}
+
+// ids are the message ids of a list, each behind its subscription.
+func (p *parking) ids(path string) string {
+	p.t.Helper()
+	var list struct {
+		Messages []struct {
+			ID           string `json:"message_id"`
+			Subscription string
+		}
+	}
+	p.get(path, &list)
+	text := ""
+	for _, m := range list.Messages {
+		text += m.Subscription + ":" + m.ID + " "
+	}
+	return strings.TrimSpace(text)
+}
+
+// TestSeveralDeadLetterQueues: reads are of all or of one subscription, actions are for one.
+func TestSeveralDeadLetterQueues(t *testing.T) {
+	t.Parallel()
+	for _, preset := range []string{"fanout", "topic-tiers"} { // the latter shares one dead-letter queue
+		t.Run(preset, func(t *testing.T) {
+			t.Parallel()
+			p, queues := startSeveral(t, preset)
+			shared := len(queues) == 1
+			for path, want := range map[string]string{
+				"/dlq/messages": "orders:o1 orders:o2 refunds:r1", "/dlq/messages?subscription=refunds": "refunds:r1",
+				"/dlq/messages?subscription=orders&id=o2": "orders:o2", "/dlq/messages?subscription=orders&limit=1": "orders:o1",
+			} {
+				if got := p.ids(path); got != want {
+					t.Errorf("%s: %s, want %s", path, got, want)
+				}
+			}
+			if got := p.ids("/dlq/messages?limit=2"); got != map[bool]string{true: "orders:o1 orders:o2", false: "orders:o1 refunds:r1"}[shared] {
+				t.Errorf("limit 2: %s", got)
+			}
+			var groups struct {
+				Summary struct{ Total, Scanned int }
+				Groups  []deadletter.Group
+			}
+			p.get("/dlq/groups", &groups)
+			if len(groups.Groups) != 2 || groups.Groups[0].Subscription != "orders" || groups.Groups[0].Count != 2 || groups.Summary.Scanned != 3 {
+				t.Errorf("%+v", groups)
+			}
+			var state struct {
+				Queue string
+				Ready int
+			}
+			if p.get("/dlq", &state); state.Ready != 3 || state.Queue != queues.Name() {
+				t.Errorf("%+v", state)
+			}
+			var list struct {
+				Queues []struct{ Name, Service, Queue string }
+			}
+			p.get("/admin/dlq/queues", &list)
+			if len(list.Queues) != 2 || list.Queues[1].Name != queues[len(queues)-1].Name() || list.Queues[1].Service != "wms" ||
+				!strings.Contains(list.Queues[1].Queue, "refunds") {
+				t.Errorf("%+v", list)
+			}
+			for _, q := range queues {
+				if got := p.ids("/admin/dlq/queues/" + q.Name() + "/messages"); !strings.Contains(got, q.Owners[0].Name+":") {
+					t.Errorf("%s: %s", q.Name(), got)
+				}
+			}
+			ref := struct{ Messages []deadletter.View }{}
+			p.get("/dlq/messages?subscription=refunds", &ref)
+			var one deadletter.View
+			if p.get("/dlq/messages/"+ref.Messages[0].Ref, &one); one.MessageID != "r1" || one.Subscription != "refunds" {
+				t.Errorf("%+v", one)
+			}
+
+			if all := `{"all":true,"dry_run":true}`; !shared {
+				for _, path := range []string{"/dlq/redrive", "/dlq/discard"} {
+					got := p.post(path, all)
+					if p.wantProblem(path, got, http.StatusBadRequest); !strings.Contains(got.body, "one of orders, refunds") {
+						t.Errorf("%s: %s", path, got.body)
+					}
+				}
+				p.wantProblem("export", p.do(http.MethodGet, p.control, "/dlq/export", nil), http.StatusBadRequest)
+			}
+			for path, want := range map[string]int{
+				"/dlq/messages?subscription=x": http.StatusNotFound, "/dlq/groups?subscription=": http.StatusBadRequest,
+				"/dlq?subscription=x": http.StatusNotFound, "/dlq?sub=orders": http.StatusBadRequest,
+				"/dlq/export?subscription=orders&subscription=refunds": http.StatusBadRequest,
+			} {
+				p.wantProblem(path, p.do(http.MethodGet, p.control, path, nil), want)
+			}
+			p.wantProblem("discard", p.post("/dlq/discard?subscription=x", `{"all":true}`), http.StatusNotFound)
+			p.wantProblem("redrive", p.post("/dlq/redrive?sub=orders", `{"all":true}`), http.StatusBadRequest)
+
+			if got := p.do(http.MethodGet, p.control, "/dlq/export?subscription=refunds", nil); strings.Count(got.body, "\n") != 1 {
+				t.Errorf("export: %s", got.body)
+			}
+			name := queues[len(queues)-1].Name()
+			op := p.ended(p.begin("/dlq/discard?subscription=refunds", `{"all":true,"confirm":"`+name+`"}`).ID)
+			if op.Progress.Done != 1 || op.Queue != name {
+				t.Errorf("%+v", op)
+			}
+			op = p.ended(p.begin("/dlq/redrive?subscription=orders", `{"all":true}`).ID)
+			if op.Progress.Done != 2 || op.Queue != queues[0].Name() {
+				t.Errorf("%+v", op)
+			}
+		})
+	}
+}

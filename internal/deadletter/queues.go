@@ -1,0 +1,119 @@
+package deadletter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"sidecar/internal/topology"
+)
+
+// Owner is a subscription whose messages are parked in a queue. Its name is "" when there is no other.
+type Owner struct {
+	Name string
+	Plan *topology.Plan
+}
+
+// Queues are the dead-letter queues of a sidecar, each once, also when subscriptions share it.
+type Queues []*Queue
+
+// NewQueues returns the queues that owners park in; ErrNoQueue when they park in none. o needs no Plan.
+func NewQueues(o Options, owners []Owner) (all Queues, err error) {
+	for _, owner := range owners {
+		i := slices.IndexFunc(all, func(q *Queue) bool { return q.name == owner.Plan.Park.Queue })
+		if i >= 0 {
+			all[i].Owners = append(all[i].Owners, owner)
+			continue
+		}
+		o.Plan = owner.Plan
+		if q, err := New(o); err == nil {
+			q.Owners[0].Name = owner.Name
+			all = append(all, q)
+		}
+	}
+	if len(all) == 0 {
+		return nil, ErrNoQueue
+	}
+	return all, nil
+}
+
+// Of returns the queue of one subscription, without the messages of all others; "" returns all queues.
+func (all Queues) Of(name string) (Queues, error) {
+	if name == "" {
+		return all, nil
+	}
+	for _, q := range all {
+		if i := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Name == name }); i >= 0 {
+			one := *q
+			one.Owners, one.narrow = q.Owners[i:i+1], true
+			one.o.Plan = one.Owners[0].Plan
+			return Queues{&one}, nil
+		}
+	}
+	return nil, fmt.Errorf("%w %.100q; the names are: %s", ErrNoSubscription, name, strings.Join(all.Subscriptions(), ", "))
+}
+
+// Only returns the queue if there is one; ErrInvalid if there are several.
+func (all Queues) Only() (*Queue, error) {
+	if len(all) > 1 {
+		return nil, fmt.Errorf("%w: this is for one dead-letter queue: choose the subscription, one of %s", ErrInvalid,
+			strings.Join(all.Subscriptions(), ", "))
+	}
+	return all[0], nil
+}
+
+// Name returns the names of the queues, separated by commas.
+func (all Queues) Name() string {
+	names := make([]string, len(all))
+	for i, q := range all {
+		names[i] = q.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// Subscriptions returns the names of those that park in the queues.
+func (all Queues) Subscriptions() (names []string) {
+	for _, q := range all {
+		for _, owner := range q.Owners {
+			if owner.Name != "" {
+				names = append(names, owner.Name)
+			}
+		}
+	}
+	return names
+}
+
+// Browse is Queue.Browse of one queue after the other. The bounds are for each.
+func (all Queues) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (sum Summary, err error) {
+	for i := 0; i < len(all) && err == nil; i++ {
+		var one Summary
+		one, err = all[i].Browse(ctx, f, s, visit)
+		sum.Total, sum.Scanned, sum.Matched = sum.Total+one.Total, sum.Scanned+one.Scanned, sum.Matched+one.Matched
+	}
+	sum.Queue = all.Name()
+	return sum, err
+}
+
+// Groups counts what fails in the same way in each subscription, the largest group first.
+func (all Queues) Groups(ctx context.Context, f Filter, s Scan) ([]*Group, Summary, error) {
+	g := grouping{byID: map[string]*Group{}, all: []*Group{}}
+	sum, err := all.Browse(ctx, f, s, func(m *Message) error {
+		g.add(m)
+		return nil
+	})
+	slices.SortStableFunc(g.all, func(a, b *Group) int { return cmp.Compare(b.Count, a.Count) })
+	return g.all, sum, err
+}
+
+// Find is Queue.Find in the first queue that has the message.
+func (all Queues) Find(ctx context.Context, id string, maxBody int) (found *Full, more int, err error) {
+	for _, q := range all {
+		if found, more, err = q.Find(ctx, id, maxBody); !errors.Is(err, ErrNotFound) {
+			break
+		}
+	}
+	return found, more, err
+}
