@@ -55,11 +55,10 @@ func newRejects(c *Control) *rejects {
 
 // limit ends for the messages of other paths when there is none for a path that rejects.
 func (r *rejects) limit() int32 {
-	limit := r.trial.limit()
-	if limit == r.risk && len(r.paths) > 1 && int64(time.Since(r.epoch))-r.resumed.Load() > int64(rejectsPauseMax) {
+	if len(r.paths) > 1 && int64(time.Since(r.epoch))-r.resumed.Load() > int64(rejectsPauseMax) {
 		return math.MaxInt32
 	}
-	return limit
+	return r.trial.limit()
 }
 
 // report takes an answer of the app. It returns true from the first pause because of such answers until a message gets
@@ -124,9 +123,8 @@ func (r *rejects) restart() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range r.paths {
-		p := &r.paths[i]
-		p.accepted.Store(0)
-		p.run = p.run[:0]
+		r.paths[i].accepted.Store(0)
+		r.paths[i].run = nil
 	}
 	r.resumed.Store(int64(time.Since(r.epoch)))
 	if r.end() { // the pause is over, and the next one is the shortest
