@@ -102,10 +102,32 @@ func (o *Options) settable(b *blueprint) []settable {
 }
 
 // names fills the placeholders of a blueprint.
-func (o *Options) names() *strings.Replacer {
+type names struct {
+	scope, values *strings.Replacer
+}
+
+// Replace returns the name that a template comes to.
+func (n names) Replace(template string) string { return n.values.Replace(n.scope.Replace(template)) }
+
+func (o *Options) names() names {
 	first, rest := halves(o.Service)
-	return strings.NewReplacer("{first}", first, "{rest}", rest, "{prefix}", o.Prefix, "{service}", o.Service,
-		"{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)
+	return names{o.scope(), strings.NewReplacer("{first}", first, "{rest}", rest, "{prefix}", o.Prefix,
+		"{service}", o.Service, "{subscription}", o.Subscription,
+		"{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)}
+}
+
+var (
+	unnamed = strings.NewReplacer("{scope}", "{service}", "{name}", "{service}", "{named}", "")
+	named   = strings.NewReplacer("{scope}", "{service}.{subscription}", "{name}", "{subscription}",
+		"{named}", "{service}.{subscription}", "{rest}", "{subscription}")
+)
+
+// scope replaces the placeholders that mean something else with subscriptions.
+func (o *Options) scope() *strings.Replacer {
+	if o.Subscription == "" {
+		return unnamed
+	}
+	return named
 }
 
 // plainRetryQueue reports whether there is the one retry queue, of filled options. Where the service's queue
@@ -124,7 +146,7 @@ func (o *Options) tierNames(b *blueprint, d time.Duration) (queue, key string) {
 type builder struct {
 	o      Options // filled
 	preset *blueprint
-	names  *strings.Replacer
+	names  names
 	p      *Plan
 }
 

@@ -3,6 +3,7 @@ package topology
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -31,6 +32,33 @@ type bindingDefinition struct {
 	DestinationType string     `json:"destination_type"`
 	RoutingKey      string     `json:"routing_key"`
 	Arguments       amqp.Table `json:"arguments"`
+}
+
+// Merge returns a plan with the objects of all plans, each once, and nothing else.
+func Merge(plans []*Plan) *Plan {
+	all := &Plan{}
+	for _, p := range plans {
+		for _, x := range p.Exchanges {
+			if found := all.exchange(x.Name); found == nil {
+				all.Exchanges = append(all.Exchanges, x)
+			} else if found.Type == "" {
+				*found = x
+			}
+		}
+		for _, q := range p.Queues {
+			if all.queue(q.Name) == nil {
+				all.Queues = append(all.Queues, q)
+			}
+		}
+		for _, b := range p.Bindings {
+			if !slices.ContainsFunc(all.Bindings, func(a Binding) bool {
+				return a.Title() == b.Title() && arguments(a.Args) == arguments(b.Args)
+			}) {
+				all.Bindings = append(all.Bindings, b)
+			}
+		}
+	}
+	return all
 }
 
 // Definitions is the plan as a RabbitMQ definitions file for a virtual host, which has to exist: what

@@ -81,7 +81,7 @@ func (c *optionValidator) checkOptions() {
 		"only letters, digits, '.', '_' and '-', not beginning with '-'")
 	c.refuse(reserved(o.Service), service, "%s", reservedFault)
 	_, rest := halves(o.Service)
-	c.refuse(o.Queue == "" && strings.Contains(b.queue, "{rest}") && rest == "",
+	c.refuse(o.Queue == "" && strings.Contains(b.queue, "{rest}") && rest == "" && o.Subscription == "",
 		on{"SIDECAR_SERVICE", "SIDECAR_QUEUE"},
 		"%s names the queue after what follows the first hyphen, and nothing does", o.Preset)
 
@@ -89,7 +89,7 @@ func (c *optionValidator) checkOptions() {
 		"%s, %s or %s", TypeAuto, TypeClassic, TypeQuorum)
 	c.refuse(o.ExchangeType != "" && !slices.Contains(exchangeTypes, o.ExchangeType), on{"SIDECAR_EXCHANGE_TYPE"},
 		"use one of %s", strings.Join(exchangeTypes, ", "))
-	c.refuse(o.Queue == "" && b.queue == "", on{"SIDECAR_QUEUE"}, "required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
+	c.refuse(c.o.Queue == "", on{"SIDECAR_QUEUE"}, "required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
 	c.refuse(len(o.Bindings) == 0 && b.bindingKey == "", on{"SIDECAR_BINDINGS"},
 		"required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
 	c.refuse(len(o.Bindings) == 0 && b.bindingKey != "" && o.ExchangeType == "direct",

@@ -22,6 +22,9 @@ type Options struct {
 	Preset  string // PresetFanout when empty
 	Service string // the whole service name; required
 
+	// Subscription is the name of one of several queues of the service; empty: there is one, without a name.
+	Subscription string
+
 	// Names. Each one can be set alone; those made from it follow (the prefix is in all of them).
 	Prefix        string
 	Exchange      string

@@ -9,11 +9,12 @@ import (
 
 // blueprint is a preset: names with placeholders, and defaults. {service} and {rest} are the service's name and the
 // part after its first hyphen; {prefix}, {exchange}, {queue}, {dlq} and {retry-queue} are the values of these options,
-// {tier} is one delay.
+// {tier} is one delay. With subscriptions {rest} and {name} are the subscription's name, and {scope} is behind the
+// service's; without, {name} and {scope} are the service's name, and {named} is empty.
 type blueprint struct {
 	exchanges    []string // the main exchanges, which producers publish to
 	exchangeType string
-	queue        string // empty: it has to be given
+	queue        string // comes to an empty name: it has to be given
 	bindingKey   string // of the service's queue on a topic exchange; empty: the bindings have to be given
 	queueType    string
 
@@ -60,12 +61,12 @@ var blueprints = map[string]*blueprint{
 	//                    └─publish▶ dlq
 	PresetFanout: {
 		exchanges: []string{"{prefix}.main-exchange"}, exchangeType: "fanout",
-		queue: "{prefix}.queue.{service}", bindingKey: "#",
+		queue: "{prefix}.queue.{scope}", bindingKey: "#",
 		wait: wait{
-			exchange: "{prefix}.retry-exchange.{service}", queue: "{prefix}.retry-queue.{service}", key: "retry",
+			exchange: "{prefix}.retry-exchange.{scope}", queue: "{prefix}.retry-queue.{scope}", key: "retry",
 			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: TierLabel, backKey: "{queue}", delay: 5 * time.Second,
 		},
-		park:       park{exchangeType: "direct", queue: "{prefix}.dlq.{service}", key: "{dlq}"},
+		park:       park{exchangeType: "direct", queue: "{prefix}.dlq.{scope}", key: "{dlq}"},
 		maxRetries: 10,
 	},
 
@@ -91,7 +92,7 @@ var blueprints = map[string]*blueprint{
 	//             └─publish▶ dlq.queue ─▶ queue.dlq
 	PresetPerQueue: {
 		exchanges: []string{"domain.events", "domain.commands"}, exchangeType: "topic",
-		queue: "q.{service}",
+		queue: "q.{name}",
 		wait: wait{
 			exchange: "retry.{queue}", queue: "{queue}.retry", key: "retry",
 			tierQueue: "{retry-queue}.{tier}", tierKey: "{tier}", tier: TierLabel, backKey: "{queue}", delay: 15 * time.Second,
@@ -116,7 +117,7 @@ var blueprints = map[string]*blueprint{
 	// exchange ─▶ queue ─publish▶ queue.retry ─ttl▶ queue
 	//               └─publish▶ exchange.dlx ─▶ queue.dlq
 	PresetDeadLetter: {
-		exchanges: []string{"{prefix}"}, exchangeType: "topic",
+		exchanges: []string{"{prefix}"}, exchangeType: "topic", queue: "{named}",
 		wait: wait{
 			queue: "{queue}.retry", tierQueue: "{retry-queue}.{tier}", tier: TierLabel, backKey: "{queue}",
 			delay: 5 * time.Second,

@@ -2,6 +2,8 @@ package topology
 
 import (
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -223,5 +225,47 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestNamesOfSubscriptions: the names of the subscription orders of the service wms-cincout.
+func TestNamesOfSubscriptions(t *testing.T) {
+	t.Parallel()
+	for preset, want := range map[string]string{
+		PresetFanout: `wms.main-exchange wms.retry-exchange.wms-cincout.orders / wms.dlq.wms-cincout.orders wms.retry-queue.wms-cincout.orders
+			wms.queue.wms-cincout.orders / wms.retry-exchange.wms-cincout.orders retry wms.retry-queue.wms-cincout.orders,wms.main-exchange wms.queue.wms-cincout.orders`,
+		PresetTopicTiers: `wms.events wms.events.retry wms.events.dlx / wms.events.dlq wms.orders.retry.30s wms.orders.retry.5m wms.orders.retry.30m wms.orders /
+			wms.events orders.* wms.orders,wms.events.dlx wms.events.dlq,wms.events.retry orders.30s wms.orders.retry.30s,wms.events.retry orders.5m
+			wms.orders.retry.5m,wms.events.retry orders.30m wms.orders.retry.30m`,
+		PresetPerQueue: `x retry.q.orders dlq.q.orders / q.orders.dlq q.orders.retry q.orders / x k q.orders,dlq.q.orders parking q.orders.dlq,
+			retry.q.orders retry q.orders.retry`,
+		PresetDelayLadder: `x / wms.orders.dlq wms.orders.delay_2s wms.orders.delay_5s wms.orders.delay_15s wms.orders / x k wms.orders`,
+		PresetDeadLetter: `x wms.dlx / wms-cincout.orders.dlq wms-cincout.orders.retry wms-cincout.orders / x k wms-cincout.orders,
+			wms.dlx wms-cincout.orders.dlq wms-cincout.orders.dlq`,
+	} {
+		o := Options{Preset: preset, Service: "wms-cincout", Subscription: "orders"}
+		if blueprints[preset].bindingKey == "" {
+			o.Bindings = []Binding{{Exchange: "x", Key: "k"}}
+		}
+		p := build(t, o)
+		var exchanges, queues, bindings []string
+		for _, x := range p.Exchanges {
+			exchanges = append(exchanges, x.Name)
+		}
+		for _, q := range p.Queues {
+			queues = append(queues, q.Name)
+		}
+		for _, b := range p.Bindings {
+			bindings = append(bindings, strings.Join(strings.Fields(b.Exchange+" "+b.Key+" "+b.Queue), " "))
+		}
+		words := func(s string) []string {
+			return strings.FieldsFunc(s, func(r rune) bool { return strings.ContainsRune(" ,/\n\t", r) })
+		}
+		got := slices.Concat(exchanges, queues, words(strings.Join(bindings, ",")))
+		slices.Sort(got)
+		expected := words(want)
+		if slices.Sort(expected); !slices.Equal(got, expected) {
+			t.Errorf("%s:\n%s\n%s\n%s", preset, exchanges, queues, strings.Join(bindings, ","))
+		}
 	}
 }

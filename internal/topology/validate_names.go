@@ -52,8 +52,9 @@ var placeholder = regexp.MustCompile(`\{[a-z-]+\}`)
 // fills is the variable that fills each placeholder of a template.
 var fills = map[string]string{
 	"{first}": "SIDECAR_SERVICE", "{service}": "SIDECAR_SERVICE", "{rest}": "SIDECAR_SERVICE",
-	"{prefix}":   "SIDECAR_PREFIX",
-	"{exchange}": "SIDECAR_EXCHANGE", "{queue}": "SIDECAR_QUEUE", "{retry-queue}": "SIDECAR_RETRY_QUEUE",
+	"{subscription}": "SIDECAR_SUBSCRIPTIONS",
+	"{prefix}":       "SIDECAR_PREFIX",
+	"{exchange}":     "SIDECAR_EXCHANGE", "{queue}": "SIDECAR_QUEUE", "{retry-queue}": "SIDECAR_RETRY_QUEUE",
 	"{dlq}":  "SIDECAR_DLQ",
 	"{tier}": "SIDECAR_RETRY_DELAYS",
 }
@@ -74,7 +75,7 @@ func (c *optionValidator) collectNames() {
 // parts returns the variables that were set behind the placeholders of a template.
 func (c *optionValidator) parts(template string) []part {
 	var all []part
-	for _, h := range placeholder.FindAllString(template, -1) {
+	for _, h := range placeholder.FindAllString(c.o.scope().Replace(template), -1) {
 		if n, named := c.names[fills[h]]; named {
 			all = append(all, n.parts...)
 		} else {
