@@ -21,9 +21,9 @@ import (
 // ErrConfig is a mistake of the configuration that shows only when a part is built from it.
 var ErrConfig = errors.New("configuration")
 
-// Rule is a config.Rule: Load reports the mistakes of the topology, and an unusable connection string of the outbox,
-// with the other mistakes.
-func Rule(cfg *config.Config, reject func(variables []string, reasons ...string)) {
+// Rule is a config.Rule: Load reports the mistakes of the topology, what keeps subscriptions from running in one sidecar,
+// and an unusable connection string of the outbox, with the other mistakes.
+func Rule(cfg *config.Config, before []*config.Config, reject func(variables []string, reasons ...string)) {
 	if cfg.Topology.PlanFile != "" {
 		if _, err := parsePlan(cfg); err != nil {
 			reject([]string{"SIDECAR_PLAN_FILE"}, reasons(err)...)
@@ -33,6 +33,7 @@ func Rule(cfg *config.Config, reject func(variables []string, reasons ...string)
 			reject(m.Variables, m.Reason)
 		}
 	}
+	checkBeside(cfg, before, reject)
 	reject([]string{"SIDECAR_ROUTES"}, dispatch.CheckRoutes(cfg.App.Routes)...)
 	if cfg.App.RoutesElse != config.RouteApp && len(cfg.App.Routes)+len(cfg.Subscriptions) == 0 && cfg.Subscription == "" {
 		reject([]string{"SIDECAR_ROUTES_ELSE"}, "not used without SIDECAR_ROUTES: set it too")
@@ -73,6 +74,35 @@ func singleActive(cfg *config.Config) bool {
 	return cfg.Retry.OrderBy != "" && cfg.Retry.OrderScope == config.OrderCluster
 }
 
+// checkBeside rejects what does not fit the subscriptions before it.
+func checkBeside(cfg *config.Config, before []*config.Config, reject func(variables []string, reasons ...string)) {
+	plan, err := declaredPlan(cfg)
+	if err != nil {
+		return // reported already
+	}
+	for _, other := range before {
+		p, err := declaredPlan(other)
+		if err != nil {
+			continue
+		}
+		for _, m := range plan.Beside(p, other.Subscription) {
+			variable := m.Variables[0]
+			reject(m.Variables, fmt.Sprintf("%s: give %s another value", m.Reason, config.OwnName(cfg.Subscription, variable)))
+		}
+		if ours, theirs := mainExchange(cfg, plan), mainExchange(other, p); ours != theirs {
+			differs := fmt.Sprintf("the main exchange is %s for subscription %s and %s for %s", theirs, other.Subscription, ours,
+				cfg.Subscription)
+			if cfg.Outbox.DSN.IsSet() && cfg.Outbox.Exchange == "" {
+				reject([]string{"SIDECAR_OUTBOX_EXCHANGE"}, "not set, and "+differs)
+			}
+			if cfg.Publish.Addr != "" && publishAliases(cfg, plan)[config.DefaultAlias] == ours {
+				reject([]string{"SIDECAR_PUBLISH_EXCHANGES"}, fmt.Sprintf("%s: set %s=EXCHANGE", differs, config.DefaultAlias))
+			}
+			return
+		}
+	}
+}
+
 // reasons returns the texts of the errors that err joins.
 func reasons(err error) (all []string) {
 	joined, ok := err.(interface{ Unwrap() []error })
@@ -85,8 +115,12 @@ func reasons(err error) (all []string) {
 	return all
 }
 
-// declaredPlan is the topology of the configured preset or file, as it is declared.
+// declaredPlan is the topology of the configured preset or file, as it is declared; of several subscriptions that of the
+// first one.
 func declaredPlan(cfg *config.Config) (p *topology.Plan, err error) {
+	if len(cfg.Subscriptions) > 0 {
+		cfg = cfg.Subscriptions[0]
+	}
 	if cfg.Plan != nil {
 		p, err = parsePlan(cfg)
 	} else {
@@ -129,7 +163,7 @@ func planOptions(cfg *config.Config) topology.Options {
 		bindings = append(bindings, topology.Binding{Exchange: b.Exchange, Key: b.Key})
 	}
 	return topology.Options{
-		Preset: t.Preset, Service: cfg.Service.Name, Prefix: t.Prefix, Exchange: t.Exchange,
+		Preset: t.Preset, Service: cfg.Service.Name, Subscription: cfg.Subscription, Prefix: t.Prefix, Exchange: t.Exchange,
 		ExchangeType: t.ExchangeType, Queue: t.Queue, RetryExchange: t.RetryExchange, RetryQueue: t.RetryQueue,
 		DLX: t.DLX, DLQ: t.DLQ, Partitions: t.Partitions, Bindings: bindings, QueueType: t.QueueType, MaxRetries: r.MaxRetries,
 		RetryDelay: r.Delay, RetryDelays: r.Delays, MessageTTL: t.MessageTTL,

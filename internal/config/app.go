@@ -22,7 +22,7 @@ type App struct {
 	// Messages are POSTed to exactly this URL. `unix:///run/app.sock:/events` means the path `/events` over the Unix
 	// socket `/run/app.sock`. Anything but this machine gets a warning: the sidecar is meant to sit beside its app.
 	// Link-local addresses (cloud metadata services) are refused.
-	URL string `env:"APP_URL" mask:"query" envDefault:"http://127.0.0.1:8080/" allowed:"'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'"`
+	URL string `env:"APP_URL" holds:"{subscription}" mask:"query" envDefault:"http://127.0.0.1:8080/" allowed:"'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'"`
 
 	// [Paths for some messages](routes.md): `order.created=/orders,invoice.#=/invoices/{routing_key},type:refund.*=/refunds`.
 	// The first pattern decides that matches the routing key of the first publish, or with `type:` the message's type.

@@ -21,20 +21,20 @@ type Config struct {
 	AMQP AMQP `section:"Broker" prefix:"SIDECAR_"`
 
 	// Where messages are POSTed to, and how the answers are read.
-	App App `section:"App" prefix:"SIDECAR_"`
+	App App `section:"App" prefix:"SIDECAR_" scope:"subscription"`
 
 	// How many messages are held and POSTed at a time.
-	Window Window `section:"Concurrency and memory" prefix:"SIDECAR_"`
+	Window Window `section:"Concurrency and memory" prefix:"SIDECAR_" scope:"subscription"`
 
 	// What happens to a message that did not get a 2xx.
-	Retry Retry `section:"Retries and parking" prefix:"SIDECAR_"`
+	Retry Retry `section:"Retries and parking" prefix:"SIDECAR_" scope:"subscription"`
 
 	// Exchanges, queues and bindings. A preset names everything; each name can be set alone.
-	Topology Topology `section:"Topology" prefix:"SIDECAR_"`
+	Topology Topology `section:"Topology" prefix:"SIDECAR_" scope:"subscription"`
 
 	// What of a message becomes HTTP headers. No message header can set `Host`, `Content-Length`, `Authorization`,
 	// `Cookie` or any other header that means something to an HTTP server or proxy.
-	Request Request `section:"Request headers" prefix:"SIDECAR_"`
+	Request Request `section:"Request headers" prefix:"SIDECAR_" scope:"subscription"`
 
 	// The sidecar's own two listeners. Ports may be `:0`: the addresses in use are logged as `listening`.
 	Listen Listen `section:"Listeners" prefix:"SIDECAR_"`

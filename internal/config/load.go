@@ -12,21 +12,44 @@ const prefix = "SIDECAR_"
 
 // Rule judges the configuration as a whole, in a package that makes something of it, such as the topology. It is called
 // when the variables have been judged one by one, with everything that could be understood and the defaults for the
-// rest. reject records a problem for each reason, with the first of the variables that they rest on; if one of these
-// variables already has a problem, nothing is reported.
-type Rule func(c *Config, reject func(variables []string, reasons ...string))
+// rest; for each subscription, with those before it. reject records a problem for each reason, with the first of the
+// variables that they rest on; if one of these variables already has a problem, nothing is reported. The variables are
+// named as those of all subscriptions; reject finds the one that was set.
+type Rule func(c *Config, before []*Config, reject func(variables []string, reasons ...string))
 
 // Load reads environ, a list of NAME=value as os.Environ returns it, and nothing else but the files it names. memory is
 // how many bytes the process may use, usually the limit of its cgroup; 0 means unknown. The error is always *Errors and
 // lists every problem.
 func Load(environ []string, memory int64, rules ...Rule) (*Config, error) {
-	l := newLoader(environ)
+	l := newLoader(readEnvironment(environ), "")
 	l.memory = memory
+	l.checkValues()
+	if !l.loadSubscriptions(rules) {
+		l.checkTogether(rules, nil)
+	}
+	l.checkUnknown()
+	if len(l.problems) > 0 {
+		return nil, &Errors{Problems: l.sorted()}
+	}
+	l.cfg.warnings = l.warnings
+	return l.cfg, nil
+}
+
+// checkValues judges the variables one by one.
+func (l *loader) checkValues() {
 	for _, v := range l.variables {
-		if err := v.check(); err != nil {
+		err := l.checkPlaceholder(v)
+		if err == nil && !v.bad {
+			err = v.check()
+		}
+		if err != nil {
 			l.reject(v.Name, "%v", err)
 		}
 	}
+}
+
+// checkTogether judges what the variables come to, and makes settings of them.
+func (l *loader) checkTogether(rules []Rule, before []*Config) {
 	l.checkAMQP()
 	l.checkManagement()
 	l.checkListen()
@@ -37,25 +60,19 @@ func Load(environ []string, memory int64, rules ...Rule) (*Config, error) {
 	l.checkRetry()
 	l.checkPlanFile()
 	l.checkOTel()
-	l.checkUnknown()
 	for _, judge := range rules {
-		judge(l.cfg, func(variables []string, reasons ...string) {
+		judge(l.cfg, before, func(variables []string, reasons ...string) {
 			if !l.ok(variables...) {
 				return
 			}
 			for _, reason := range reasons {
-				l.reject(variables[0], "%s", reason)
+				l.blame(variables, reason)
 			}
 		})
 	}
-	if len(l.problems) > 0 {
-		return nil, &Errors{Problems: l.sorted()}
-	}
-	l.cfg.warnings = l.warnings
 	for _, v := range l.variables {
 		l.cfg.settings = append(l.cfg.settings, l.setting(v))
 	}
-	return l.cfg, nil
 }
 
 // loader collects while it goes: no check ends the load.
@@ -71,22 +88,26 @@ type loader struct {
 	warnings []string
 }
 
-func newLoader(environ []string) *loader {
-	l := &loader{cfg: &Config{}, env: map[string]string{}, byName: map[string]*Variable{}}
+func readEnvironment(environ []string) map[string]string {
+	env := map[string]string{}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if _, twice := l.env[name]; !twice && value != "" { // the first one counts, as for os.Getenv
-			l.env[name] = value
+		if _, twice := env[name]; !twice && value != "" { // the first one counts, as for os.Getenv
+			env[name] = value
 		}
 	}
+	return env
+}
+
+// newLoader reads the variables of a subscription, or those of the process without one.
+func newLoader(env map[string]string, subscription string) *loader {
+	l := &loader{cfg: &Config{Subscription: subscription}, env: env, byName: map[string]*Variable{}}
 	for _, s := range sections(l.cfg) {
 		for _, v := range s.Variables {
-			v.text = l.env[v.Name]
 			l.byName[v.Name] = v
-			l.order = append(l.order, v.Name)
-			if variant := v.FileVariant(); variant != "" {
-				v.file = l.env[variant]
-				l.order = append(l.order, variant)
+			l.read(v)
+			if l.order = append(l.order, v.Name); v.FileVariant() != "" {
+				l.order = append(l.order, v.Name+fileSuffix)
 			}
 		}
 		s.parse()
@@ -97,11 +118,7 @@ func newLoader(environ []string) *loader {
 
 // reject records a problem with a variable, whose value it adds.
 func (l *loader) reject(name, format string, args ...any) {
-	v := l.byName[name]
-	v.bad = true
-	l.problems = append(l.problems, Problem{
-		Variable: v.key(), Value: v.shown(), Reason: fmt.Sprintf(format, args...), Allowed: v.Allowed(plain),
-	})
+	l.blame([]string{name}, fmt.Sprintf(format, args...))
 }
 
 // demoteOTel turns problems with OpenTelemetry variables into warnings.
@@ -116,7 +133,7 @@ func (l *loader) demoteOTel() {
 }
 
 func (l *loader) warn(name, format string, args ...any) {
-	l.warnings = append(l.warnings, l.byName[name].key()+": "+fmt.Sprintf(format, args...))
+	l.warnings = append(l.warnings, l.byName[name].key()+": "+l.renamed(fmt.Sprintf(format, args...)))
 }
 
 // ok reports that nothing was found wrong with the variables so far, so that rules between them make sense.

@@ -21,12 +21,12 @@ func TestPlanFile(t *testing.T) {
 		shown[s.Name] = s
 	}
 	for _, want := range []Setting{
-		{"SIDECAR_PLAN_FILE", file, "environment"},
-		{"SIDECAR_TOPOLOGY_MODE", "verify", "environment"},
-		{"SIDECAR_TOPOLOGY", "$.name", "file:" + file},
-		{"SIDECAR_QUEUE", "$.queue", "file:" + file},
-		{"SIDECAR_RETRY_DELAYS", "$.waits[].delay", "file:" + file},
-		{"SIDECAR_MESSAGE_TTL", "$.queues[].arguments.x-message-ttl", "file:" + file},
+		{Name: "SIDECAR_PLAN_FILE", Value: file, Origin: "environment"},
+		{Name: "SIDECAR_TOPOLOGY_MODE", Value: "verify", Origin: "environment"},
+		{Name: "SIDECAR_TOPOLOGY", Value: "$.name", Origin: "file:" + file},
+		{Name: "SIDECAR_QUEUE", Value: "$.queue", Origin: "file:" + file},
+		{Name: "SIDECAR_RETRY_DELAYS", Value: "$.waits[].delay", Origin: "file:" + file},
+		{Name: "SIDECAR_MESSAGE_TTL", Value: "$.queues[].arguments.x-message-ttl", Origin: "file:" + file},
 	} {
 		if shown[want.Name] != want {
 			t.Errorf("got %+v, want %+v", shown[want.Name], want)

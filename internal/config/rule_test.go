@@ -9,7 +9,7 @@ import (
 // TestRule: a problem that the rule reports is listed among the others, unless it may follow from one of them.
 func TestRule(t *testing.T) {
 	t.Parallel()
-	rule := func(c *Config, reject func([]string, ...string)) {
+	rule := func(c *Config, _ []*Config, reject func([]string, ...string)) {
 		if c.Window.Concurrency != 3 || c.Process.LogFormat != "json" {
 			t.Errorf("the rule sees %+v", c)
 		}

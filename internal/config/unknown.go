@@ -17,7 +17,14 @@ var (
 // value is not shown, because the mistyped name may be that of a secret.
 func (l *loader) checkUnknown() {
 	for _, name := range slices.Sorted(maps.Keys(l.env)) {
-		if !strings.HasPrefix(name, prefix) || slices.Contains(l.order, name) {
+		meanings := 0
+		for _, known := range l.order {
+			if known == name {
+				meanings++
+			}
+		}
+		consequence := strings.HasPrefix(name, ownPrefix) && !l.ok(subscriptions)
+		if !strings.HasPrefix(name, prefix) || meanings == 1 || consequence {
 			continue
 		}
 		switch link := serviceLink.MatchString(name); {
@@ -26,7 +33,7 @@ func (l *loader) checkUnknown() {
 			l.warnings = append(l.warnings, shownName(name)+": ignored, because Kubernetes injects such names for a Service; "+
 				l.suggestion(name))
 		default:
-			l.problems = append(l.problems, Problem{Variable: shownName(name), Reason: "unknown name; " + l.suggestion(name)})
+			l.problems = append(l.problems, Problem{Variable: shownName(name), Reason: l.unknown(name)})
 		}
 	}
 }

@@ -30,19 +30,25 @@ type Variable struct {
 	tag   reflect.StructTag
 	value reflect.Value // the field itself
 
-	text string // as set; "" when it was not
+	own  bool   // can be set for one subscription
+	said string // name of the variable that the value is from
+	raw  string // as set; "" when it was not
+	text string // raw with the name of the subscription
 	file string // path, when the file variant was set instead
 	bad  bool   // a problem was found
 
 	wrong error // why the text could not be parsed
 }
 
+// PerSubscription reports whether the variable can be set for one subscription.
+func (v *Variable) PerSubscription() bool { return v.own }
+
 func (v *Variable) secret() bool { return v.value.Type() == reflect.TypeFor[Secret]() }
 
 // FileVariant returns the name of the variable that may name a file instead, "" if there is none.
 func (v *Variable) FileVariant() string {
 	if v.secret() && strings.HasPrefix(v.Name, prefix) {
-		return v.Name + fileSuffix
+		return v.said + fileSuffix
 	}
 	return ""
 }
@@ -52,7 +58,7 @@ func (v *Variable) key() string {
 	if v.file != "" && v.text == "" {
 		return v.FileVariant()
 	}
-	return v.Name
+	return v.said
 }
 
 // shown is the value as a problem may repeat it.
@@ -65,20 +71,20 @@ func (v *Variable) shown() string {
 	case v.secret() || urlWithUser(v.text): // the latter where no password belongs
 		return masked
 	}
-	return shown(v.public())
+	return shown(v.public(v.raw))
 }
 
 // public is the value of a variable that is not a secret, without what must not be shown even where it does not belong:
 // a URL with a user, and what follows a '?' or '#' in a variable that holds a URL or a path, because keys are passed
 // there.
-func (v *Variable) public() string {
-	if urlWithUser(v.text) {
+func (v *Variable) public(text string) string {
+	if urlWithUser(text) {
 		return masked
 	}
-	if at := strings.IndexAny(v.text, "?#"); at >= 0 && v.tag.Get("mask") == "query" {
-		return v.text[:at+1] + masked
+	if at := strings.IndexAny(text, "?#"); at >= 0 && v.tag.Get("mask") == "query" {
+		return text[:at+1] + masked
 	}
-	return v.text
+	return text
 }
 
 func urlWithUser(v string) bool { return strings.Contains(v, "://") && strings.Contains(v, "@") }
@@ -105,9 +111,11 @@ func sections(c *Config) []Section {
 			continue
 		}
 		s := Section{Title: title, Field: f.Name, prefix: f.Tag.Get("prefix"), target: target.Addr().Interface()}
+		own := f.Tag.Get("scope") == "subscription"
 		for g, value := range target.Fields() {
+			name := s.prefix + g.Tag.Get("env")
 			s.Variables = append(s.Variables, &Variable{
-				Name: s.prefix + g.Tag.Get("env"), Field: g.Name, tag: g.Tag, value: value,
+				Name: name, Field: g.Name, tag: g.Tag, value: value, said: name, own: own && g.Tag.Get("scope") == "",
 			})
 		}
 		all = append(all, s)
@@ -167,6 +175,7 @@ func require(ok func(string) bool, otherwise string) func(string) error {
 // their errors repeat no part of the text.
 var checks = map[string]func(text string) error{
 	"SIDECAR_SERVICE":              checkService,
+	subscriptions:                  checkSubscriptions,
 	"SIDECAR_AMQP_URL":             checkAMQPURLs,
 	"SIDECAR_AMQP_USERNAME":        checkCredential,
 	"SIDECAR_AMQP_PASSWORD":        checkCredential,
@@ -207,13 +216,21 @@ type Setting struct {
 	Name   string `json:"name"`
 	Value  string `json:"value"`  // secrets and the query of a URL are masked; "" when nothing is set, or when the topology decides
 	Origin string `json:"origin"` // default, environment, derived, preset, or "file:" and a path
+
+	// Variable that says the value; empty when none does, and without subscriptions.
+	Variable string `json:"variable,omitempty"`
+
+	Own bool `json:"-"` // other subscriptions may have another value
 }
 
 // Effective lists every variable in the order of the documentation.
 func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
 
 func (l *loader) setting(v *Variable) Setting {
-	s := Setting{Name: v.Name, Value: v.public(), Origin: "environment"}
+	s := Setting{Name: v.Name, Value: v.public(v.text), Origin: "environment", Own: v.own && l.cfg.Subscription != ""}
+	if l.cfg.Subscription != "" && l.isSet(v.Name) {
+		s.Variable = v.key()
+	}
 	_, byPreset := v.tag.Lookup("preset")
 	_, derived := v.tag.Lookup("derived")
 	switch {

@@ -55,22 +55,22 @@ func TestEffective(t *testing.T) {
 		got[s.Name] = s
 	}
 	for _, want := range []Setting{
-		{"SIDECAR_SERVICE", "wms-cincout", "environment"},
-		{"SIDECAR_AMQP_URL", "amqps://***@rabbit:5671/prod%2Fa,amqp://127.0.0.1", "environment"},
-		{"SIDECAR_AMQP_PASSWORD", "", "default"},
-		{"SIDECAR_AMQP_HEARTBEAT", "10s", "default"},
-		{"SIDECAR_MANAGEMENT_URL", "https://***@rabbit:15671/x", "environment"},
-		{"SIDECAR_APP_TIMEOUT", "90s", "environment"},
-		{"SIDECAR_APP_TOKEN", "***", "environment"},
-		{"SIDECAR_CONTROL_TOKEN", "***", "file:" + file},
-		{"SIDECAR_PREFETCH", "16", "derived"},
-		{"SIDECAR_PREFIX", "", "derived"},
-		{"SIDECAR_MAX_RETRIES", "3", "environment"},
-		{"SIDECAR_RETRY_DELAY", "", "preset"},
-		{"SIDECAR_QUEUE", "", "preset"},
-		{"SIDECAR_OUTBOX_EXCHANGE", "", "derived"},
-		{"SIDECAR_MESSAGE_TTL", "", "default"},
-		{"OTEL_EXPORTER_OTLP_TIMEOUT", "10000", "default"},
+		{Name: "SIDECAR_SERVICE", Value: "wms-cincout", Origin: "environment"},
+		{Name: "SIDECAR_AMQP_URL", Value: "amqps://***@rabbit:5671/prod%2Fa,amqp://127.0.0.1", Origin: "environment"},
+		{Name: "SIDECAR_AMQP_PASSWORD", Value: "", Origin: "default"},
+		{Name: "SIDECAR_AMQP_HEARTBEAT", Value: "10s", Origin: "default"},
+		{Name: "SIDECAR_MANAGEMENT_URL", Value: "https://***@rabbit:15671/x", Origin: "environment"},
+		{Name: "SIDECAR_APP_TIMEOUT", Value: "90s", Origin: "environment"},
+		{Name: "SIDECAR_APP_TOKEN", Value: "***", Origin: "environment"},
+		{Name: "SIDECAR_CONTROL_TOKEN", Value: "***", Origin: "file:" + file},
+		{Name: "SIDECAR_PREFETCH", Value: "16", Origin: "derived"},
+		{Name: "SIDECAR_PREFIX", Value: "", Origin: "derived"},
+		{Name: "SIDECAR_MAX_RETRIES", Value: "3", Origin: "environment"},
+		{Name: "SIDECAR_RETRY_DELAY", Value: "", Origin: "preset"},
+		{Name: "SIDECAR_QUEUE", Value: "", Origin: "preset"},
+		{Name: "SIDECAR_OUTBOX_EXCHANGE", Value: "", Origin: "derived"},
+		{Name: "SIDECAR_MESSAGE_TTL", Value: "", Origin: "default"},
+		{Name: "OTEL_EXPORTER_OTLP_TIMEOUT", Value: "10000", Origin: "default"},
 	} {
 		if got[want.Name] != want {
 			t.Errorf("got %+v, want %+v", got[want.Name], want)
@@ -79,7 +79,7 @@ func TestEffective(t *testing.T) {
 	if all := c.Effective(); all[0].Name != "SIDECAR_SERVICE" {
 		t.Errorf("starts with %+v", all[0])
 	}
-	if got := load(t).Effective()[2]; got.Value != "amqp://***@127.0.0.1:5672/" {
+	if got := load(t).Effective()[3]; got.Value != "amqp://***@127.0.0.1:5672/" {
 		t.Errorf("got %+v", got)
 	}
 	if got := redactURLs("amqp://u:" + canary + "%zz@h"); got != masked {
@@ -88,7 +88,7 @@ func TestEffective(t *testing.T) {
 	if got := redactURL("https://u,v:p,w@h"); got != "https://***@h" {
 		t.Errorf("got %q for a URL with commas", got)
 	}
-	if got := load(t, "SIDECAR_AMQP_URL=amqp://h").Effective()[2]; got.Value != "amqp://h" {
+	if got := load(t, "SIDECAR_AMQP_URL=amqp://h").Effective()[3]; got.Value != "amqp://h" {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -29,13 +29,13 @@ type Window struct {
 	// app publishes, rows of the outbox, answers, windows of the dead-letter queue. When it is used up, the sidecar reads
 	// no more from the broker until some of it is free, and answers `/publish` with 503 `busy`. The limit is the
 	// container's, or `GOMEMLIMIT` when that is smaller; the rest of it is for the program itself.
-	Memory Size `env:"MEMORY" derived:"three quarters of the memory limit; 256MiB without a limit" range:"4MiB..1024GiB"`
+	Memory Size `env:"MEMORY" derived:"three quarters of the memory limit; 256MiB without a limit" range:"4MiB..1024GiB" scope:"process"`
 
 	// Directory for bodies that do not fit into `SIDECAR_MEMORY`: of a message that is larger than all of it, while it is
 	// parked, and of messages for which there was no room for 10 seconds. Up to 1 GiB, in files without a name. It has to
 	// be on a disk. Where it is in memory, not writable or full, such a message is held for a while and then requeued,
 	// again and again, with a warning in `/status`; messages behind it are handled.
-	SpoolDir string `env:"SPOOL_DIR" envDefault:"/tmp" allowed:"an absolute path"`
+	SpoolDir string `env:"SPOOL_DIR" envDefault:"/tmp" allowed:"an absolute path" scope:"process"`
 }
 
 const (

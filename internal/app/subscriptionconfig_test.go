@@ -1,0 +1,277 @@
+package app
+
+import (
+	"strings"
+	"testing"
+
+	"sidecar/internal/config"
+)
+
+// subscriptionMistakes are environments, and every line that Load reports.
+var subscriptionMistakes = []struct{ name, environ, want string }{
+	{
+		name: "names and values",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,a,a-retry,refunds
+SIDECAR_CONSUME=maybe
+SIDECAR_PREFETCH=20
+SIDECAR_APP_TIMEOUT=1
+SIDECAR_MAX_BODY=0
+SIDECAR_REQUEUE_DELAY_MIN=6s
+SIDECAR_SUB_A_CONCURRENCY=50
+SIDECAR_SUB_A_RETRY_QUEUE=q
+SIDECAR_SUB_ORDERS_AMQP_URL=q
+SIDECAR_SUB_ORDERS_APP_TOKEN=two words
+SIDECAR_SUB_ORDERS_APP_URL=http://{subscription}.local/
+SIDECAR_SUB_ORDERS_BINDINGS=x
+SIDECAR_SUB_ORDERS_CLOUDEVENTS=yes
+SIDECAR_SUB_ORDERS_CONCURRENCY=0
+SIDECAR_SUB_ORDERS_MEMORY=1GiB
+SIDECAR_SUB_ORDERS_SPOOL_DIR=/x
+SIDECAR_SUB_ORDERS_MAX_RATE=1/s
+SIDECAR_SUB_ORDERS_MAX_CONCURRENCY=1
+SIDECAR_SUB_ORDERS_CONSUME=off
+SIDECAR_SUB_ORDERS_SERVICE=x
+SIDECAR_SUB_ORDERS_CONTROL_TOKEN_FILE=/x
+SIDECAR_SUB_ORDERS_PUBLISH_ADDR=:1
+SIDECAR_SUB_ORDERS_OUTBOX_DSN=x
+SIDECAR_SUB_ORDERS_SHUTDOWN_GRACE=1s
+SIDECAR_SUB_ORDERS_SUBSCRIPTIONS=x
+SIDECAR_SUB_ORDERS_QEUE=q
+SIDECAR_SUB_ORDERS_XYZZY=q
+SIDECAR_SUB_ORDERS=q
+SIDECAR_SUB_ORDRES_APP_TOKEN_FILE=q
+SIDECAR_SUB_ORDRES_QUEUE=q
+SIDECAR_SUB_MANGOES_QUEUE=q
+SIDECAR_SUB_REFUNDS_PREFETCH=5
+SIDECAR_SUB_REFUNDS_REQUEUE_DELAY_MAX=7s
+SIDECAR_SUB_REFUNDS_RETRY_AFTER_MAX=24m
+SIDECAR_SUB_REFUNDS_APP_TIMEOUT=3m
+SIDECAR_SUB_REFUNDS_RETRY_DELAY=1s
+SIDECAR_SUB_REFUNDS_RETRY_DELAYS=1s,2s
+SIDECAR_SUB_REFUNDS_ROUTES_ELSE=ack
+SIDECAR_SUB_REFUNDS_MESSAGE_TTL=1m
+SIDECAR_SUB_REFUNDS_QUEUE=amq.q
+SIDECAR_SUB_A_TOPOLOGY=per-queue
+SIDECAR_SUB_A_QUEUE_ARGUMENTS=x-queue-type=quorum
+SIDECAR_SUBSCRIPTION=x
+SIDECAR_SUB=x`,
+		want: `SIDECAR_CONSUME="maybe": not one of the words; allowed: on, off
+SIDECAR_APP_TIMEOUT="1": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 20m
+SIDECAR_MAX_BODY="0": out of range; allowed: a size from 1 to 512MiB
+SIDECAR_REQUEUE_DELAY_MIN="6s": must not be larger than SIDECAR_REQUEUE_DELAY_MAX, which is 5s; allowed: a duration from 250ms to 10m
+SIDECAR_SUB_ORDERS_APP_URL="http://{subscription}.local/": {subscription} can be in the path only; allowed: 'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'
+SIDECAR_SUB_ORDERS_APP_TOKEN=***: holds a space, a control character or a character outside ASCII; allowed: visible ASCII characters, no spaces
+SIDECAR_SUB_ORDERS_CONCURRENCY="0": out of range; allowed: 1 to 10000
+SIDECAR_SUB_ORDERS_BINDINGS="x": "x" is not exchange:key; allowed: 'exchange:key', separated by commas; the key may be empty
+SIDECAR_SUB_ORDERS_CLOUDEVENTS="yes": not one of the words; allowed: off, binary, structured
+SIDECAR_SUB_A_CONCURRENCY="50": does not fit SIDECAR_PREFETCH="20": must be at least SIDECAR_SUB_A_CONCURRENCY, which is 50; allowed: 1 to 10000
+SIDECAR_SUB_A_QUEUE_ARGUMENTS="x-queue-type=quorum": x-queue-type is set by the topology; allowed: 'name=value' of arguments of classic or quorum queues, separated by commas
+SIDECAR_SUB_A_BINDINGS: required for SIDECAR_SUB_A_TOPOLOGY=per-queue and not set; allowed: 'exchange:key', separated by commas; the key may be empty
+SIDECAR_SUB_A_RETRY_QUEUE: can mean RETRY_QUEUE of subscription a or QUEUE of subscription a-retry: give one of them another name in SIDECAR_SUBSCRIPTIONS
+SIDECAR_SUB_REFUNDS_PREFETCH="5": must be at least SIDECAR_CONCURRENCY, which is 10; allowed: 1 to 65535
+SIDECAR_SUB_REFUNDS_RETRY_DELAY="1s": cannot be combined with SIDECAR_SUB_REFUNDS_RETRY_DELAYS; allowed: a duration from 1ms to 1193h2m47.295s, whole milliseconds
+SIDECAR_SUB_REFUNDS_RETRY_AFTER_MAX="24m": together with SIDECAR_SUB_REFUNDS_APP_TIMEOUT, which is 3m0s, it must not be more than 25m: after 30 minutes the broker takes an unsettled message away; allowed: a duration from 1s to 24m
+SIDECAR_SUB_REFUNDS_QUEUE="amq.q": names that start with amq. are reserved by the broker; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_SUB_REFUNDS_MESSAGE_TTL="1m": is for SIDECAR_TOPOLOGY=dead-letter only, and the topology is fanout; allowed: a duration from 1ms to 1193h2m47.295s, whole milliseconds
+SIDECAR_SUB: unknown name; docs/configuration.md lists the known names
+SIDECAR_SUBSCRIPTION: unknown name; the nearest known name is SIDECAR_SUBSCRIPTIONS
+SIDECAR_SUB_MANGOES_QUEUE: not a variable of a subscription; SIDECAR_SUBSCRIPTIONS has orders, a, a-retry, refunds
+SIDECAR_SUB_ORDERS: not a variable of a subscription; SIDECAR_SUBSCRIPTIONS has orders, a, a-retry, refunds
+SIDECAR_SUB_ORDERS_AMQP_URL: cannot be set for one subscription: SIDECAR_AMQP_URL holds for the whole sidecar
+SIDECAR_SUB_ORDERS_CONSUME: cannot be set for one subscription: SIDECAR_CONSUME holds for the whole sidecar
+SIDECAR_SUB_ORDERS_CONTROL_TOKEN_FILE: cannot be set for one subscription: SIDECAR_CONTROL_TOKEN_FILE holds for the whole sidecar
+SIDECAR_SUB_ORDERS_MAX_CONCURRENCY: cannot be set for one subscription: SIDECAR_MAX_CONCURRENCY holds for the whole sidecar
+SIDECAR_SUB_ORDERS_MAX_RATE: cannot be set for one subscription: SIDECAR_MAX_RATE holds for the whole sidecar
+SIDECAR_SUB_ORDERS_MEMORY: cannot be set for one subscription: SIDECAR_MEMORY holds for the whole sidecar
+SIDECAR_SUB_ORDERS_OUTBOX_DSN: cannot be set for one subscription: SIDECAR_OUTBOX_DSN holds for the whole sidecar
+SIDECAR_SUB_ORDERS_PUBLISH_ADDR: cannot be set for one subscription: SIDECAR_PUBLISH_ADDR holds for the whole sidecar
+SIDECAR_SUB_ORDERS_QEUE: unknown name; the nearest known name is SIDECAR_SUB_ORDERS_QUEUE
+SIDECAR_SUB_ORDERS_SERVICE: cannot be set for one subscription: SIDECAR_SERVICE holds for the whole sidecar
+SIDECAR_SUB_ORDERS_SHUTDOWN_GRACE: cannot be set for one subscription: SIDECAR_SHUTDOWN_GRACE holds for the whole sidecar
+SIDECAR_SUB_ORDERS_SPOOL_DIR: cannot be set for one subscription: SIDECAR_SPOOL_DIR holds for the whole sidecar
+SIDECAR_SUB_ORDERS_SUBSCRIPTIONS: cannot be set for one subscription: SIDECAR_SUBSCRIPTIONS holds for the whole sidecar
+SIDECAR_SUB_ORDERS_XYZZY: not a variable of a subscription; SIDECAR_SUBSCRIPTIONS has orders, a, a-retry, refunds
+SIDECAR_SUB_ORDRES_APP_TOKEN_FILE: unknown name; the nearest known name is SIDECAR_SUB_ORDERS_APP_TOKEN_FILE
+SIDECAR_SUB_ORDRES_QUEUE: unknown name; the nearest known name is SIDECAR_SUB_ORDERS_QUEUE`,
+	},
+	{
+		name: "one queue, and what it parks and retries, for two",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,refunds
+SIDECAR_QUEUE=q
+SIDECAR_SUB_REFUNDS_QUEUE_TYPE=quorum`,
+		want: `SIDECAR_QUEUE="q": subscription orders consumes queue "q" too: give SIDECAR_SUB_REFUNDS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+	},
+	{
+		name: "retries of two in one queue",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,refunds
+SIDECAR_SUB_ORDERS_RETRY_QUEUE=waiting
+SIDECAR_SUB_REFUNDS_RETRY_QUEUE=waiting
+SIDECAR_SUB_REFUNDS_DLQ=wms.queue.wms-cincout.orders`,
+		want: `SIDECAR_SUB_REFUNDS_RETRY_QUEUE="waiting": queue "waiting" is declared with x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.refunds x-message-ttl=5000 here and with x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.orders x-message-ttl=5000 for subscription orders: give SIDECAR_SUB_REFUNDS_RETRY_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_SUB_REFUNDS_DLQ="wms.queue.wms-cincout.orders": queue "wms.queue.wms-cincout.orders" is of kind dlq here and of kind main for subscription orders: give SIDECAR_SUB_REFUNDS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+	},
+	{
+		name: "shared exchanges",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,refunds
+SIDECAR_TOPOLOGY=per-queue
+SIDECAR_BINDINGS=domain.events:{subscription}.#
+SIDECAR_RETRY_EXCHANGE=retry
+SIDECAR_DLX=dlx`,
+		want: `SIDECAR_RETRY_EXCHANGE="retry": exchange "retry" routes the key retry to "q.refunds.retry" and to "q.orders.retry": subscription orders uses it too: give SIDECAR_SUB_REFUNDS_RETRY_EXCHANGE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_DLX="dlx": exchange "dlx" routes the key parking to "q.refunds.dlq" and to "q.orders.dlq": subscription orders uses it too: give SIDECAR_SUB_REFUNDS_DLX another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+	},
+	{
+		name: "one exchange of two types",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,refunds
+SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE=topic`,
+		want: `SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE="topic": exchange "wms.main-exchange" is of type topic here and of type fanout for subscription orders: give SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE another value; allowed: direct, fanout, topic, headers`,
+	},
+	{
+		name: "one dead-letter queue with other arguments",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,refunds
+SIDECAR_TOPOLOGY=topic-tiers
+SIDECAR_SUB_REFUNDS_QUEUE_TYPE=quorum`,
+		want: `SIDECAR_SUB_REFUNDS_DLQ: queue "wms.events.dlq" is declared with x-delivery-limit=2147483647 x-queue-type=quorum here and with no arguments for subscription orders: give SIDECAR_SUB_REFUNDS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+	},
+	{
+		name: "two main exchanges",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,refunds
+SIDECAR_EXCHANGE=wms.{subscription}
+SIDECAR_PUBLISH_ADDR=127.0.0.1:9092
+SIDECAR_OUTBOX_DSN=postgres:///x`,
+		want: `SIDECAR_PUBLISH_EXCHANGES: the main exchange is wms.orders for subscription orders and wms.refunds for refunds: set default=EXCHANGE; allowed: 'alias=exchange', separated by commas; an alias has letters, digits, '-', '_' and '.'
+SIDECAR_OUTBOX_EXCHANGE: not set, and the main exchange is wms.orders for subscription orders and wms.refunds for refunds; allowed: at most 255 bytes, no control characters`,
+	},
+	{
+		name: "inherited values",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,refunds
+SIDECAR_QUEUE=amq.{subscription}
+SIDECAR_TOPOLOGY=dead-letter
+SIDECAR_PREFETCH=5`,
+		want: `SIDECAR_PREFETCH="5": must be at least SIDECAR_CONCURRENCY, which is 10; allowed: 1 to 65535
+SIDECAR_QUEUE="amq.{subscription}": names that start with amq. are reserved by the broker; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_SUB_ORDERS_BINDINGS: required for SIDECAR_TOPOLOGY=dead-letter and not set; allowed: 'exchange:key', separated by commas; the key may be empty
+SIDECAR_SUB_REFUNDS_BINDINGS: required for SIDECAR_TOPOLOGY=dead-letter and not set; allowed: 'exchange:key', separated by commas; the key may be empty`,
+	},
+	{
+		name: "a plan file beside a common name",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,refunds
+SIDECAR_EXCHANGE=x
+SIDECAR_SUB_REFUNDS_PLAN_FILE=/does/not/exist.json`,
+		want: `SIDECAR_SUB_REFUNDS_PLAN_FILE="/does/not/exist.json": no such file or directory; allowed: a plan in JSON of at most 1 MiB, as sidecar plan --format json prints it
+SIDECAR_SUB_REFUNDS_PLAN_FILE="/does/not/exist.json": does not fit SIDECAR_EXCHANGE="x": cannot be combined with SIDECAR_SUB_REFUNDS_PLAN_FILE: the file says it in $.exchanges; allowed: a plan in JSON of at most 1 MiB, as sidecar plan --format json prints it`,
+	},
+	{
+		name: "a rate and a window",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,refunds
+SIDECAR_MAX_RATE=1/h
+SIDECAR_PREFETCH=20
+SIDECAR_SUB_REFUNDS_PREFETCH=30`,
+		want: `SIDECAR_MAX_RATE="1/h": the 20 messages of SIDECAR_PREFETCH take more than 25m at that rate: after 30 minutes the broker takes an unsettled message away; allowed: a whole number from 1 to 1000000 and '/s', '/m' or '/h'
+SIDECAR_SUB_REFUNDS_PREFETCH="30": does not fit SIDECAR_MAX_RATE="1/h": the 30 messages of SIDECAR_SUB_REFUNDS_PREFETCH take more than 25m at that rate: after 30 minutes the broker takes an unsettled message away; allowed: 1 to 65535`,
+	},
+	{
+		name: "names of subscriptions",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,Refunds
+SIDECAR_SUB_ORDERS_CONCURRENCY=0
+SIDECAR_SUB_REFUNDS_CONCURRENCY=0
+SIDECAR_QUEUE=q.{subscription}`,
+		want: `SIDECAR_SUBSCRIPTIONS="orders,Refunds": "Refunds" is not the name of a subscription; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter
+SIDECAR_SUB_ORDERS_CONCURRENCY="0": out of range; allowed: 1 to 10000`,
+	},
+	{
+		name: "the same name twice",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,orders
+SIDECAR_QUEUE=q.{subscription}`,
+		want: `SIDECAR_SUBSCRIPTIONS="orders,orders": item 2 of the list is there twice; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
+	},
+	{
+		name: "an empty name",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=,`,
+		want: `SIDECAR_SUBSCRIPTIONS=",": item 1 of the list is empty; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
+	},
+	{
+		name: "no name that can be used",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=1st
+SIDECAR_QUEUE=q.{subscription}
+SIDECAR_SUB_1ST_QUEUE=x`,
+		want: `SIDECAR_SUBSCRIPTIONS="1st": "1st" is not the name of a subscription; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
+	},
+	{
+		name: "65 names",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=s0,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11,s12,s13,s14,s15,s16,s17,s18,s19,s20,s21,s22,s23,s24,s25,s26,s27,s28,s29,s30,s31,s32,s33,s34,s35,s36,s37,s38,s39,s40,s41,s42,s43,s44,s45,s46,s47,s48,s49,s50,s51,s52,s53,s54,s55,s56,s57,s58,s59,s60,s61,s62,s63,s64`,
+		want: `SIDECAR_SUBSCRIPTIONS="s0,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11,s12,s13,s14,s15,s16,s17,s18,s19,s20,s21,s22,s23,s24,s25,s26,s2"…: has 65 names; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
+	},
+	{
+		name: "a name that makes names too long",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa`,
+		want: `SIDECAR_SUBSCRIPTIONS="aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"…: makes the service's queue "wms.queue.wms-cincout.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"…, which has 272 bytes and may have 255; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
+	},
+	{
+		name: "no subscriptions",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_QUEUE=q.{subscription}
+SIDECAR_BINDINGS=x:{subscription}.#
+SIDECAR_APP_URL=http://127.0.0.1:8080/{subscription}
+SIDECAR_SUB_ORDERS_QUEUE=q
+SIDECAR_SUB_ORDERS_QEUE=q`,
+		want: `SIDECAR_APP_URL="http://127.0.0.1:8080/{subscription}": {subscription} is the name of a subscription: set SIDECAR_SUBSCRIPTIONS; allowed: 'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'
+SIDECAR_QUEUE="q.{subscription}": {subscription} is the name of a subscription: set SIDECAR_SUBSCRIPTIONS; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_BINDINGS="x:{subscription}.#": {subscription} is the name of a subscription: set SIDECAR_SUBSCRIPTIONS; allowed: 'exchange:key', separated by commas; the key may be empty
+SIDECAR_SUB_ORDERS_QEUE: there are no subscriptions: set SIDECAR_SUBSCRIPTIONS
+SIDECAR_SUB_ORDERS_QUEUE: there are no subscriptions: set SIDECAR_SUBSCRIPTIONS`,
+	},
+	{
+		name:    "no service",
+		environ: `SIDECAR_SUBSCRIPTIONS=orders,refunds`,
+		want:    `SIDECAR_SERVICE: required and not set; allowed: letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'`,
+	},
+	{
+		name: "links of a Kubernetes service",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders
+SIDECAR_SUB_ORDERS_SERVICE_HOST=10.0.0.1
+SIDECAR_SUB_ORDERS_PORT=tcp://10.0.0.1:80
+SIDECAR_SUB_ORDERS_PORT_80_TCP_ADDR=10.0.0.1
+SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME=x`,
+		want: `SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME: not a variable of a subscription; SIDECAR_SUBSCRIPTIONS has orders`,
+	},
+	{
+		name: "nothing is consumed, and nothing sent",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,refunds
+SIDECAR_CONSUME=off
+SIDECAR_SUB_REFUNDS_QUEUE=wms.queue.wms-cincout.orders`,
+		want: `SIDECAR_CONSUME="off": leaves nothing to do: set SIDECAR_PUBLISH_ADDR or SIDECAR_OUTBOX_DSN; allowed: on, off
+SIDECAR_SUB_REFUNDS_QUEUE="wms.queue.wms-cincout.orders": subscription orders consumes queue "wms.queue.wms-cincout.orders" too: give SIDECAR_SUB_REFUNDS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+	},
+}
+
+// TestSubscriptionMistakes: every wrong combination of an environment is reported with its fix, once, all in one Load.
+func TestSubscriptionMistakes(t *testing.T) {
+	t.Parallel()
+	for _, tc := range subscriptionMistakes {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := config.Load(strings.Split(tc.environ, "\n"), 0, Rule); err == nil || err.Error() != tc.want {
+				t.Errorf("got\n%v\nwant\n%s", err, tc.want)
+			}
+		})
+	}
+}
