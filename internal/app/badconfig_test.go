@@ -69,8 +69,8 @@ func TestBadTopologies(t *testing.T) {
 		variable, says string
 		env            []string
 	}{
-		{"SIDECAR_ORDER_BY", "the retry delay of 30m0s is too long: a message in order waits unsettled, at most 10m0s", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_ORDER_BY=queue"}},
-		{"SIDECAR_ORDER_BY", "the retry delay of 11m0s is too long", []string{"SIDECAR_ORDER_BY=queue", "SIDECAR_RETRY_DELAY=11m"}},
+		{"SIDECAR_ORDER_BY", "a retry delay of the topology is longer than 10m", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_ORDER_BY=queue"}},
+		{"SIDECAR_ORDER_BY", "a retry delay of the topology is longer than 10m", []string{"SIDECAR_ORDER_BY=queue", "SIDECAR_RETRY_DELAY=11m"}},
 		{"SIDECAR_RETRY_DELAY", "use SIDECAR_RETRY_DELAYS", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_RETRY_DELAY=1s"}},
 		{"SIDECAR_BINDINGS", "required for SIDECAR_TOPOLOGY=per-queue", []string{"SIDECAR_TOPOLOGY=per-queue"}},
 		{"SIDECAR_QUEUE", "required for SIDECAR_TOPOLOGY=dead-letter", []string{"SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b"}},

@@ -172,10 +172,8 @@ func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
 		}
 	}
 	switch {
-	case p.InPlace && s.Final == topology.FinalRequeue && s.Hold > 0:
-		lines = append(lines, "is tried again here; messages with its key wait behind it")
-	case p.InPlace && s.Final == topology.FinalRequeue:
-		lines = append(lines, "returns to its place in "+p.Queue+" when the channel is closed")
+	case s.Final == topology.FinalRequeue && p.InPlace:
+		lines = append(lines, "keeps its place in "+p.Queue+", and messages with its key wait behind it")
 	case s.Final == topology.FinalRequeue:
 		lines = append(lines, "requeued by basic.nack: returns to the head of "+p.Queue)
 	case s.Final == topology.FinalAck && s.Publish == nil:

@@ -38,25 +38,17 @@ func Rule(cfg *config.Config, before []*config.Config, reject func(variables []s
 	if cfg.App.RoutesElse != config.RouteApp && len(cfg.App.Routes)+len(cfg.Subscriptions) == 0 && cfg.Subscription == "" {
 		reject([]string{"SIDECAR_ROUTES_ELSE"}, "not used without SIDECAR_ROUTES: set it too")
 	}
-	checkOrder(cfg, reject)
+	tooLong := func(w topology.WaitPath) bool { return w.Delay > config.MaxOrderDelay }
+	if p, err := declaredPlan(cfg); err == nil && cfg.Retry.OrderBy != "" && slices.ContainsFunc(p.Waits, tooLong) {
+		reject([]string{"SIDECAR_ORDER_BY"}, "a retry delay of the topology is longer than 10m, and messages in order wait "+
+			"unsettled: set shorter SIDECAR_RETRY_DELAYS")
+	}
 	dsn, err := cfg.Outbox.DSN.Value()
 	if err != nil || dsn == "" {
 		return // reported already, or no outbox
 	}
 	if _, err := outbox.CheckDSN(dsn); err != nil {
 		reject([]string{"SIDECAR_OUTBOX_DSN"}, err.Error())
-	}
-}
-
-// checkOrder refuses delays that are too long for messages in order, which wait unsettled. Those of a preset may be.
-func checkOrder(cfg *config.Config, reject func(variables []string, reasons ...string)) {
-	p, err := declaredPlan(cfg)
-	if err != nil || cfg.Retry.OrderBy == "" {
-		return
-	}
-	if n := len(p.Waits); n > 0 && p.Waits[n-1].Delay > config.MaxOrderDelay {
-		reject([]string{"SIDECAR_ORDER_BY"}, fmt.Sprintf("the retry delay of %v is too long: a message in order waits "+
-			"unsettled, at most %v; set shorter SIDECAR_RETRY_DELAYS", p.Waits[n-1].Delay, config.MaxOrderDelay))
 	}
 }
 
@@ -71,7 +63,7 @@ func parsePlan(cfg *config.Config) (*topology.Plan, error) {
 
 // singleActive reports whether the service's queue needs a single active consumer.
 func singleActive(cfg *config.Config) bool {
-	return cfg.Retry.OrderBy != "" && cfg.Retry.OrderScope == config.OrderCluster
+	return cfg.Retry.OrderBy != "" && cfg.Retry.OrderScope != "replica"
 }
 
 // checkBeside rejects what does not fit the subscriptions before it.

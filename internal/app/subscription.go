@@ -16,7 +16,6 @@ import (
 	"sidecar/internal/crash"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
-	"sidecar/internal/message"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
@@ -74,7 +73,7 @@ func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan, memory 
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
 		Unroutable: s.unroutable, Memory: memory, Priority: priority(plan),
-		Rates: s.limits.rates, Slots: s.limits.slots, Key: message.KeyBy(cfg.Retry.OrderBy),
+		Rates: s.limits.rates, Slots: s.limits.slots, OrderBy: cfg.Retry.OrderBy,
 		Dispatcher: dispatcher, Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,
 	})

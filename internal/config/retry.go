@@ -1,26 +1,11 @@
 package config
 
-import (
-	"errors"
-	"strings"
-	"time"
-)
+import "time"
 
 // The values of SIDECAR_APP_DOWN.
 const (
 	AppDownHold  = "hold"
 	AppDownRetry = "retry"
-)
-
-// The values of SIDECAR_ORDER_BY besides OrderHeader with a name, and those of SIDECAR_ORDER_SCOPE.
-const (
-	OrderRoutingKey    = "routing-key"
-	OrderCorrelationID = "correlation-id"
-	OrderQueue         = "queue"
-	OrderHeader        = "header:"
-
-	OrderCluster = "cluster"
-	OrderReplica = "replica"
 )
 
 // MaxOrderDelay bounds the delays of messages in order: they wait unsettled.
@@ -84,8 +69,9 @@ type Retry struct {
 }
 
 func (l *loader) checkRetry() {
-	const low, high, after, timeout, delay, delays = "SIDECAR_REQUEUE_DELAY_MIN", "SIDECAR_REQUEUE_DELAY_MAX",
-		"SIDECAR_RETRY_AFTER_MAX", "SIDECAR_APP_TIMEOUT", "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS"
+	const low, high, after, timeout, delay, delays, by, crashes = "SIDECAR_REQUEUE_DELAY_MIN", "SIDECAR_REQUEUE_DELAY_MAX",
+		"SIDECAR_RETRY_AFTER_MAX", "SIDECAR_APP_TIMEOUT", "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS", "SIDECAR_ORDER_BY",
+		"SIDECAR_CRASH_LIMIT"
 	r := l.cfg.Retry
 	if l.ok(low, high) && r.RequeueDelayMin > r.RequeueDelayMax {
 		l.reject(low, "must not be larger than %s, which is %v", high, r.RequeueDelayMax)
@@ -99,32 +85,13 @@ func (l *loader) checkRetry() {
 	if l.isSet(delay) && l.isSet(delays) {
 		l.reject(delay, "cannot be combined with %s", delays)
 	}
-	l.checkOrder()
-}
-
-// checkOrder refuses what messages in order cannot do. The delays of the topology are checked with it.
-func (l *loader) checkOrder() {
-	const by, crashes, after = "SIDECAR_ORDER_BY", "SIDECAR_CRASH_LIMIT", "SIDECAR_RETRY_AFTER_MAX"
-	r := l.cfg.Retry
-	switch {
-	case r.OrderBy == "" || !l.ok(by):
+	if r.OrderBy == "" || !l.ok(by, crashes, after) {
 		return
-	case l.ok(crashes) && r.CrashLimit > 0:
-		l.reject(crashes, "cannot be combined with %s: a message that may have caused a crash is handled alone, and not in "+
-			"order", by)
 	}
-	if l.ok(after) && r.RetryAfterMax > MaxOrderDelay {
+	if r.CrashLimit > 0 {
+		l.reject(crashes, "cannot be combined with %s: a message that may have crashed the app is handled alone", by)
+	}
+	if r.RetryAfterMax > MaxOrderDelay {
 		l.reject(after, "must not be more than 10m together with %s: the message waits unsettled", by)
 	}
-}
-
-func checkOrderBy(text string) error {
-	name, header := strings.CutPrefix(text, OrderHeader)
-	switch {
-	case text == OrderRoutingKey, text == OrderCorrelationID, text == OrderQueue:
-		return nil
-	case header && name != "" && len(name) <= 255:
-		return nil
-	}
-	return errors.New("not one of the words, and not a header")
 }

@@ -46,7 +46,7 @@ const (
 func (l *loader) checkWindow() {
 	const concurrency, prefetch = "SIDECAR_CONCURRENCY", "SIDECAR_PREFETCH"
 	w := &l.cfg.Window
-	if l.cfg.Retry.OrderBy == OrderQueue && l.ok(concurrency) {
+	if l.cfg.Retry.OrderBy == "queue" && l.ok(concurrency) {
 		if l.isSet(concurrency) && w.Concurrency > 1 {
 			l.warn(concurrency, "with SIDECAR_ORDER_BY=queue one message is POSTed at a time")
 		}

@@ -27,7 +27,6 @@ type counting struct{ frames int }
 func (c *counting) Ack(uint64, bool) error { c.frames++; return nil }
 func (c *counting) Requeue(uint64) error   { c.frames++; return nil }
 func (c *counting) Reject(uint64) error    { c.frames++; return nil }
-func (c *counting) Err() error             { return nil }
 
 type ok struct{}
 

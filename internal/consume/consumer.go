@@ -57,9 +57,7 @@ type Options struct {
 	// share in the same order.
 	Slots []chan struct{}
 
-	// Key returns the key of a message: those with the same one are handled one after the other. "": in no order. Plan has
-	// InPlace then. nil: none is handled in order.
-	Key func(*message.Message) string
+	OrderBy string // see message.Message.Key: by key the messages are handled in order. Plan has InPlace then. "": in none
 
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
@@ -134,7 +132,7 @@ func New(o Options) *Consumer {
 		replies:  make(chan struct{}, maxReplies),
 		overflow: spacing{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
 	}
-	if o.Key != nil {
+	if o.OrderBy != "" {
 		c.order = newOrder(c)
 	}
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
@@ -158,34 +156,27 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 	defer c.sessions.Done()
 
 	for {
-		err := c.serve(ctx, s, plan)
-		if !errors.Is(err, errPaused) {
+		unbind := context.AfterFunc(c.interrupt, s.Kill) // a broker that does not answer must not outlast the grace
+		sub, err := s.Subscribe(ctx, c.o.Plan.Queue)
+		unbind()
+		if err != nil {
+			return err
+		}
+		sub.Share, sub.Priority = c.o.Memory, c.o.Priority
+		served := newSession(c, sub, s.Kill, plan)
+		err = served.consume(ctx)
+		served.close()
+		if errors.Is(err, errStopping) && c.order == nil {
+			return nil // the connection is closed next, and with it the channel
+		}
+		_ = sub.Close() // what it has not settled returns to the queue
+		switch {
+		case errors.Is(err, errStopping):
+			return nil
+		case !errors.Is(err, errPaused):
 			return err
 		}
 	}
-}
-
-// serve is Serve on one channel. In order it also returns errPaused: the channel was closed, so that what is unsettled
-// is delivered again in its place.
-func (c *Consumer) serve(ctx context.Context, s *broker.Session, plan func() *topology.Plan) error {
-	unbind := context.AfterFunc(c.interrupt, s.Kill) // a broker that does not answer must not outlast the grace
-	sub, err := s.Subscribe(ctx, c.o.Plan.Queue)
-	unbind()
-	if err != nil {
-		return err
-	}
-	sub.Share, sub.Priority = c.o.Memory, c.o.Priority
-	served := newSession(c, sub, s.Kill, plan)
-	err = served.consume(ctx)
-	served.close()
-	if errors.Is(err, errStopping) {
-		err = nil
-		if c.order == nil {
-			return nil // the connection is closed next, and with it the channel
-		}
-	}
-	_ = sub.Close() // what it has not settled returns to the queue
-	return err
 }
 
 // Stop takes no more messages. It returns at once; Drain waits.

@@ -2,6 +2,7 @@ package consume
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
@@ -67,9 +68,8 @@ func (s *session) settle(r *record, by topology.Settlement) {
 	if by.Pause > 0 {
 		s.c.o.Flow.PauseFor(by.Pause)
 	}
-	if e := r.held; e != nil && by.Verdict.Action == message.Retry {
-		e.id = s.c.order.identify(e.delivery)
-		e.failed++
+	if r.held != nil && by.Verdict.Action == message.Retry {
+		r.held.failed++
 	}
 	switch {
 	case s.gone(): // the message is delivered again, and that delivery decides: neither park nor copy it
@@ -106,7 +106,7 @@ func (s *session) end(r *record, by topology.Settlement) {
 	r.recycle()
 	s.hand(ending{tag: r.tag, action: v.Action, reason: v.Reason, final: by.Final})
 	if r.held != nil { // behind hand: the acks of a key leave in its order
-		s.c.order.ended(r.held, by.Final == topology.FinalRequeue)
+		s.c.order.end(r.held, by.Final != topology.FinalRequeue)
 	}
 }
 
@@ -116,7 +116,7 @@ func (s *session) again(r *record, by topology.Settlement) {
 	s.c.write(r, v, "hold")
 	s.c.metrics.settled[v.Action][v.Reason].Inc()
 	r.done, r.delivery = true, nil
-	s.c.order.hold(r.held, drawn(by))
+	s.c.order.hold(r.held, by.Hold+rand.N(by.Jitter+1))
 	s.outstanding.Done()
 }
 

@@ -94,7 +94,7 @@ type settings struct {
 	appGone               bool
 	opens                 bool // the gate, although the app has not been probed
 	memory                int64
-	order                 string // as message.KeyBy has it
+	order                 string // Options.OrderBy
 	queueType             string
 	retryDelay            time.Duration
 	rates                 []*rate.Limiter
@@ -171,7 +171,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 	r.Consumer = New(Options{
 		PanicHold: 20 * time.Millisecond, MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
 		Plan: plan, Policy: policy,
-		Key: message.KeyBy(s.order), Rates: s.rates, Slots: s.slots,
+		OrderBy: s.order, Rates: s.rates, Slots: s.slots,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
 	})

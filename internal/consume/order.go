@@ -1,16 +1,11 @@
 package consume
 
 import (
-	"encoding/binary"
-	"hash/maphash"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/flow"
-	"sidecar/internal/message"
 )
 
 // maxStay is the age at which a delivery is not handled any more: everything unsettled returns to the queue and is
@@ -19,41 +14,34 @@ const maxStay = 15 * time.Minute
 
 // order decides which deliveries may be handled, so that the messages of one key are handled one after the other. It
 // belongs to the consumer and not to a session: an attempt of a lost session still runs, and keeps its key busy.
-//
-// A delivery is the first of its key, or waits behind the first. The first one is ready, in flight (offered to a worker,
-// POSTed or parked) or held: until its next attempt, or because it ended unsettled. A session ends with drop.
 type order struct {
-	c   *Consumer
-	key func(*message.Message) string // "": the message is handled in no order
+	c *Consumer
 
 	mu       sync.Mutex
-	lanes    map[string]*lane
-	ready    []*entry // the first to become ready first
-	held     map[*entry]struct{}
-	total    int              // entries
-	inflight int              // of them
-	full     bool             // every place of the window is taken by a message that waits
-	kept     map[uint64]tried // by identity: messages that were tried here and went back unsettled
-	seed     maphash.Seed
+	all      map[*entry]struct{}
+	lanes    map[string][]*entry // by key: the first one has to end before the next one; without a key: none
+	ready    []*entry            // may be handled now
+	inflight int                 // offered to a worker, POSTed or parked
+	full     bool                // every place of the window is taken by a message that waits
+	kept     map[identity]tried  // of messages that were tried here and are in the queue again
 }
 
-// lane is the deliveries of one key.
-type lane struct {
-	key     string
-	first   *entry
-	waiting []*entry
-}
-
-// entry is one delivery in the order.
+// entry is one delivery in the order. One that ended unsettled stays, and keeps its key busy, until its session is
+// dropped: it is delivered again before all that is behind it.
 type entry struct {
-	delivery *broker.Delivery // nil: it has ended
-	session  *session
-	lane     *lane
-	arrived  time.Time
-	timer    *time.Timer // until due
-
-	id uint64 // see identify; 0 when none was needed yet
+	delivery // nil inside: it has ended
+	identity
 	tried
+	arrived  time.Time
+	timer    *time.Timer // until due; nil: none runs
+	inflight bool
+}
+
+// identity is by what the next delivery of a message is recognised.
+type identity struct {
+	key, id string
+	size    int
+	at      time.Time
 }
 
 // tried is what this process remembers of a message, and its headers do not say.
@@ -63,206 +51,162 @@ type tried struct {
 }
 
 func newOrder(c *Consumer) *order {
-	return &order{
-		c: c, key: c.o.Key, lanes: map[string]*lane{}, held: map[*entry]struct{}{}, kept: map[uint64]tried{},
-		seed: maphash.MakeSeed(),
+	return &order{c: c, all: map[*entry]struct{}{}, lanes: map[string][]*entry{}, kept: map[identity]tried{}}
+}
+
+// unlock also shows in the gate whether messages that wait take the whole window, and makes pump see what is ready.
+func (o *order) unlock() {
+	if full := len(o.all) >= o.c.o.Prefetch && o.inflight == 0 && len(o.ready) == 0; full != o.full {
+		if o.full = full; full {
+			o.c.o.Flow.Hold(flow.Order, "every message in flight waits for a failed message of its key")
+		} else {
+			o.c.o.Flow.Lift(flow.Order)
+		}
 	}
+	o.mu.Unlock()
+	o.c.wake()
 }
 
 // add makes a delivery the last of its key.
 func (o *order) add(s *session, d *broker.Delivery) {
-	e := &entry{delivery: d, session: s, arrived: time.Now()}
-	s.scratch.begin(delivery{d, s, e})
-	key := o.key(s.scratch.read(o.c.o.Plan))
+	e := &entry{arrived: time.Now()}
+	e.delivery = delivery{d, s, e}
+	s.scratch.begin(e.delivery)
+	m := s.scratch.read(o.c.o.Plan)
+	e.identity = identity{m.Key(o.c.o.OrderBy), d.MessageId, len(d.Body), d.Timestamp}
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.total++
-	if e.lane = o.lanes[key]; e.lane == nil {
-		e.lane = &lane{key: key}
-		if key != "" {
-			o.lanes[key] = e.lane
-		}
+	defer o.unlock()
+	o.all[e] = struct{}{}
+	if e.key != "" {
+		o.lanes[e.key] = append(o.lanes[e.key], e)
 	}
-	if e.lane.first != nil {
-		e.lane.waiting = append(e.lane.waiting, e)
-	} else {
+	if len(o.lanes[e.key]) < 2 {
 		o.start(e)
 	}
-	o.report()
 }
 
-// start makes e the first of its key: ready at its time. A redelivered one continues where its last delivery ended.
+// start makes the first of a key ready, at its time. A redelivered one continues where its last delivery ended.
 func (o *order) start(e *entry) {
-	e.lane.first = e
-	if e.id == 0 && e.delivery.Redelivered && len(o.kept) > 0 {
-		e.id = o.identify(e.delivery)
-		e.tried = o.kept[e.id]
-		delete(o.kept, e.id)
+	if before, ok := o.kept[e.identity]; ok && e.Redelivered {
+		e.tried = before
+		delete(o.kept, e.identity)
 	}
-	if d := time.Until(e.due); d > 0 {
-		o.held[e] = struct{}{}
-		o.c.delayed.Add(1)
-		e.timer = time.AfterFunc(d, func() { o.expire(e) })
+	d := time.Until(e.due)
+	if d <= 0 {
+		o.ready = append(o.ready, e)
 		return
 	}
-	o.ready = append(o.ready, e)
+	o.c.delayed.Add(1)
+	e.timer = time.AfterFunc(d, func() {
+		o.mu.Lock()
+		defer o.unlock()
+		if o.stop(e) {
+			o.ready = append(o.ready, e)
+		}
+	})
 }
 
-func (o *order) expire(e *entry) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.unhold(e) {
-		o.start(e)
-		o.report()
-		o.c.wake()
+// stop ends the delay of e, and reports whether there was one.
+func (o *order) stop(e *entry) bool {
+	if e.timer == nil {
+		return false
 	}
+	e.timer.Stop()
+	e.timer = nil
+	o.c.delayed.Add(-1)
+	return true
 }
 
-// unhold reports whether e was held. It is not any more.
-func (o *order) unhold(e *entry) bool {
-	_, held := o.held[e]
-	delete(o.held, e)
-	if held && e.timer != nil {
-		e.timer.Stop()
-		e.timer = nil
-		o.c.delayed.Add(-1)
-	}
-	return held
-}
-
-// take hands out the entry that has been ready for the longest time; nil without one.
-func (o *order) take() *entry {
+// take hands out the delivery that has been ready for the longest time; it is empty without one, and for one that is too
+// old.
+func (o *order) take() delivery {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.ready) == 0 {
-		return nil
+		return delivery{}
 	}
 	e := o.ready[0]
+	if time.Since(e.arrived) > maxStay {
+		e.session.leave()
+		return delivery{}
+	}
 	o.ready = o.ready[1:]
 	o.inflight++
-	return e
+	e.inflight = true
+	return e.delivery
 }
 
-// untake makes an entry ready again that no worker took.
-func (o *order) untake(e *entry) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.inflight--
-	o.ready = append(o.ready, e)
-}
-
-// hold keeps e, which is in flight, until its next attempt. When its session has ended, the message returns to the queue.
+// hold ends an attempt: the next one is after d. When the session has ended, the message returns to the queue.
 func (o *order) hold(e *entry, d time.Duration) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.inflight--
-	e.due = time.Now().Add(d)
+	e.inflight, e.due = false, time.Now().Add(d)
 	if e.session.dropped {
-		o.discard(e)
+		o.finish(e)
 	} else {
 		o.start(e)
 	}
-	o.report()
 }
 
-// ended takes e out, which was in flight: the next one of its key follows. A delivery that ended unsettled keeps its key
-// busy until the channel is closed, because it is delivered again, before all that is behind it.
-func (o *order) ended(e *entry, unsettled bool) {
+// end ends a delivery. When it was settled, the next one of its key follows.
+func (o *order) end(e *entry, settled bool) {
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.inflight--
-	e.delivery = nil
-	switch {
-	case !unsettled:
+	e.inflight, e.Delivery = false, nil
+	if settled {
+		e.failed = 0
+	}
+	if settled || e.session.dropped {
 		o.finish(e)
-		o.c.wake()
-	case e.session.dropped:
-		o.discard(e)
-		o.c.wake()
-	default:
-		o.held[e] = struct{}{}
+	} else {
 		e.session.leave()
-	}
-	o.report()
-}
-
-// drop takes out everything of a session that is not in flight. The broker delivers it again.
-func (o *order) drop(s *session) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	s.dropped = true
-	for _, l := range o.lanes {
-		for _, e := range l.waiting { // all are of this session: each drops its own before the next one begins
-			o.free(e)
-		}
-		o.total -= len(l.waiting)
-		l.waiting = nil
-	}
-	for _, e := range slices.Concat(o.ready, slices.Collect(maps.Keys(o.held))) {
-		o.unhold(e)
-		o.discard(e)
-	}
-	o.ready = nil
-	o.report()
-}
-
-// discard takes the first of a key out unsettled, and keeps its attempts for the next delivery of the message. Without
-// room for them attempts are given back.
-func (o *order) discard(e *entry) {
-	if e.failed > 0 {
-		if len(o.kept) >= 2*o.c.o.Prefetch {
-			clear(o.kept)
-		}
-		o.kept[e.id] = e.tried
-	}
-	o.free(e)
-	o.finish(e)
-}
-
-func (o *order) free(e *entry) {
-	if e.delivery != nil {
-		e.delivery.Free()
-		if !e.session.gone() {
-			o.c.returned.Add(1)
-		}
 	}
 }
 
 func (o *order) finish(e *entry) {
-	l := e.lane
-	o.total--
-	if len(l.waiting) > 0 {
-		next := l.waiting[0]
-		l.waiting = l.waiting[1:]
-		o.start(next)
-		return
-	}
-	l.first = nil
-	delete(o.lanes, l.key) // a lane without a key is not there
-}
-
-// report shows in the gate whether every place of the window is taken by a message that waits.
-func (o *order) report() {
-	full := o.total >= o.c.o.Prefetch && o.inflight == 0 && len(o.ready) == 0
-	if full == o.full {
-		return
-	}
-	if o.full = full; full {
-		o.c.o.Flow.Hold(flow.Order, "every message in flight waits for a failed message of its key")
+	o.remove(e)
+	if lane := o.lanes[e.key]; len(lane) > 1 {
+		o.lanes[e.key] = lane[1:]
+		o.start(lane[1])
 	} else {
-		o.c.o.Flow.Lift(flow.Order)
+		delete(o.lanes, e.key)
 	}
 }
 
-// identify returns a hash by which the next delivery of the same message is recognised.
-func (o *order) identify(d *broker.Delivery) uint64 {
-	var h maphash.Hash
-	h.SetSeed(o.seed)
-	for _, text := range []string{d.MessageId, d.CorrelationId, d.Exchange, d.RoutingKey} {
-		_, _ = h.WriteString(text)
-		_ = h.WriteByte(0)
+// remove takes e out. Without room for what is remembered of it, attempts are given back.
+func (o *order) remove(e *entry) {
+	delete(o.all, e)
+	o.stop(e)
+	if e.failed > 0 {
+		if len(o.kept) >= 2*o.c.o.Prefetch {
+			clear(o.kept)
+		}
+		o.kept[e.identity] = e.tried
 	}
-	_ = binary.Write(&h, binary.LittleEndian, []int64{d.Timestamp.Unix(), int64(len(d.Body))})
-	_, _ = h.Write(d.Body[:min(len(d.Body), 4<<10)])
-	return h.Sum64()
+	if e.Delivery != nil {
+		e.Free()
+		o.c.returned.Add(1)
+	}
+}
+
+// drop ends a session: everything of it returns to the queue, and only what is in flight stays until it ends.
+func (o *order) drop(s *session) {
+	o.mu.Lock()
+	defer o.unlock()
+	s.dropped = true
+	o.ready = nil
+	for key, lane := range o.lanes {
+		if lane[0].inflight {
+			o.lanes[key] = lane[:1]
+		} else {
+			delete(o.lanes, key)
+		}
+	}
+	for e := range o.all {
+		if !e.inflight {
+			o.remove(e)
+		}
+	}
 }

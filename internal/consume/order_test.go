@@ -138,7 +138,7 @@ func TestKeysAreInOrder(t *testing.T) {
 		o := r.order
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		return len(o.lanes)+len(o.held)+len(o.ready)+o.total+o.inflight == 0
+		return len(o.all)+len(o.lanes)+len(o.ready)+o.inflight == 0
 	})
 }
 
@@ -454,7 +454,7 @@ func TestOldDeliveriesReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := benchOptions(t, 2)
 		attempts := 0
-		o.Key, o.Dispatcher = message.KeyBy("queue"), dispatcher(func(context.Context, *message.Message) message.Outcome {
+		o.OrderBy, o.Dispatcher = "queue", dispatcher(func(context.Context, *message.Message) message.Outcome {
 			attempts++
 			time.Sleep(maxStay + time.Second)
 			return answer(200)
@@ -470,8 +470,8 @@ func TestOldDeliveriesReturn(t *testing.T) {
 			t.Errorf("%v after %d attempts", err, attempts)
 		}
 		c.order.drop(s)
-		if c.order.total != 0 || c.returned.Load() != 2 {
-			t.Errorf("%d entries, %d returned", c.order.total, c.returned.Load())
+		if len(c.order.all) != 0 || c.returned.Load() != 2 {
+			t.Errorf("%d entries, %d returned", len(c.order.all), c.returned.Load())
 		}
 	})
 }

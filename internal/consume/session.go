@@ -133,7 +133,9 @@ func (s *session) pump(deliveries *broker.Deliveries) error {
 	var next delivery // received, and offered to the workers; empty without one
 	defer func() {
 		s.withdraw()
-		s.giveBack(next)
+		if next.Delivery != nil {
+			s.releaseUnstarted(next)
+		}
 	}()
 	flow := s.c.o.Flow
 	changed := flow.Changed()
@@ -197,55 +199,28 @@ func (s *session) fetch(deliveries *broker.Deliveries) (ended bool) {
 }
 
 // next takes the next delivery that may be handled; it is empty without one.
-func (s *session) next() delivery {
+func (s *session) next() (d delivery) {
 	if s.c.order != nil {
-		return s.nextInOrder()
+		for _, pending := range s.pending {
+			s.c.order.add(s, pending)
+		}
+		s.pending = nil
+		d = s.c.order.take()
+	} else if len(s.pending) > 0 {
+		d = delivery{s.pending[0], s, nil}
+		s.pending[0] = nil
+		s.pending = s.pending[1:]
 	}
-	if len(s.pending) == 0 {
-		return delivery{}
+	if d.Delivery != nil {
+		s.receive(d.Delivery)
 	}
-	d := s.pending[0]
-	s.pending[0] = nil
-	s.pending = s.pending[1:]
-	s.receive(d)
-	return delivery{d, s, nil}
+	return d
 }
 
-func (s *session) nextInOrder() delivery {
-	for _, d := range s.pending {
-		s.c.order.add(s, d)
-	}
-	s.pending = nil
-	e := s.c.order.take()
-	if e == nil {
-		return delivery{}
-	}
-	s.receive(e.delivery)
-	if time.Since(e.arrived) > maxStay {
-		s.giveBack(delivery{e.delivery, s, e})
-		s.leave()
-		return delivery{}
-	}
-	return delivery{e.delivery, s, e}
-}
-
-// leave makes pump end, and the channel be closed.
+// leave makes pump end, so that the channel is closed.
 func (s *session) leave() {
 	s.left.Store(true)
 	s.c.wake()
-}
-
-// giveBack gives back a delivery that no worker has taken; in order, what gives it back is the channel's end.
-func (s *session) giveBack(d delivery) {
-	switch {
-	case d.Delivery == nil:
-	case d.held == nil:
-		s.releaseUnstarted(d.Delivery)
-	default:
-		s.c.order.untake(d.held)
-		s.hand(ending{tag: d.DeliveryTag, action: message.Release, reason: message.ReasonUndispatched,
-			final: topology.FinalRequeue})
-	}
 }
 
 // receive counts a delivery: from here on it is outstanding until end. In order each attempt counts as a delivery.
@@ -270,7 +245,7 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 	}
 	for ended := false; ; {
 		for len(s.pending) > 0 {
-			s.giveBack(s.next())
+			s.releaseUnstarted(s.next())
 		}
 		if ended {
 			return nil
@@ -281,9 +256,10 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 }
 
 // releaseUnstarted requeues a delivery that no worker has taken. The broker may count that against its delivery limit.
-func (s *session) releaseUnstarted(d *broker.Delivery) {
+// In order the end of the channel returns it.
+func (s *session) releaseUnstarted(d delivery) {
 	r := &record{}
-	r.begin(delivery{d, s, nil})
+	r.begin(d)
 	by := topology.Settlement{}.Released(message.ReasonUndispatched)
 	if p := s.plan(); p.RequeueLimit > 0 && d.Missing == 0 { // else the headers need not be read
 		by = p.Settlement(r.read(p), by.Verdict)

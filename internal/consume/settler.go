@@ -25,7 +25,6 @@ type acker interface {
 	Ack(tag uint64, multiple bool) error
 	Requeue(tag uint64) error
 	Reject(tag uint64) error
-	Err() error
 }
 
 // ending is the settlement of one delivery.
@@ -127,7 +126,7 @@ func (s *settler) take(e ending) {
 		s.window.ack(e)
 	case topology.FinalRequeue:
 		if s.ordered {
-			s.count(s.acker.Err(), e) // unfinished: no ack may pass over it
+			s.count(nil, e) // unfinished: no ack may pass over it
 			return
 		}
 		s.window.finish(e.tag)

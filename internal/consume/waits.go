@@ -125,18 +125,10 @@ func (s *session) detour(r *record, by topology.Settlement) topology.Settlement 
 	return by
 }
 
-// drawn is how long the settlement holds a message: a random part of the jitter spreads the load.
-func drawn(by topology.Settlement) time.Duration {
-	if by.Jitter > 0 {
-		return by.Hold + rand.N(by.Jitter) // #nosec G404 -- guards nothing
-	}
-	return by.Hold
-}
-
 func (s *session) hold(by topology.Settlement) {
 	s.c.delayed.Add(1)
 	defer s.c.delayed.Add(-1)
-	s.wait(drawn(by), s.c.stopping)
+	s.wait(by.Hold+rand.N(by.Jitter+1), s.c.stopping) // #nosec G404 -- spreads load, guards nothing
 }
 
 // wait lets d pass. It returns early, with the reason to give the message back, when the session ends or stop is

@@ -159,7 +159,6 @@ func (r *recording) Ack(tag uint64, multiple bool) error {
 }
 func (r *recording) Requeue(uint64) error { return nil }
 func (r *recording) Reject(uint64) error  { return nil }
-func (r *recording) Err() error           { return nil }
 
 func (r *recording) last() acked {
 	if len(r.acks) == 0 {

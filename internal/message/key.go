@@ -6,31 +6,20 @@ import (
 	"sidecar/internal/amqpvalue"
 )
 
-// maxKey bounds the text of a header that is not a text, in bytes: a longer one is not a key.
+// maxKey bounds a key in bytes: of a longer text only the beginning counts.
 const maxKey = 1 << 10
 
-// KeyBy returns a function that returns the key by which a message is ordered: by is "routing-key", "correlation-id",
-// "queue" (the same key for all) or "header:" and a name; nil for "". A message without the key has the key "".
-func KeyBy(by string) func(m *Message) string {
+// Key returns the key by which a message is ordered, "" without one: by is "routing-key", "correlation-id", "queue" (all
+// messages have the same key) or "header:" and a name.
+func (m *Message) Key(by string) string {
 	switch by {
-	case "":
-		return nil
 	case "routing-key":
-		return func(m *Message) string { return m.RoutingKey }
+		return m.RoutingKey
 	case "correlation-id":
-		return func(m *Message) string { return m.CorrelationID }
+		return m.CorrelationID
 	case "queue":
-		return func(*Message) string { return "queue" }
+		return by
 	}
-	name := strings.TrimPrefix(by, "header:")
-	return func(m *Message) string {
-		if s, ok := m.Headers[name].(string); ok {
-			return s
-		}
-		text, ok := amqpvalue.AppendText(nil, m.Headers[name], maxKey)
-		if !ok {
-			return ""
-		}
-		return string(text)
-	}
+	text, _ := amqpvalue.AppendText(nil, m.Headers[strings.TrimPrefix(by, "header:")], maxKey)
+	return string(text[:min(len(text), maxKey)])
 }
