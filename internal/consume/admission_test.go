@@ -45,6 +45,7 @@ func TestRatesAreKept(t *testing.T) {
 		o.Rates = []*rate.Limiter{rate.NewLimiter(50, 5), rate.NewLimiter(10, 1)}
 		c := limited(t, 21, o)
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if took := last.Sub(began); attempts != 21 || took != 2*time.Second {
 			t.Errorf("%d attempts in %v, want 21 in 2 s", attempts, took)
 		}

@@ -466,7 +466,9 @@ func TestOldDeliveriesReturn(t *testing.T) {
 		for tag := range uint64(3) {
 			deliveries.Add(benchDelivery(tag+1, nil, time.Now()))
 		}
-		if err := s.pump(deliveries); err != errPaused || attempts != 1 { //nolint:errorlint // it is itself
+		err := s.pump(deliveries)
+		synctest.Wait()
+		if err != errPaused || attempts != 1 { //nolint:errorlint // it is itself
 			t.Errorf("%v after %d attempts", err, attempts)
 		}
 		c.order.drop(s)
