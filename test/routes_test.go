@@ -50,7 +50,9 @@ func TestRoutes(t *testing.T) {
 			sc.publish(sc.exchange(), "invoice.a/b c", message("invoice"))
 			eventually(t, "four parked messages", func() bool { return sc.ready(sc.dlq()) == 4 })
 			sc.acted("redrive", "--all")
-			four := func(uri string) []string { return []string{uri + "?key=1", uri + "?key=1", uri + "?key=1", uri + "?key=1"} }
+			four := func(uri string) []string {
+				return []string{uri + "?key=1", uri + "?key=1", uri + "?key=1", uri + "?key=1"}
+			}
 			sc.wantURIs("order", four("/orders/created")...)
 			sc.wantURIs("refund", four("/refunds/refund.v2")...)
 			sc.wantURIs("invoice", four("/"+sc.queue()+"/invoice.a%2Fb%20c")...)

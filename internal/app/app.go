@@ -6,7 +6,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -91,9 +90,11 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 	deadletter.RegisterMetrics(a.registry)
 	telemetry.AdoptLibraries(a.log)
 	if cfg.Tracing != nil {
-		if a.tracing, err = telemetry.NewTracing(a.tracingOptions()); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		o, err := a.tracingOptions()
+		if err != nil {
+			return nil, err
 		}
+		a.tracing = telemetry.NewTracing(o)
 	}
 	if err := a.subscribe(subscribed); err != nil {
 		a.abandon()

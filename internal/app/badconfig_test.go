@@ -2,6 +2,9 @@ package app
 
 import (
 	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -210,5 +213,15 @@ func TestOutboxWarnings(t *testing.T) {
 		if len(w) > 0 != warned || warned && (!strings.Contains(w[0], "db.example") || !strings.HasPrefix(w[0], "SIDECAR_OUTBOX_DSN")) {
 			t.Errorf("%q: %q", dsn, w)
 		}
+	}
+}
+
+// TestTraceCollectorCertificates: a file that is gone since the configuration was read ends the start.
+func TestTraceCollectorCertificates(t *testing.T) {
+	t.Parallel()
+	cfg := load(t, "OTEL_EXPORTER_OTLP_ENDPOINT=https://127.0.0.1:1")
+	cfg.Tracing.CAFile = filepath.Join(t.TempDir(), "ca.pem")
+	if _, err := New(cfg, Build{}, io.Discard); !errors.Is(err, ErrConfig) || !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
 }

@@ -18,16 +18,20 @@ import (
 
 // The functions of this file translate the configuration into the options of one package each.
 
-func (sh *shared) tracingOptions() telemetry.TracingOptions {
+func (sh *shared) tracingOptions() (telemetry.TracingOptions, error) {
 	t := sh.cfg.Tracing
+	tls, err := broker.TLSConfig(broker.TLSOptions{CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile}, "")
+	if err != nil {
+		err = fmt.Errorf("%w: trace collector: %w", ErrConfig, err)
+	}
 	return telemetry.TracingOptions{
 		Resource: t.Resource, Version: sh.build.Version, Sampler: t.Sampler, SamplerArg: t.SamplerArg,
 		Exporter: telemetry.ExporterOptions{
 			Endpoint: t.Endpoint, Headers: t.HeaderValues(), Timeout: t.Timeout, Gzip: t.Compression == "gzip",
-			CAFile: t.CAFile, CertFile: t.CertFile, KeyFile: t.KeyFile,
+			TLS: tls,
 		},
 		Logger: sh.log,
-	}
+	}, err
 }
 
 func (s *subscription) dispatchOptions() dispatch.Options {

@@ -14,8 +14,11 @@ import (
 // DialectDapr is a value of SIDECAR_RESPONSE_DIALECT.
 const DialectDapr = "dapr"
 
-// RouteApp and RouteAck are values of SIDECAR_ROUTES_ELSE.
-const RouteApp, RouteAck = "app", "ack"
+// Values of SIDECAR_ROUTES_ELSE, beside park.
+const (
+	RouteApp = "app"
+	RouteAck = "ack"
+)
 
 // App is where messages are POSTed to, and how it answers.
 type App struct {

@@ -107,9 +107,9 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 	defer x.release()
 	x.out.RetryAfter = -1
 	if t.encoding.routes != nil {
-		x.out.Route, x.out.URL = t.encoding.find(m)
-		if x.out.Route == 0 && !t.o.Unrouted {
-			return message.Outcome{RetryAfter: -1, Failure: message.FailureNoRoute, Err: errors.New("no route matches the message")}
+		if x.out.Route, x.out.URL = t.encoding.find(m); x.out.Route == 0 && !t.o.Unrouted {
+			x.out.Failure, x.out.Err = message.FailureNoRoute, errors.New("no route matches the message")
+			return x.out
 		}
 	}
 	if ctx.Err() != nil {

@@ -95,7 +95,7 @@ func CheckRoutes(routes []string) (wrong []string) {
 		refuse(i == maxRoutes, "there must not be more than 256")
 		refuse(len(r.pattern) == 0, "the pattern before '=' is empty: '#' matches every routing key")
 		refuse(partOfWord.MatchString(strings.Join(r.pattern, ".")), "'*' and '#' must be whole words, as in order.*.#")
-		refuse(by > 0, fmt.Sprintf("never used, because route %d matches all of it: put it before that one, or remove it", by))
+		refuse(by > 0, fmt.Sprintf("never used, because route %d matches all of it: put it before that one or remove it", by))
 		refuse(len(r.url) > maxSegment || !routePath.MatchString(r.url), "the path must begin with one '/', have at most "+
 			"255 bytes, no '?', '#' or other character to be percent-encoded, and no placeholder but "+
 			strings.Join(placeholders, ", "))

@@ -182,7 +182,7 @@ func TestTypeOfALargeEvent(t *testing.T) { //nolint:paralleltest // counts alloc
 // TestNoRoute: such a message is not POSTed and is no attempt.
 func TestNoRoute(t *testing.T) {
 	t.Parallel()
-	app, target := listen(t, http.StatusNoContent, func(o *Options) { o.Routes = []string{"a=/a"} })
+	app, target := listen(t, http.StatusNoContent, func(o *Options) { o.Routes = []string{"a=/a", "type:#=/typed"} })
 	wantFailure(t, dispatch(t, target, keyed("b", "")), message.FailureNoRoute, "no route matches")
 	wantSeen(t, app, 0, 0)
 	wantStatus(t, dispatch(t, target, keyed("a", "")), http.StatusNoContent)

@@ -299,6 +299,18 @@ func TestTwoPathsReject(t *testing.T) {
 	})
 }
 
+// TestTheOnlyPathStaysOnTrial, however long no message comes: nothing else waits for it.
+func TestTheOnlyPathStaysOnTrial(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		c.refuse(rejectsThreshold, 404)
+		time.Sleep(time.Hour)
+		if c.Limit() != 1 {
+			t.Fatalf("limit %d on trial", c.Limit())
+		}
+	})
+}
+
 // TestOtherPathsDoNotWaitForATrial: the last message of a path that rejects may be parked, and none may follow.
 func TestOtherPathsDoNotWaitForATrial(t *testing.T) {
 	t.Parallel()

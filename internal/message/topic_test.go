@@ -23,7 +23,7 @@ func TestTopic(t *testing.T) {
 		"Order.Created":  {"Order.Created", "order.created"},
 		"#.#.#.#.#.#.#x": {"#x a.#x", "ax"},
 	} {
-		for _, key := range strings.Fields(keys.matched) {
+		for key := range strings.FieldsSeq(keys.matched) {
 			if !NewTopic(pattern).Match(key) {
 				t.Errorf("%s does not match %s", pattern, key)
 			}
@@ -31,7 +31,7 @@ func TestTopic(t *testing.T) {
 				t.Errorf("%s does not cover %s", pattern, key)
 			}
 		}
-		for _, key := range strings.Fields(keys.others) {
+		for key := range strings.FieldsSeq(keys.others) {
 			if NewTopic(pattern).Match(key) {
 				t.Errorf("%s matches %s", pattern, key)
 			}

@@ -6,11 +6,9 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
@@ -26,7 +24,7 @@ type ExporterOptions struct {
 	Timeout  time.Duration     // of one request; 0 = 10 s
 	Gzip     bool
 
-	CAFile, CertFile, KeyFile string // PEM, for https; read once
+	TLS *tls.Config // for https; nil: the certificates of the system
 }
 
 const (
@@ -47,17 +45,13 @@ type exporter struct {
 	finish         context.CancelFunc // ends patient: no more waiting between attempts
 }
 
-func newExporter(o ExporterOptions, version string) (*exporter, error) {
-	tlsConfig, err := exportTLS(o)
-	if err != nil {
-		return nil, err
-	}
+func newExporter(o ExporterOptions, version string) *exporter {
 	o.Timeout = cmp.Or(o.Timeout, defaultExportTimeout)
 	x := &exporter{
 		o: o, userAgent: "amqp-sidecar/" + version,
 		client: &http.Client{
 			Transport: &http.Transport{
-				TLSClientConfig:        tlsConfig,
+				TLSClientConfig:        o.TLS,
 				MaxIdleConns:           2,
 				IdleConnTimeout:        30 * time.Second,
 				MaxResponseHeaderBytes: 16 << 10,
@@ -69,29 +63,7 @@ func newExporter(o ExporterOptions, version string) (*exporter, error) {
 	}
 	x.alive, x.abort = context.WithCancel(context.Background())
 	x.patient, x.finish = context.WithCancel(context.Background())
-	return x, nil
-}
-
-func exportTLS(o ExporterOptions) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.CAFile != "" {
-		pem, err := os.ReadFile(o.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read trace collector CA: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read trace collector CA %q: no certificate in it", o.CAFile)
-		}
-	}
-	if o.CertFile != "" || o.KeyFile != "" {
-		pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("load trace client certificate: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
+	return x
 }
 
 // Start implements otlptrace.Client. Nothing is dialled: the collector may come up later.

@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -43,29 +41,15 @@ func TestExportOverTLS(t *testing.T) {
 	c.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	c.StartTLS()
 	t.Cleanup(c.Close)
-	dir := t.TempDir()
-	ca, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "key.pem")
-	writePEM(t, ca, "CERTIFICATE", c.Certificate().Raw)
-	der, err := x509.MarshalPKCS8PrivateKey(c.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writePEM(t, key, "PRIVATE KEY", der)
-
+	roots := x509.NewCertPool()
+	roots.AddCert(c.Certificate())
 	tracing := startTracing(t, TracingOptions{Exporter: ExporterOptions{
-		Endpoint: c.URL, CAFile: ca, CertFile: ca, KeyFile: key,
+		Endpoint: c.URL, TLS: &tls.Config{RootCAs: roots, Certificates: c.TLS.Certificates, MinVersion: tls.VersionTLS12},
 	}})
 	record(tracing)
 	flush(t, tracing)
 	if len(c.spans) != 1 {
 		t.Errorf("%d spans", len(c.spans))
-	}
-}
-
-func writePEM(t *testing.T, path, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -76,12 +60,9 @@ func TestExportDoesNotFollowRedirects(t *testing.T) {
 		w.Header().Set("Location", "http://evil.example/")
 		w.WriteHeader(http.StatusPermanentRedirect)
 	}
-	x, err := newExporter(ExporterOptions{Endpoint: c.URL}, "1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := newExporter(ExporterOptions{Endpoint: c.URL}, "1")
 	defer func() { _ = x.Stop(t.Context()) }()
-	err = x.UploadTraces(t.Context(), nil)
+	err := x.UploadTraces(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "collector answered 308") {
 		t.Errorf("got %v", err)
 	}
@@ -116,10 +97,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func scripted(t *testing.T, f roundTrip) (*exporter, *script) {
 	t.Helper()
-	x, err := newExporter(ExporterOptions{Endpoint: "http://collector"}, "1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := newExporter(ExporterOptions{Endpoint: "http://collector"}, "1")
 	s := &script{f: f}
 	x.client.Transport = s
 	return x, s
@@ -224,10 +202,7 @@ func TestExportTimesOut(t *testing.T) {
 func TestExportRefusesAnInvalidHeaderWithoutShowingIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		x, err := newExporter(ExporterOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}}, "1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := newExporter(ExporterOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}}, "1")
 		defer func() { _ = x.Stop(t.Context()) }()
 		if err := x.UploadTraces(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("got %v", err)

@@ -50,7 +50,7 @@ func (t *Tracing) Process(in Carrier, a Attrs) Span {
 	}
 	s := t.startSpan("process "+t.queue, t.process, in, &a)
 	s.root.AddLink(s.link)
-	describeDelivery(s.root, &a, t.queue)
+	describe(s.root, &a, t.queue, t.queue)
 	s.root.SetAttributes(attribute.Int("sidecar.retry_count", a.RetryCount),
 		attribute.Bool("sidecar.redelivered", a.Redelivered))
 	return s
@@ -65,7 +65,7 @@ func (t *Tracing) Produce(in Carrier, a Attrs) Span {
 	}
 	to := cmp.Or(a.Exchange, "amq.default")
 	s := t.startSpan("send "+validText(to), t.sendAsProducer, in, &a)
-	describePublish(s.root, &a, to)
+	describe(s.root, &a, to, "")
 	return s
 }
 
@@ -76,12 +76,8 @@ func (t *Tracing) startSpan(name string, o []trace.SpanStartOption, in Carrier, 
 	return Span{tracing: t, root: root, out: out, attrs: *a, link: trace.Link{SpanContext: parent}}
 }
 
-func describeDelivery(sp trace.Span, a *Attrs, queue string) { describe(sp, a, queue, queue) }
-
-func describePublish(sp trace.Span, a *Attrs, to string) { describe(sp, a, to, "") }
-
 // describe sets the attributes that the conventions name for a message. template is the part of the destination's name
-// that takes few values, and is in the name of the span.
+// that takes few values, and is in the name of the span; queue is "" for a message that is published.
 func describe(sp trace.Span, a *Attrs, template, queue string) {
 	if !sp.IsRecording() {
 		return
@@ -131,8 +127,8 @@ func (s *Span) Client() Carrier {
 	return carrierOf(s.child.SpanContext(), s.out.Baggage)
 }
 
-// ClientEnd ends the span of the POST. status is 0 without an answer; failure is then its class from a closed set. url is
-// where it went, "" for the URL of ForQueue. A message without a route was not sent, and has no such span.
+// ClientEnd ends the span of the POST. status is 0 without an answer; failure is then its class from a closed set. url
+// is where it went, "" for the URL of ForQueue. A message without a route was not sent, and has no such span.
 func (s *Span) ClientEnd(status int, failure, url string) {
 	if s.child == nil || failure == "no_route" {
 		s.child = nil
@@ -163,7 +159,7 @@ func (s *Span) Send(exchange, key string) {
 		a.Exchange, a.RoutingKey, a.DeliveryTag, a.Broker = exchange, key, 0, nil
 		s.startChild("send "+to, s.tracing.sendAsClient)
 		s.child.AddLink(s.link)
-		describePublish(s.child, &a, to)
+		describe(s.child, &a, to, "")
 	}
 }
 
@@ -179,7 +175,7 @@ func (s *Span) SendEnd(err error) {
 func (s *Span) Settle(op string) {
 	if s.tracing != nil {
 		s.startChild(op+" "+s.tracing.queue, s.tracing.settle)
-		describeDelivery(s.child, &s.attrs, s.tracing.queue)
+		describe(s.child, &s.attrs, s.tracing.queue, s.tracing.queue)
 		s.child.SetAttributes(semconv.MessagingOperationName(op))
 		s.closeChild()
 	}

@@ -16,11 +16,7 @@ func startTracing(t *testing.T, o TracingOptions) *Tracing {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	tracing, err := NewTracing(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tracing
+	return NewTracing(o)
 }
 
 // traced runs f with a Tracing that exports to a collector and returns the collector after the export.

@@ -43,13 +43,9 @@ type Tracing struct {
 	sendAsProducer, sendAsClient []trace.SpanStartOption // of the app's own publish; of a message that is moved
 }
 
-// NewTracing starts the batching exporter. Errors name what is wrong with the TLS files; a collector that is away is
-// not an error.
-func NewTracing(o TracingOptions) (*Tracing, error) {
-	x, err := newExporter(o.Exporter, o.Version)
-	if err != nil {
-		return nil, err
-	}
+// NewTracing starts the batching exporter. The collector may be away.
+func NewTracing(o TracingOptions) *Tracing {
+	x := newExporter(o.Exporter, o.Version)
 	otel.SetErrorHandler(exportErrors(o.Logger))
 
 	t := &Tracing{
@@ -62,16 +58,16 @@ func NewTracing(o TracingOptions) (*Tracing, error) {
 		),
 	}
 	t.tracer = t.provider.Tracer("amqp-sidecar", trace.WithInstrumentationVersion(o.Version))
-	t.process = []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeProcess,
-			semconv.MessagingOperationName("process")),
-	}
-	send := trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSend,
-		semconv.MessagingOperationName("send"))
-	t.sendAsClient = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient), send}
-	t.sendAsProducer = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindProducer), send}
-	return t, nil
+	t.process = spanOptions(trace.SpanKindConsumer, semconv.MessagingSystemRabbitMQ,
+		semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName("process"))
+	send := []attribute.KeyValue{semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSend,
+		semconv.MessagingOperationName("send")}
+	t.sendAsClient, t.sendAsProducer = spanOptions(trace.SpanKindClient, send...), spanOptions(trace.SpanKindProducer, send...)
+	return t
+}
+
+func spanOptions(kind trace.SpanKind, attributes ...attribute.KeyValue) []trace.SpanStartOption {
+	return []trace.SpanStartOption{trace.WithSpanKind(kind), trace.WithAttributes(attributes...)}
 }
 
 func newResource(o *TracingOptions) *resource.Resource {
@@ -115,14 +111,8 @@ func (t *Tracing) ForQueue(queue, appURL string) *Tracing {
 	}
 	q := *t
 	q.queue = queue
-	q.settle = []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSettle),
-	}
-	q.client = []trace.SpanStartOption{
-		trace.WithSpanKind(trace.SpanKindClient),
-		trace.WithAttributes(append(appAttrs(appURL), semconv.HTTPRequestMethodPost)...),
-	}
+	q.settle = spanOptions(trace.SpanKindClient, semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSettle)
+	q.client = spanOptions(trace.SpanKindClient, append(appAttrs(appURL), semconv.HTTPRequestMethodPost)...)
 	return &q
 }
 

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,26 +22,6 @@ func TestShutdownOff(t *testing.T) {
 	var off *Tracing
 	if err := off.Shutdown(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-func TestNewTracingRefuses(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	junk := filepath.Join(dir, "junk.pem")
-	if err := os.WriteFile(junk, []byte("junk"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	missing := filepath.Join(dir, "missing.pem")
-	ok := "http://127.0.0.1:1"
-	for want, o := range map[string]TracingOptions{
-		"read trace collector CA: open": {Exporter: ExporterOptions{Endpoint: ok, CAFile: missing}},
-		"no certificate in it":          {Exporter: ExporterOptions{Endpoint: ok, CAFile: junk}},
-		"load trace client certificate": {Exporter: ExporterOptions{Endpoint: ok, CertFile: junk, KeyFile: missing}},
-	} {
-		if _, err := NewTracing(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
 	}
 }
 
