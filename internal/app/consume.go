@@ -11,7 +11,6 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
-	"sidecar/internal/topology"
 )
 
 // subscribe builds a subscription for each configuration, and the two connections that they share. Publishing has a
@@ -24,24 +23,22 @@ func (a *App) subscribe(subscribed []*config.Config) error {
 	consuming := a.brokerOptions("consume")
 	consuming.Memory, consuming.Spool = a.budget.Account(budget.Deliveries), a.spool
 	a.dialer, a.publisher = broker.NewDialer(consuming), a.newPublisher("publish")
-	var plans [][]*topology.Plan // of each: one for each of its queues
 	queues := 0
 	for _, cfg := range subscribed {
-		plan, err := newPlan(cfg)
-		if err != nil {
-			return err
-		}
-		plans = append(plans, plan.Parts())
-		queues += len(plan.Consumed())
+		queues += max(1, cfg.Topology.Partitions)
 	}
 	shares := make([]*budget.Account, 1)
 	if queues > 1 {
 		shares = consuming.Memory.Shares(queues)
 	}
-	for i, cfg := range subscribed {
+	for _, cfg := range subscribed {
+		whole, err := newPlan(cfg)
+		if err != nil {
+			return err
+		}
 		sh := a.shared
-		sh.limits = sh.limits.of(cfg, len(plans[i]))
-		for _, plan := range plans[i] {
+		sh.limits = sh.limits.of(cfg, len(whole.Consumed()))
+		for _, plan := range whole.Parts() {
 			s, err := newSubscription(sh, cfg, plan, shares[len(a.subscriptions)])
 			if err != nil {
 				return fmt.Errorf("%w: queue %s: %w", ErrConfig, plan.Queue, err)

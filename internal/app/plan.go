@@ -199,7 +199,7 @@ func PresetValues(cfg *config.Config) (values map[string]string, warned []string
 	v["SIDECAR_RETRY_DELAYS"] = cmp.Or(v["SIDECAR_RETRY_DELAYS"], "none")
 	var bindings []string
 	for _, b := range p.Bindings {
-		if p.Feeds(b) {
+		if b.Kind != "" || b.Queue == p.Queue && p.Partitions == nil {
 			bindings = append(bindings, b.Exchange+":"+b.Key)
 		}
 	}

@@ -70,23 +70,18 @@ func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan, memory 
 	if err != nil {
 		return nil, err
 	}
+	var priority int32
+	if plan.Partitions != nil { // with equal ones the first replica that starts would be active for all partitions
+		priority = rand.Int32() // #nosec G404 -- no secret
+	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Unroutable: s.unroutable, Memory: memory, Priority: priority(plan),
+		Unroutable: s.unroutable, Memory: memory, Priority: priority,
 		Rates: s.limits.rates, Slots: s.limits.slots, OrderBy: cfg.Retry.OrderBy,
 		Dispatcher: dispatcher, Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,
 	})
 	return s, nil
-}
-
-// priority returns a random one for the consumer of a partition. Each replica then has the highest one for a share of the
-// partitions; with equal ones the first replica that starts would be the active consumer of all.
-func priority(plan *topology.Plan) int32 {
-	if plan.Partitions == nil {
-		return 0
-	}
-	return 1 + rand.Int32N(1<<20) // #nosec G404 -- no secret
 }
 
 // countCrashes returns the dispatcher, with a journal around it when crashes are counted. No file is touched otherwise.

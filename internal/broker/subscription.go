@@ -33,8 +33,7 @@ type Subscription struct {
 	// after Consume.
 	Share *budget.Account
 
-	// Priority of its consumers, if not 0. Of a quorum queue with a single active consumer the one with the highest is
-	// active, from RabbitMQ 4.0 on.
+	// Priority of its consumers. The highest is active on a quorum queue with a single active consumer, from RabbitMQ 4.0.
 	Priority int32
 
 	session *Session
@@ -131,12 +130,8 @@ func (s *Subscription) begin(ctx context.Context, tag string) (none <-chan amqp.
 	if err := s.session.Err(); err != nil {
 		return nil, err
 	}
-	var args amqp.Table
-	if s.Priority != 0 {
-		args = amqp.Table{"x-priority": s.Priority}
-	}
 	err = s.session.Do(ctx, "consume", func() (err error) {
-		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, args)
+		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, amqp.Table{"x-priority": s.Priority})
 		return err
 	})
 	var closed *amqp.Error

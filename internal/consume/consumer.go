@@ -47,15 +47,12 @@ type Options struct {
 	// first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
 	PublishPause time.Duration
 
-	Priority int32 // of the consumer, see broker.Subscription; 0: none
+	Priority int32 // see broker.Subscription
 
 	Memory *budget.Account // for the deliveries, see broker.Subscription; nil: that of the connection
 
 	Rates []*rate.Limiter // each lets a message through before it is POSTed
-
-	// Each holds a value for each message being POSTed by the consumers that share it. All of them list those that they
-	// share in the same order.
-	Slots []chan struct{}
+	Slots []chan struct{} // each holds a value for each message being POSTed by the consumers that share it
 
 	OrderBy string // see message.Message.Key: by key the messages are handled in order. Plan has InPlace then. "": in none
 

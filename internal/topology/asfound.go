@@ -59,12 +59,10 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 	if q := c.OwnQueue(); q.Unseen {
 		c = c.Cautious()
 		if c.SingleActive {
-			all = append(all, Difference{
-				Object: q.Title(), Name: q.Name, Property: ArgSingleConsumer, Wanted: true, Found: "not seen",
-				Reason: "without configure permission on the queue it cannot be seen whether a single consumer is active",
-				Fix: "grant what `sidecar plan --format permissions` prints, or SIDECAR_ORDER_SCOPE=replica accepts order " +
-					"within each replica only",
-			})
+			f := property{plan: c, queue: q, name: ArgSingleConsumer, wanted: true}
+			f.value = "not seen without configure permission"
+			d, _ := f.judge()
+			all = append(all, d)
 		}
 	}
 	if len(all) == 0 && !unseen && c.Quorum == p.Quorum && c.RequeueLimit == p.RequeueLimit {

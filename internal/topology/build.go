@@ -26,20 +26,20 @@ func Build(given Options) (*Plan, error) {
 	b := builder{o: o, preset: blueprints[o.Preset], names: o.names()}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
-		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && o.Partitions == 0, Attempt: o.Attempt, Tiered: o.RetryDelays != nil,
+		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && o.Partitions == 0,
+		Attempt: o.Attempt, Tiered: o.RetryDelays != nil, SingleActive: o.SingleActive,
 		StampQueue: b.preset.wait.backExchange != "" && o.Partitions == 0, CountHeader: b.preset.countHeader,
 		Redrive: Route{Key: o.Queue, Queue: o.Queue}, arguments: o.QueueArguments,
-		SingleActive: o.SingleActive,
 	}
 	// The order of these steps is the order of declaration that Plan.Queues needs: dead-letter queue, retry queues,
 	// service's queue.
 	b.feed()
-	b.partition()
 	if o.RetryExchange != "" {
 		b.p.Exchanges = append(b.p.Exchanges, Exchange{Name: o.RetryExchange, Type: "direct", Shared: b.preset.wait.shared})
 	}
 	b.park()
 	b.wait()
+	b.partition()
 	b.service()
 	b.back()
 	if err := b.p.Validate(); err != nil {
@@ -163,7 +163,7 @@ func (b *builder) feed() {
 	for _, bound := range bindings {
 		bound.Queue = b.o.Queue
 		if b.o.Partitions > 0 {
-			bound.Queue, bound.ToExchange = partitionsOf(b.o.Queue), true
+			bound.Queue, bound.Kind = partitionsOf(b.o.Queue), "exchange"
 		}
 		b.bind(bound)
 	}
@@ -218,13 +218,9 @@ func (b *builder) parkKey() string {
 // wait lays the ways to wait.
 func (b *builder) wait() {
 	w := &b.preset.wait
-	if b.o.Partitions > 0 {
-		b.waitHere()
-		return
-	}
 	if b.o.plainRetryQueue(b.preset) {
 		one := b.waitQueue(b.o.RetryQueue, w.key, cmp.Or(b.o.RetryDelay, w.delay))
-		one.ByReject = !b.p.Tiered && !b.preset.parksDeadLetters
+		one.ByReject = b.o.Partitions == 0 && !b.p.Tiered && !b.preset.parksDeadLetters
 		if !b.p.Tiered {
 			b.p.Waits = append(b.p.Waits, one)
 		}
@@ -238,8 +234,11 @@ func (b *builder) wait() {
 	}
 }
 
-// waitQueue adds a queue that gives its messages back after delay.
+// waitQueue adds a queue that gives its messages back after delay. Those of a partition wait in the sidecar.
 func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
+	if b.o.Partitions > 0 {
+		return WaitPath{Delay: delay}
+	}
 	w := &b.preset.wait
 	b.queue(Queue{Name: queue, Kind: KindRetry, Args: amqp.Table{
 		ArgTTL: delay.Milliseconds(), ArgDLX: b.names.Replace(w.backExchange), ArgDLKey: b.names.Replace(w.backKey),
@@ -256,10 +255,9 @@ func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 func (b *builder) service() {
 	args := amqp.Table{}
 	switch {
-	case !b.preset.parksDeadLetters && b.o.Partitions > 0:
-	case !b.preset.parksDeadLetters:
+	case !b.preset.parksDeadLetters && b.o.Partitions == 0:
 		args[ArgDLX], args[ArgDLKey] = b.o.RetryExchange, b.preset.wait.key
-	case b.o.DLQ != "":
+	case b.preset.parksDeadLetters && b.o.DLQ != "":
 		args[ArgDLX] = b.o.DLX
 		if key := b.parkKey(); key != "" {
 			args[ArgDLKey] = key

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -79,12 +80,8 @@ func (p *Plan) Definitions(vhost string) ([]byte, error) {
 		})
 	}
 	for _, b := range p.Bindings {
-		destination := "queue"
-		if b.ToExchange {
-			destination = "exchange"
-		}
 		d.Bindings = append(d.Bindings, bindingDefinition{
-			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: destination, RoutingKey: b.Key,
+			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: cmp.Or(b.Kind, "queue"), RoutingKey: b.Key,
 			Arguments: notNull(b.Args),
 		})
 	}

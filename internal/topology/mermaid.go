@@ -25,11 +25,7 @@ func (p *Plan) Mermaid() string {
 	d.line("sidecar([sidecar])")
 	d.line("app([%s])\n", label(p.Service))
 	for _, b := range p.Bindings {
-		to := p.node("", b.Queue)
-		if b.ToExchange {
-			to = p.node(b.Queue, "")
-		}
-		d.arrow(p.node(b.Exchange, ""), "-->", strings.TrimSpace(b.Key+" "+arguments(b.Args)), to)
+		d.arrow(p.node(b.Exchange, ""), "-->", strings.TrimSpace(b.Key+" "+arguments(b.Args)), p.node("", b.Queue))
 	}
 	for _, q := range p.Queues {
 		if exchange, key, ok := q.DeadLetter(); ok {
@@ -46,9 +42,7 @@ func (p *Plan) Mermaid() string {
 		d.line("%s -->|consume| sidecar", p.node("", q))
 	}
 	d.line("sidecar <-->|POST, answer| app")
-	if p.Partitions == nil {
-		d.line("sidecar -->|425: requeue| %s", own)
-	}
+	d.line("sidecar -->|425: requeue| %s", own)
 	for _, w := range p.Waits {
 		if w.Route == (Route{}) {
 			d.line("sidecar -->|failed: wait %s| sidecar", w.Tier())
@@ -71,12 +65,13 @@ func (p *Plan) drawPublish(d *drawing, r Route, text string) {
 	d.arrow("sidecar", "-->", text, p.node(r.Exchange, r.Queue))
 }
 
-// node names an exchange in a drawing, or a queue where there is no exchange.
-func (p *Plan) node(exchange, queue string) string {
-	if exchange == "" {
-		return fmt.Sprintf("q%d", slices.IndexFunc(p.Queues, func(q Queue) bool { return q.Name == queue }))
+// node names an exchange in a drawing, or a queue where there is no exchange. A binding may end in an exchange.
+func (p *Plan) node(exchange, name string) string {
+	if i := slices.IndexFunc(p.Queues, func(q Queue) bool { return q.Name == name }); exchange == "" && i >= 0 {
+		return fmt.Sprintf("q%d", i)
 	}
-	return fmt.Sprintf("x%d", slices.IndexFunc(p.Exchanges, func(x Exchange) bool { return x.Name == exchange }))
+	name = cmp.Or(exchange, name)
+	return fmt.Sprintf("x%d", slices.IndexFunc(p.Exchanges, func(x Exchange) bool { return x.Name == name }))
 }
 
 type drawing struct{ strings.Builder }

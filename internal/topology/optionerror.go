@@ -111,11 +111,8 @@ func (c *optionValidator) checkPartitions() {
 		return
 	}
 	c.refuse(o.Partitions < 2 || o.Partitions > maxPartitions, on{partitions}, "2 to %d", maxPartitions)
-	keyed := o.PartitionBy == "routing-key" || o.PartitionBy == "correlation-id" || strings.HasPrefix(o.PartitionBy, "header:")
-	c.refuse(!keyed, on{partitions}, "needs SIDECAR_ORDER_BY=routing-key, correlation-id or header:NAME: "+
-		"a message is in the partition of its key")
-	c.refuse(keyed && !o.SingleActive, on{partitions}, "cannot be combined with "+
-		"SIDECAR_ORDER_SCOPE=replica: each partition has a single active consumer")
+	c.refuse(o.PartitionBy == "" || o.PartitionBy == "queue" || !o.SingleActive, on{partitions},
+		"needs SIDECAR_ORDER_BY=routing-key, correlation-id or header:NAME, and not SIDECAR_ORDER_SCOPE=replica")
 	c.refuse(o.RetryExchange != "" || o.RetryQueue != "", on{partitions, "SIDECAR_RETRY_EXCHANGE", "SIDECAR_RETRY_QUEUE"},
 		"SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the sidecar")
 }

@@ -51,14 +51,9 @@ type Options struct {
 
 	Attempt time.Duration // see Plan.Attempt
 
-	// SingleActive declares the service's queue with a single active consumer, which order across replicas needs, and
-	// refuses an existing queue without one.
-	SingleActive bool
-
-	// Partitions is the number of queues that the messages are divided among by their keys, see PartitionBy; 0: one queue
-	// for all. They need SingleActive, and their retries wait in the sidecar.
-	Partitions  int
-	PartitionBy string // what the key is: routing-key, correlation-id or header:NAME
+	SingleActive bool   // see Plan.SingleActive
+	Partitions   int    // queues that the messages are divided among by their keys; 0: one queue for all
+	PartitionBy  string // what the key is: routing-key, correlation-id or header:NAME
 
 	// MessageTTL and NoDeadLetter belong to PresetDeadLetter.
 	MessageTTL   time.Duration

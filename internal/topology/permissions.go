@@ -22,9 +22,6 @@ type Permissions struct {
 // asked for in verify mode too: from RabbitMQ 4.3 a user without any right on an object cannot even ask whether it
 // exists.
 func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
-	if p.whole != nil {
-		p = p.whole
-	}
 	var objects, ours, written, published []string
 	for _, e := range p.Exchanges {
 		objects = append(objects, e.Name)

@@ -7,6 +7,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -52,11 +53,8 @@ type Plan struct {
 	// whose wait queues lead back through an exchange that other queues are bound to.
 	StampQueue bool
 
-	// Partitions are the queues that the service's messages are divided among; nil: there is only Queue. Those of one
-	// plan are consumed by one process, each by the plan that Parts returns for it.
+	// Partitions are the queues that the service's messages are divided among, see Parts; nil: there is only Queue.
 	Partitions []string
-
-	whole *Plan // of one that Parts returned: with the objects of all; nil: it is that itself
 
 	// SingleActive says that the service's queue must have a single active consumer: its messages are handled in order.
 	SingleActive bool
@@ -98,8 +96,7 @@ type Exchange struct {
 	// Marks an exchange that other services declare too: a user who may not declare it is fine if it exists.
 	Shared bool `json:"shared,omitempty"`
 
-	// Args are the arguments of the exchange of partitions. The broker does not compare them.
-	Args amqp.Table `json:"-"`
+	Args amqp.Table `json:"-"` // of the exchange of partitions; the broker does not compare them
 
 	// Found are the properties of one that exists and differs from this; nil: none was found that differs.
 	Found amqp.Table `json:"-"`
@@ -185,17 +182,12 @@ type Binding struct {
 	// What a headers exchange compares: x-match and the headers of a message.
 	Args amqp.Table `json:"arguments,omitempty"` // nil for none
 
-	// ToExchange says that Queue is the name of an exchange.
-	ToExchange bool `json:"-"`
+	Kind string `json:"-"` // of what Queue names: exchange; empty: a queue
 }
 
 // Title names the binding for people.
 func (b *Binding) Title() string {
-	what := "queue"
-	if b.ToExchange {
-		what = "exchange"
-	}
-	return fmt.Sprintf("binding of %s %q to exchange %q with key %q", what, b.Queue, b.Exchange, b.Key)
+	return fmt.Sprintf("binding of %s %q to exchange %q with key %q", cmp.Or(b.Kind, "queue"), b.Queue, b.Exchange, b.Key)
 }
 
 // Route is where to publish so that a message ends in Queue. An empty Exchange is the default exchange.
@@ -213,9 +205,7 @@ type Route struct {
 // WaitPath is one way to wait: a queue that gives its messages back to the service's queue after Delay.
 type WaitPath struct {
 	Delay time.Duration
-	Route
-
-	// A path with the zero Route waits in the sidecar.
+	Route // zero: in the sidecar
 
 	// ByReject says that rejecting a message on the service's queue takes it here too. At most one path can say so.
 	ByReject bool

@@ -130,10 +130,13 @@ func ParsePlan(raw []byte, service string, attempt time.Duration) (*Plan, error)
 	return p, nil
 }
 
-// DemandSingleActive sets SingleActive of a plan that was just read. The error is that of Validate.
+// DemandSingleActive sets SingleActive of a plan that was just read, or returns why it cannot be.
 func (p *Plan) DemandSingleActive() error {
-	p.SingleActive = true
-	return p.Validate()
+	if p.SingleActive = true; p.OwnQueue().Args[ArgSingleConsumer] == true {
+		return nil
+	}
+	return fmt.Errorf("$.queues: queue %q: SIDECAR_ORDER_BY needs %s=true; SIDECAR_ORDER_SCOPE=replica does not, and keeps "+
+		"order within each replica only", p.Queue, ArgSingleConsumer)
 }
 
 func (f *planFile) plan(service string) *Plan {

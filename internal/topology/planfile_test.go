@@ -106,7 +106,7 @@ func TestPlanFileInOrder(t *testing.T) {
 	t.Parallel()
 	for arguments, want := range map[string]string{
 		`{"x-single-active-consumer": true}`: "",
-		`{}`:                                 `$.queues[0].arguments.x-single-active-consumer: queue "q": SIDECAR_ORDER_BY needs x-single-active-consumer=true; SIDECAR_ORDER_SCOPE=replica`,
+		`{}`:                                 `$.queues: queue "q": SIDECAR_ORDER_BY needs x-single-active-consumer=true; SIDECAR_ORDER_SCOPE=replica`,
 	} {
 		p := must.Get(ParsePlan([]byte(strings.Replace(smallPlan, `{}`, arguments, 1)), "s", 0))(t)
 		if err := p.DemandSingleActive(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {

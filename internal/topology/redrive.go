@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -41,11 +40,10 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 	route := p.Redrive
 	var m message.Message
 	m.FromDelivery(d, p.Queue, p.MaxRetries)
-	if p.Partitions != nil {
-		route.Key = m.RoutingKey // leads to the partition that the message came from
-	}
 	if r.To != "" {
 		r.Reset, route = true, Route{Key: r.To}
+	} else if p.Partitions != nil {
+		route.Key = m.RoutingKey // leads to the partition that the message came from
 	}
 	h := copyHeaders(&m, func(key string) bool {
 		return bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
@@ -97,16 +95,9 @@ func (p *Plan) Owns(queue string) bool {
 		q := p.queue(p.Park.Queue)
 		return q == nil || !q.Shared
 	}
-	if p.Partitions != nil && partitionOf(queue, p.Redrive.Exchange) {
-		return true
+	owns := p.queue(queue) != nil || queue == p.divided()
+	for i := range maxPartitions { // those of another number, too
+		owns = owns || queue == PartitionName(p.divided(), i)
 	}
-	return p.queue(queue) != nil
-}
-
-// partitionOf reports whether a queue is or was a partition behind the exchange, or the queue in whose place they are.
-func partitionOf(queue, exchange string) bool {
-	divided := strings.TrimSuffix(exchange, partitionsOf(""))
-	i, numbered := strings.CutPrefix(queue, divided+".p")
-	_, err := strconv.ParseUint(i, 10, 16)
-	return queue == divided || numbered && err == nil
+	return owns
 }

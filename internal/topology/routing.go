@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -20,7 +19,7 @@ func (p *Plan) reach(exchange, key string) []string {
 	x := p.exchange(exchange)
 	var queues []string
 	for _, b := range p.Bindings {
-		if x != nil && b.Exchange == exchange && !b.ToExchange && x.matches(b, key) && !slices.Contains(queues, b.Queue) {
+		if x != nil && b.Exchange == exchange && b.Kind == "" && x.matches(b, key) && !slices.Contains(queues, b.Queue) {
 			queues = append(queues, b.Queue)
 		}
 	}
@@ -120,6 +119,9 @@ const TypeHash = "x-consistent-hash"
 // partitionsOf returns the exchange that divides the messages of a queue among its partitions.
 func partitionsOf(queue string) string { return queue + ".partitions" }
 
+// divided is the queue in whose place the partitions are.
+func (p *Plan) divided() string { return strings.TrimSuffix(p.Redrive.Exchange, partitionsOf("")) }
+
 // PartitionName returns the name of a partition of a queue, from 0.
 func PartitionName(queue string, i int) string { return fmt.Sprintf("%s.p%d", queue, i) }
 
@@ -130,9 +132,10 @@ func (b *builder) partition() {
 		return
 	}
 	x := Exchange{Name: partitionsOf(b.o.Queue), Type: TypeHash}
-	if header, ok := strings.CutPrefix(b.o.PartitionBy, "header:"); ok {
+	switch kind, header, _ := strings.Cut(b.o.PartitionBy, ":"); kind {
+	case "header":
 		x.Args = amqp.Table{"hash-header": header}
-	} else if b.o.PartitionBy == "correlation-id" {
+	case "correlation-id":
 		x.Args = amqp.Table{"hash-property": "correlation_id"}
 	}
 	b.p.Exchanges = append(b.p.Exchanges, x)
@@ -145,17 +148,6 @@ func (b *builder) partition() {
 	b.p.Redrive = Route{Exchange: x.Name, Queue: b.p.Queue} // with the key of the message
 }
 
-// waitHere lays the ways to wait of partitions: in the sidecar, because a message must not leave its place.
-func (b *builder) waitHere() {
-	delays := b.o.RetryDelays
-	if delays == nil {
-		delays = []time.Duration{b.o.RetryDelay}
-	}
-	for _, d := range delays {
-		b.p.Waits = append(b.p.Waits, WaitPath{Delay: d})
-	}
-}
-
 // Consumed are the queues that the service consumes.
 func (p *Plan) Consumed() []string {
 	if p.Partitions != nil {
@@ -165,32 +157,23 @@ func (p *Plan) Consumed() []string {
 }
 
 // Parts returns a plan for each queue that is consumed. The first one is p, with the objects of all; the others have
-// only those that their own messages pass through.
+// only their own queue, and do not bind it to what producers publish to.
 func (p *Plan) Parts() []*Plan {
 	all := []*Plan{p}
 	for _, own := range p.Consumed()[1:] {
 		c := p.clone()
-		c.Queue, c.whole = own, p
+		c.Queue = own
 		c.Queues = slices.DeleteFunc(c.Queues, func(q Queue) bool { return q.Kind == KindMain && q.Name != own })
 		c.Bindings = slices.DeleteFunc(c.Bindings, func(b Binding) bool { return c.queue(b.Queue) == nil })
-		c.Exchanges = slices.DeleteFunc(c.Exchanges, func(x Exchange) bool {
-			return !slices.ContainsFunc(c.Bindings, func(b Binding) bool { return b.Exchange == x.Name })
-		})
 		all = append(all, c)
 	}
 	return all
 }
 
-// Leftovers are queues that another number of partitions would have made: none may exist beside those of the plan.
+// Leftovers are queues that another number of partitions has: none of them may exist beside those of the plan.
 func (p *Plan) Leftovers() []string {
-	if p.Partitions == nil || p.whole != nil {
+	if p.Partitions == nil || p.Queue != p.Partitions[0] {
 		return nil
 	}
-	divided := strings.TrimSuffix(p.Redrive.Exchange, partitionsOf(""))
-	return []string{divided, PartitionName(divided, len(p.Partitions))}
-}
-
-// Feeds reports whether a binding brings the service's messages from an exchange that producers publish to.
-func (p *Plan) Feeds(b Binding) bool {
-	return b.ToExchange || p.Partitions == nil && b.Queue == p.Queue
+	return []string{p.divided(), PartitionName(p.divided(), len(p.Partitions))}
 }

@@ -135,7 +135,8 @@ var rules = []rule{
 	{on: anyQueue, properties: []string{ArgDeliveryLimit}, judgement: Harmless,
 		reason: "no message reaches it"},
 
-	{on: mainQueue, properties: []string{ArgSingleConsumer}, when: unordered, judgement: Breaks,
+	{on: mainQueue, properties: []string{ArgSingleConsumer}, judgement: Breaks,
+		when:   func(f *property) bool { return f.plan.SingleActive && f.value != true },
 		reason: "several replicas would handle messages with one key at the same time, and out of order",
 		fix:    "SIDECAR_ORDER_SCOPE=replica accepts order within each replica only, or {another}"},
 	{on: mainQueue, properties: []string{ArgSingleConsumer}, when: set, judgement: Harmless,
@@ -228,9 +229,6 @@ func notWaitedIn(f *property) bool {
 	}
 	return true
 }
-
-// unordered reports whether the queue lacks the single active consumer that order across replicas needs.
-func unordered(f *property) bool { return f.plan.SingleActive && f.value != true }
 
 func negativeBefore4(f *property) bool {
 	limit, ok := f.value.(int64)

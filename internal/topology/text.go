@@ -29,11 +29,7 @@ func (p *Plan) Text() string {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", q.Name, q.Kind, cmp.Or(arguments(q.Args), "-"))
 	}
 	p.bindingsText(w)
-	from := p.Queue
-	if p.Partitions != nil {
-		from = p.Partitions[0] + " to " + p.Partitions[len(p.Partitions)-1]
-	}
-	fmt.Fprintf(w, "\nWHAT HAPPENS\tBY\tTO\na message arrives\tconsume from\t%s\n", from)
+	fmt.Fprintf(w, "\nWHAT HAPPENS\tBY\tTO\na message arrives\tconsume from\t%s\n", strings.Join(p.Consumed(), ", "))
 	waits := min(len(p.Waits), p.MaxRetries) // others only serve messages that ask for their delay
 	for i, path := range p.Waits[:waits] {
 		fmt.Fprintln(w, path.sentence(i+1, p.MaxRetries, len(p.Waits)))

@@ -88,15 +88,6 @@ func (c *optionValidator) parts(template string) []part {
 // queues lists the queues of the plan, exchanges its exchanges without those of others. Names may be empty.
 func (c *optionValidator) queues() []name {
 	all := []name{c.names["SIDECAR_QUEUE"], c.names["SIDECAR_DLQ"]}
-	if n := c.o.Partitions; n > 0 {
-		for i := range min(n, maxPartitions) {
-			all = append(all, name{
-				what: "queue of a partition", variable: "SIDECAR_QUEUE", value: PartitionName(c.o.Queue, i),
-				parts: c.names["SIDECAR_QUEUE"].parts,
-			})
-		}
-		return all
-	}
 	if c.o.plainRetryQueue(c.b) {
 		all = append(all, c.names["SIDECAR_RETRY_QUEUE"])
 	}
@@ -111,14 +102,7 @@ func (c *optionValidator) queues() []name {
 }
 
 func (c *optionValidator) exchanges() []name {
-	all := []name{c.names["SIDECAR_EXCHANGE"], c.names["SIDECAR_RETRY_EXCHANGE"], c.names["SIDECAR_DLX"]}
-	if c.o.Partitions > 0 {
-		all = append(all, name{
-			what: "exchange of the partitions", variable: "SIDECAR_QUEUE", value: partitionsOf(c.o.Queue),
-			parts: c.names["SIDECAR_QUEUE"].parts,
-		})
-	}
-	return all
+	return []name{c.names["SIDECAR_EXCHANGE"], c.names["SIDECAR_RETRY_EXCHANGE"], c.names["SIDECAR_DLX"]}
 }
 
 // keys lists the routing keys that are not names of queues.

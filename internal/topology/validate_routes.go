@@ -29,9 +29,6 @@ func (v *planValidator) ownQueue() {
 		own, path := q.Name == v.Queue, at("queues", i, "kind")
 		v.refuse(own && q.Kind != KindMain, path, "queue %q is the service's: its kind is %s, not %s", q.Name, KindMain,
 			q.Kind)
-		v.refuse(own && v.SingleActive && q.Args[ArgSingleConsumer] != true, v.argument(q.Name, ArgSingleConsumer),
-			"queue %q: SIDECAR_ORDER_BY needs %s=true; SIDECAR_ORDER_SCOPE=replica does not, and keeps order within each "+
-				"replica only", q.Name, ArgSingleConsumer)
 		v.refuse(!own && q.Kind == KindMain && !slices.Contains(v.Partitions, q.Name), path, "queue %q is not the service's: only %q is of kind %s", q.Name, v.Queue,
 			q.Kind)
 	}
@@ -64,7 +61,7 @@ func (v *planValidator) bindings() {
 		x := v.exchange(b.Exchange)
 		v.misrouted(b.Exchange != "" && x == nil, exchange, "queue %q is bound to exchange %q, which is not in the plan",
 			b.Queue, b.Exchange)
-		v.misrouted(v.queue(b.Queue) == nil && !b.ToExchange, at("bindings", i, "queue"), "binding of %q: queue %q is not in the plan",
+		v.misrouted(v.queue(b.Queue) == nil && b.Kind == "", at("bindings", i, "queue"), "binding of %q: queue %q is not in the plan",
 			b.Exchange, b.Queue)
 		match := b.Args[argMatch]
 		v.refuse(x != nil && x.Type == "headers" && !slices.Contains(matches, match),
@@ -98,11 +95,8 @@ func (v *planValidator) waits() {
 		v.unusable(w.Delay < time.Millisecond || w.Delay > maxTTL || w.Delay%time.Millisecond != 0, path+".delay",
 			"wait path %s: 1ms to %s, in whole milliseconds", w.Tier(), maxTTL)
 		q := v.queue(w.Queue)
-		if v.Partitions != nil { // it waits in the sidecar
-			continue
-		}
 		if q == nil {
-			v.misrouted(true, path+".queue", "wait path %s: queue %q is not in the plan", w.Tier(), w.Queue)
+			v.misrouted(v.Partitions == nil, path+".queue", "wait path %s: queue %q is not in the plan", w.Tier(), w.Queue)
 			continue
 		}
 		v.refuse(seen[w.Queue], path+".queue", "wait path %s shares queue %q: every delay needs a queue of its own", w.Tier(),
@@ -190,11 +184,8 @@ func (v *planValidator) parking() {
 // redriving: what is taken out of the dead-letter queue reaches the service's queue, at once or after a wait.
 func (v *planValidator) redriving() {
 	r := v.Redrive
-	if v.Partitions != nil {
-		return // its key is that of the message
-	}
-	v.misrouted(!v.reachesOnly(r) && v.read(at("queue")), at("redrive"), "redriving: exchange %q with key %q does not "+
-		"reach %q alone", r.Exchange, r.Key, r.Queue)
+	v.misrouted(v.Partitions == nil && !v.reachesOnly(r) && v.read(at("queue")), at("redrive"), "redriving: exchange %q "+
+		"with key %q does not reach %q alone", r.Exchange, r.Key, r.Queue)
 	q := v.queue(r.Queue)
 	if q == nil || q.Name == v.Queue {
 		return

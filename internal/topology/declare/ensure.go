@@ -66,22 +66,15 @@ func (e *ensurer) ensure(ctx context.Context) {
 			e.binding(ctx, b)
 		}
 	}
-	for _, q := range e.plan.Leftovers() {
-		e.leftover(ctx, q)
+	for _, name := range e.plan.Leftovers() {
+		q := queueOf(&topology.Queue{Name: name})
+		if refusal := e.ask(ctx, lookFor+q.title, q.passive); refusal == nil && e.err == nil {
+			e.findings = append(e.findings, Finding{
+				Judgement: topology.Weaker, Object: q.title, Problem: ProblemLeftover, Found: fmt.Sprintf("%d messages", *q.ready),
+				Reason: "nothing consumes it: see \"Another number of partitions\" in docs/topologies.md",
+			})
+		}
 	}
-}
-
-// leftover warns of a queue that gets messages and that nothing consumes any more.
-func (e *ensurer) leftover(ctx context.Context, queue string) {
-	o := queueOf(&topology.Queue{Name: queue})
-	if refusal := e.ask(ctx, lookFor+o.title, o.passive); refusal != nil || e.err != nil {
-		return
-	}
-	e.findings = append(e.findings, Finding{
-		Judgement: topology.Weaker, Object: o.title, Problem: ProblemLeftover, Found: fmt.Sprintf("%d messages", *o.ready),
-		Reason: "an earlier SIDECAR_PARTITIONS has made it: it may still be bound, and its messages are not consumed",
-		Fix:    "see \"Another number of partitions\" in docs/topologies.md",
-	})
 }
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
@@ -94,11 +87,8 @@ func (e *ensurer) leftover(ctx context.Context, queue string) {
 //
 // All requests together have the time that Ensure gives to each, and the session is lost when it runs out.
 func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
-	if mode == topology.ModeNone {
-		return true
-	}
-	if len(p.Leftovers()) > 0 { // which only Ensure looks for
-		return false
+	if mode == topology.ModeNone || len(p.Leftovers()) > 0 { // which only Ensure reports
+		return mode == topology.ModeNone
 	}
 	var questions []question
 	if p.AutoType && !p.Adopts && mode == topology.ModeDeclare { // a service queue of another type decides

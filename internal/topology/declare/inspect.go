@@ -3,7 +3,7 @@ package declare
 import (
 	"context"
 	"maps"
-	"slices"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -75,10 +75,7 @@ func (p *prober) inspectExchange(ctx context.Context, name string, planned amqp.
 func declareExchange(name string, properties amqp.Table) question {
 	kind, _ := properties[topology.PropertyType].(string)
 	args := maps.Clone(properties)
-	maps.DeleteFunc(args, func(name string, _ any) bool {
-		return slices.Contains([]string{topology.PropertyType, topology.PropertyDurable, topology.PropertyAutoDelete,
-			topology.PropertyInternal}, name)
-	})
+	maps.DeleteFunc(args, func(name string, _ any) bool { return !strings.Contains(name, "-") }) // no property has one
 	return func(ch *amqp.Channel, noWait bool) error {
 		return ch.ExchangeDeclare(name, kind, properties[topology.PropertyDurable] == true,
 			properties[topology.PropertyAutoDelete] == true, properties[topology.PropertyInternal] == true, noWait, args)

@@ -56,10 +56,10 @@ func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amq
 	if ok && answers(answer) {
 		return answer
 	}
-	p.err = fmt.Errorf("%s: %w", name, err)
-	if answer != nil && unknownType(answer) { // before RabbitMQ 4 it ends the connection
-		p.err = fmt.Errorf("%w: %s", p.err, fixPlugin)
+	if ok && unknownType(answer) { // before RabbitMQ 4 it ends the connection
+		name = fixPlugin
 	}
+	p.err = fmt.Errorf("%s: %w", name, err)
 	return nil
 }
 
@@ -179,7 +179,7 @@ func (o *object) questions(declare bool) []question {
 
 func bind(b topology.Binding) question {
 	return func(ch *amqp.Channel, noWait bool) error {
-		if b.ToExchange {
+		if b.Kind != "" {
 			return ch.ExchangeBind(b.Queue, b.Key, b.Exchange, noWait, b.Args)
 		}
 		return ch.QueueBind(b.Queue, b.Key, b.Exchange, noWait, b.Args)

@@ -139,9 +139,6 @@ func (e *ensurer) mayBind(ctx context.Context) {
 		}
 		asked[pair] = true
 		e.may(ctx, b.Title(), b.Queue, "write", func(ch *amqp.Channel, _ bool) error {
-			if b.ToExchange {
-				return ch.ExchangeUnbind(b.Queue, probeKey, b.Exchange, false, nil)
-			}
 			return ch.QueueUnbind(b.Queue, probeKey, b.Exchange, nil)
 		})
 	}

@@ -37,7 +37,7 @@ func TestSingleActiveConsumer(t *testing.T) {
 					t.Errorf("%s: %v", mode, f)
 				}
 			}
-			refused(with(unordered.Permissions(topology.ModeVerify)), topology.ModeVerify, "not seen", "SIDECAR_ORDER_SCOPE=replica")
+			refused(with(unordered.Permissions(topology.ModeVerify)), topology.ModeVerify, "not seen without configure permission", "SIDECAR_ORDER_SCOPE=replica")
 
 			ch := channel(t, url)
 			must.Get(ch.QueueDelete(p.Queue, false, false, false))(t)
