@@ -41,7 +41,7 @@ type Guard struct {
 	appGone   func(ctx context.Context) bool
 	slots     chan *slot // that no dispatch uses
 	journal   *journal
-	exclusive exclusive
+	exclusive *exclusive
 	failed    telemetry.Throttle // log lines about failed writes
 
 	mu       sync.Mutex
@@ -78,7 +78,8 @@ func Open(o Options) (*Guard, error) {
 		return nil, fmt.Errorf("open a crash journal: %w", err)
 	}
 	g := &Guard{
-		o: o, journal: j, slots: make(chan *slot, o.Workers), failed: telemetry.Throttle{Interval: time.Minute},
+		o: o, journal: j, slots: make(chan *slot, o.Workers), exclusive: newExclusive(),
+		failed: telemetry.Throttle{Interval: time.Minute},
 	}
 	for n := range o.Workers {
 		g.slots <- &slot{g: g, number: n, hasher: newHasher()}

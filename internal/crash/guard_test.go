@@ -11,7 +11,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/message"
-	"sidecar/internal/testkit/must"
 )
 
 const limit = 2
@@ -251,7 +250,7 @@ func TestIdentity(t *testing.T) {
 
 func TestAloneMeansAlone(t *testing.T) {
 	t.Parallel()
-	var turns exclusive
+	turns := newExclusive()
 	first, err := turns.enter(t.Context(), nil, false)
 	if err != nil || !turns.solitary(first) {
 		t.Fatalf("the first turn: %v", err)
@@ -261,7 +260,7 @@ func TestAloneMeansAlone(t *testing.T) {
 		x, _ := turns.enter(context.Background(), nil, true)
 		alone <- x
 	}()
-	for turns.wanted() == 0 {
+	for !turns.waited() {
 		runtime.Gosched()
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -272,7 +271,7 @@ func TestAloneMeansAlone(t *testing.T) {
 			t.Errorf("a turn before the suspect that waits: %v", err)
 		}
 	}
-	turns.leave()
+	turns.leave(false)
 	x := <-alone
 	if _, err := turns.enter(ctx, nil, false); !errors.Is(err, stop) {
 		t.Errorf("a turn beside the suspect: %v", err)
@@ -280,7 +279,7 @@ func TestAloneMeansAlone(t *testing.T) {
 	if !turns.solitary(x) {
 		t.Error("not solitary")
 	}
-	turns.leave()
+	turns.leave(true)
 	a, _ := turns.enter(t.Context(), nil, false)
 	b, _ := turns.enter(t.Context(), nil, false)
 	if turns.solitary(a) || turns.solitary(b) {
@@ -288,10 +287,13 @@ func TestAloneMeansAlone(t *testing.T) {
 	}
 }
 
-func (t *exclusive) wanted() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.waiting
+// waited reports whether a suspect waits for its turn, or has it.
+func (t *exclusive) waited() bool {
+	free := t.turns.TryAcquire(1)
+	if free {
+		t.turns.Release(1)
+	}
+	return !free
 }
 
 func TestCrashesOfTheApp(t *testing.T) {
@@ -330,7 +332,7 @@ func TestALostDeliveryIsNotPOSTed(t *testing.T) {
 	m.Headers, m.Lost = amqp.Table{message.HeaderCrashes: int32(1)}, lost
 	got := make(chan message.Outcome)
 	go func() { got <- d.Dispatch(context.Background(), m) }()
-	for p.exclusive.wanted() == 0 {
+	for !p.exclusive.waited() {
 		runtime.Gosched()
 	}
 	close(lost)
@@ -345,28 +347,19 @@ func TestALostDeliveryIsNotPOSTed(t *testing.T) {
 func TestNoTurnForNothing(t *testing.T) {
 	t.Parallel()
 	for _, want := range []error{errLost, errors.New("stop")} {
-		var turns exclusive
-		must.Get(turns.enter(t.Context(), nil, false))(t)
-		lost, ended := make(chan struct{}), make(chan error)
+		turns := newExclusive()
+		lost := make(chan struct{})
 		ctx, cancel := context.WithCancelCause(context.Background())
-		go func() {
-			_, err := turns.enter(ctx, lost, true)
-			ended <- err
-		}()
-		for turns.wanted() == 0 {
-			runtime.Gosched()
-		}
-		turns.mu.Lock() // what leave does; the turn can begin only after the end
-		turns.inHand--
-		turns.wake()
 		if errors.Is(want, errLost) {
 			close(lost)
 		} else {
 			cancel(want)
 		}
-		turns.mu.Unlock()
-		if err := <-ended; !errors.Is(err, want) {
+		if _, err := turns.enter(ctx, lost, true); !errors.Is(err, want) {
 			t.Errorf("a turn after %q: %v", want, err)
+		}
+		if turns.waited() {
+			t.Error("the turn was kept")
 		}
 		cancel(nil)
 	}
