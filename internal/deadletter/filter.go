@@ -129,7 +129,8 @@ func testStatus(value string) (test, string) {
 		return func(m *Message) bool { return m.Status == 0 }, ""
 	case class || number:
 		pattern := strings.ReplaceAll(value, "x", "?")
-		return func(m *Message) bool { return glob(pattern, strconv.Itoa(m.Status)) }, ""
+		statuses := glob(pattern)
+		return func(m *Message) bool { return statuses.Match(strconv.Itoa(m.Status)) }, ""
 	}
 	return nil, "want a status such as 503, a class such as 5xx, or none"
 }
@@ -160,9 +161,14 @@ func testNewer(value string) (test, string) {
 	return func(m *Message) bool { return m.ParkedAt.After(at) }, problem
 }
 
+func glob(pattern string) message.Globs { return message.NewGlobs([]string{pattern}, false) }
+
 // globs parses a pattern for a text of a message.
 func globs(text func(*Message) string) func(string) (test, string) {
-	return func(value string) (test, string) { return func(m *Message) bool { return glob(value, text(m)) }, "" }
+	return func(value string) (test, string) {
+		pattern := glob(value)
+		return func(m *Message) bool { return pattern.Match(text(m)) }, ""
+	}
 }
 
 func testHeader(value string) (test, string) {
@@ -170,12 +176,10 @@ func testHeader(value string) (test, string) {
 	if name == "" {
 		return nil, "want NAME=VALUE or NAME"
 	}
-	if !valued {
-		pattern = "*"
-	}
+	values := glob(pattern)
 	return func(m *Message) bool {
 		v, ok := m.Properties.Headers[name]
-		return ok && glob(pattern, amqpvalue.Text(v))
+		return ok && (!valued || values.Match(amqpvalue.Text(v)))
 	}, ""
 }
 
@@ -250,13 +254,4 @@ func parseAge(s string) (time.Duration, error) {
 		err = errors.New("out of range")
 	}
 	return d * unit, err
-}
-
-// glob matches * and ? against all of s, slashes included. Every pattern is valid: other characters match themselves.
-func glob(pattern, s string) bool {
-	// path.Match stops at slashes, of which a routing key may have some, and has more special bytes.
-	const slash = "\x00"
-	quoted := strings.NewReplacer(`\`, `\\`, `[`, `\[`, "/", slash).Replace(pattern)
-	ok, err := path.Match(quoted, strings.ReplaceAll(s, "/", slash))
-	return ok && err == nil
 }

@@ -30,7 +30,7 @@ func (o *operation) reopen(ctx context.Context) error {
 	if err := o.putBack(); err != nil {
 		return err
 	}
-	if err := pause(ctx, o.rate.due()); err != nil {
+	if err := pause(ctx, o.due()); err != nil {
 		return err
 	}
 	r, err := o.q.openRecycled(ctx)
@@ -59,27 +59,10 @@ func (o *operation) putBack() error {
 	return nil
 }
 
-// rateLimit spreads messages over time. The zero rateLimit does not.
-type rateLimit struct {
-	every time.Duration
-	next  time.Time
-}
-
-// due is how long it takes until the next message may go.
-func (r *rateLimit) due() time.Duration { return max(0, time.Until(r.next)) }
-
-// wait returns when the next message may go, which goes then. Time that was lost is not made up for: a limit is a
-// limit.
-func (r *rateLimit) wait(ctx context.Context) error {
-	if r.every == 0 {
-		return nil
-	}
-	if now := time.Now(); r.next.Before(now) {
-		r.next = now
-	}
-	if err := pause(ctx, r.due()); err != nil {
-		return err
-	}
-	r.next = r.next.Add(r.every)
-	return nil
+// due is how long it takes until the rate lets the next message go.
+func (o *operation) due() time.Duration {
+	now := time.Now()
+	next := o.rate.ReserveN(now, 1)
+	defer next.CancelAt(now)
+	return next.DelayFrom(now)
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"sidecar/internal/broker"
 )
 
@@ -25,7 +27,7 @@ type operation struct {
 	reader *reader
 	s      Selection
 	all    bool // also what is another service's
-	rate   rateLimit
+	rate   *rate.Limiter
 	canary *canary // nil: none is sent ahead, or all their verdicts are in
 	// act begins what has to happen before the message may be acked; end, which may be nil, waits for that. The message
 	// stays after an error, which ends the operation unless it is about this message only. Without act messages are only
@@ -47,7 +49,9 @@ type pending struct {
 
 // operate returns an operation on the messages of r that s selects.
 func (q *Queue) operate(r *reader, s Selection) *operation {
-	o := &operation{q: q, reader: r, s: s, tally: tally{p: Progress{Total: r.ready}}}
+	o := &operation{
+		q: q, reader: r, s: s, tally: tally{p: Progress{Total: r.ready}}, rate: rate.NewLimiter(rate.Inf, 1),
+	}
 	o.failed, o.fail = context.WithCancelCause(context.Background())
 	return o
 }
@@ -128,13 +132,13 @@ func (o *operation) handle(ctx context.Context, d *broker.Delivery) error {
 	ours := o.all || !m.Foreign
 	moves := chosen && ours && o.act != nil
 	if moves {
-		if o.holdLimitReached(o.rate.due()) { // only now: the rest of the queue may hold no other message to move
+		if o.holdLimitReached(o.due()) { // only now: the rest of the queue may hold no other message to move
 			o.reader.keep(d) // it is read again
 			return errHoldLimit
 		}
-		if err := o.rate.wait(ctx); err != nil {
+		if o.rate.Wait(ctx) != nil {
 			o.reader.keep(d)
-			return err
+			return context.Cause(ctx)
 		}
 	}
 	o.newly = true

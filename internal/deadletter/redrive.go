@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
@@ -37,7 +38,7 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 		return o.run(ctx, report)
 	}
 	if r.Rate > 0 {
-		o.rate.every = time.Duration(float64(time.Second) / r.Rate)
+		o.rate = rate.NewLimiter(rate.Limit(r.Rate), 1) // time that was lost is not made up for
 	}
 	s, stream, err := q.stream(ctx)
 	if err != nil {

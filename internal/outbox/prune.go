@@ -17,7 +17,8 @@ const (
 	// retainPause is between two steps of a run: relays and the app come first.
 	retainPause = 20 * time.Millisecond
 	// retainKey and the table's OID are the advisory lock of the one relay that deletes.
-	retainKey = 1700976
+	retainKey  = 1700976
+	retainLock = `SELECT to_json(pg_try_advisory_lock($1::bigint))`
 )
 
 // Pruned is what a Prune has done.
@@ -102,20 +103,12 @@ func (r *Relay) retainOnce(ctx context.Context) (Pruned, error) {
 	if err != nil {
 		return Pruned{}, err
 	}
-	if mine, err := retainLock(ctx, conn, t); err != nil || !mine {
+	var alone bool // the lock ends with the connection
+	if err := readJSON(ctx, conn, &alone, retainLock, number(retainKey<<32|int64(t.OID))); err != nil || !alone {
 		return Pruned{}, err
 	}
 	return Prune(ctx, conn, t, r.o.Retention, func(Pruned) error {
 		sleep(ctx, retainPause)
 		return ctx.Err()
 	})
-}
-
-// retainLock reports whether this is the only relay that deletes. The lock ends with the connection.
-func retainLock(ctx context.Context, conn *pgconn.PgConn, t *Table) (bool, error) {
-	rows, err := query(ctx, conn, `SELECT pg_try_advisory_lock($1::bigint)`, number(retainKey<<32|int64(t.OID)))
-	if err != nil {
-		return false, fmt.Errorf("ask whether another relay deletes rows: %w", err)
-	}
-	return string(rows[0][0]) == "t", nil
 }
