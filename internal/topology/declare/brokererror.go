@@ -14,9 +14,8 @@ import (
 var (
 	inequivalent = regexp.MustCompile(`inequivalent arg '([^']+)'`)
 	current      = regexp.MustCompile(` but current is (?:(none)|the value '(.*)' of type '(\w+)'|'(.*)')$`)
-	refused      = regexp.MustCompile(`(?:(configure|write|read) )?access to (?:queue|exchange|topic) '([^']*)'`)
-	inVhost      = regexp.MustCompile(`in vhost '([^']*)'`)
-	forUser      = regexp.MustCompile(`refused for user '([^']*)'`)
+	refused      = regexp.MustCompile(`(?:(configure|write|read) )?access to (?:queue|exchange|topic) '([^']*)'` +
+		`(?:.*? in vhost '([^']*)')?(?:.*? refused for user '([^']*)')?`)
 )
 
 // drift is what a 406 says about a property that differs.
@@ -80,17 +79,9 @@ type denial struct {
 }
 
 func denied(e *amqp.Error) denial {
-	var d denial
-	if m := refused.FindStringSubmatch(e.Reason); m != nil {
-		d.permission, d.resource = m[1], m[2]
+	m := refused.FindStringSubmatch(e.Reason)
+	if m == nil {
+		return denial{}
 	}
-	d.vhost, d.user = first(inVhost, e.Reason), first(forUser, e.Reason)
-	return d
-}
-
-func first(re *regexp.Regexp, s string) string {
-	if m := re.FindStringSubmatch(s); m != nil {
-		return m[1]
-	}
-	return ""
+	return denial{m[1], m[2], m[3], m[4]}
 }
