@@ -128,6 +128,18 @@ CHAOS := -faults 62 -messages 4000 -warm-up 500 -liveness 200 -stretch 0.25 -out
 chaos: build ## each kind of fault twice while messages of three sources are under way, and a judge that reads the ledgers; 4 minutes (ARGS='-seed 7 -queue-type classic', ARGS=-h for all)
 	@scripts/chaos.sh run $(CHAOS) $(ARGS)
 
+# Each kind of fault that concerns one queue once, and one that concerns all, beside linters that compute.
+QUEUES := -messages 1000 -faults 8 -ordered 3 -within 5s -kinds \
+  channel-close,queue-delete,queue-redeclare,queue-purge,path-fails,path-hangs,sidecar-kill,sidecar-term
+
+.PHONY: chaos-queues
+chaos-queues: build ## each fault of one queue while a sidecar serves six others, three of them in order by key, and a judge that finds what the others notice; 1 minute (ARGS='-seed 7 -queue-type classic', ARGS=-h for all)
+	@scripts/chaos.sh queues $(QUEUES) $(ARGS)
+
+.PHONY: chaos-order
+chaos-order: build ## two replicas handle messages in order by key while processes are killed and links cut, and a judge that reads the order; 3 minutes (ARGS='-queue-type classic')
+	@scripts/chaos.sh queues -queues 0 -ordered 1 -replicas 2 -messages 50000 -keys 1000 -faults 10 -rate 500 $(ARGS)
+
 .PHONY: chaos-selftest
 chaos-selftest: build ## shows that the judge finds each of 20 deliberate bugs; 30 minutes
 	@scripts/chaos.sh selftest $(ARGS)

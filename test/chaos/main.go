@@ -30,8 +30,9 @@ func main() {
 		os.Exit(64)
 	}
 	commands := map[string]func([]string) error{"run": runAll, "selftest": selfTest, "judge": judgeAgain, "app": serveApp,
+		"queues": runQueues, "queues-app": serveQueues,
 		"publish": publishAll,
-		"post":    postAll, "rows": writeRows}
+		"post":    postAll, "rows": writeRows, "queues-judge": judgeQueues}
 	command := commands[os.Args[1]]
 	if command == nil {
 		_, _ = fmt.Fprintf(os.Stderr, "chaos: no command %q\n", os.Args[1])
