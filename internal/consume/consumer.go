@@ -77,6 +77,7 @@ type Consumer struct {
 	freed   chan struct{} // a worker finished; capacity 1
 	limited bool          // by rates or slots
 	order   *order        // nil: the messages are handled in no order
+	woken   chan struct{} // in order another delivery may be handled; capacity 1
 
 	inflight  atomic.Int64 // being POSTed
 	delayed   atomic.Int64 // held before a requeue
@@ -130,7 +131,7 @@ func New(o Options) *Consumer {
 		overflow: spacing{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
 	}
 	if o.OrderBy != "" {
-		c.order = newOrder(c)
+		c.order, c.woken = newOrder(c), make(chan struct{}, 1)
 	}
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
 	c.metrics = newMetrics(o.Registerer, c)

@@ -20,14 +20,14 @@ func (c *Consumer) work() {
 		c.guard(&r, c.handle)
 		c.inflight.Add(-1)
 		free(c.o.Slots)
-		c.wake()
+		signal(c.freed)
 	}
 }
 
-// wake makes pump see that a worker is free, or that another delivery may be handled.
-func (c *Consumer) wake() {
+// signal puts a value into c, which has the capacity 1, unless there is one.
+func signal(c chan<- struct{}) {
 	select {
-	case c.freed <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -116,7 +116,7 @@ func (s *session) again(r *record, by topology.Settlement) {
 	s.c.write(r, v, "hold")
 	s.c.metrics.settled[v.Action][v.Reason].Inc()
 	r.done, r.delivery = true, nil
-	s.c.order.hold(r.held, by.Hold+rand.N(by.Jitter+1))
+	s.c.order.hold(r.held, by.Hold+rand.N(by.Jitter+1)) // #nosec G404 -- spreads load, guards nothing
 	s.outstanding.Done()
 }
 

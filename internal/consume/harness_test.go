@@ -69,7 +69,7 @@ func (s *seen) answers(statuses ...int) dispatcher {
 // rig is a Consumer on a real broker, through a link that can be cut.
 type rig struct {
 	*Consumer
-	t     *testing.T
+	t     testing.TB
 	url   string // straight to the broker, as conn and ch are
 	conn  *amqp.Connection
 	ch    *amqp.Channel
@@ -98,12 +98,13 @@ type settings struct {
 	queueType             string
 	retryDelay            time.Duration
 	rates                 []*rate.Limiter
+	quiet                 bool // only warnings are logged
 	slots                 []chan struct{}
 	spool                 *broker.Spool
 }
 
 // start declares a fanout topology of its own and consumes from it.
-func start(t *testing.T, d Dispatcher, s settings) *rig {
+func start(t testing.TB, d Dispatcher, s settings) *rig {
 	t.Helper()
 	if s.concurrency == 0 {
 		s.concurrency, s.prefetch = 4, 8
@@ -147,7 +148,11 @@ func (r *rig) run(d Dispatcher, s settings) {
 	if s.guard != nil {
 		s.crashes = s.guard()
 	}
-	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(r.log, "debug", "json")
+	level := "debug"
+	if s.quiet {
+		level = "warn"
+	}
+	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(r.log, level, "json")
 	memory := budget.New(cmp.Or(s.memory, 64<<20)).Account(budget.Deliveries)
 	dial := func(name string) *broker.Dialer {
 		return broker.NewDialer(broker.Options{

@@ -54,8 +54,17 @@ func newOrder(c *Consumer) *order {
 	return &order{c: c, all: map[*entry]struct{}{}, lanes: map[string][]*entry{}, kept: map[identity]tried{}}
 }
 
-// unlock also shows in the gate whether messages that wait take the whole window, and makes pump see what is ready.
+// unlock also makes pump see what is ready.
 func (o *order) unlock() {
+	o.report()
+	if len(o.ready) > 0 {
+		signal(o.c.woken)
+	}
+	o.mu.Unlock()
+}
+
+// report shows in the gate whether messages that wait take the whole window.
+func (o *order) report() {
 	if full := len(o.all) >= o.c.o.Prefetch && o.inflight == 0 && len(o.ready) == 0; full != o.full {
 		if o.full = full; full {
 			o.c.o.Flow.Hold(flow.Order, "every message in flight waits for a failed message of its key")
@@ -63,8 +72,6 @@ func (o *order) unlock() {
 			o.c.o.Flow.Lift(flow.Order)
 		}
 	}
-	o.mu.Unlock()
-	o.c.wake()
 }
 
 // add makes a delivery the last of its key.
@@ -75,7 +82,7 @@ func (o *order) add(s *session, d *broker.Delivery) {
 	m := s.scratch.read(o.c.o.Plan)
 	e.identity = identity{m.Key(o.c.o.OrderBy), d.MessageId, len(d.Body), d.Timestamp}
 	o.mu.Lock()
-	defer o.unlock()
+	defer o.mu.Unlock()
 	o.all[e] = struct{}{}
 	if e.key != "" {
 		o.lanes[e.key] = append(o.lanes[e.key], e)
@@ -83,6 +90,7 @@ func (o *order) add(s *session, d *broker.Delivery) {
 	if len(o.lanes[e.key]) < 2 {
 		o.start(e)
 	}
+	o.report()
 }
 
 // start makes the first of a key ready, at its time. A redelivered one continues where its last delivery ended.
@@ -117,8 +125,7 @@ func (o *order) stop(e *entry) bool {
 	return true
 }
 
-// take hands out the delivery that has been ready for the longest time; it is empty without one, and for one that is too
-// old.
+// take hands out the delivery that has been ready for the longest time; it is empty without one, and if that is too old.
 func (o *order) take() delivery {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -149,10 +149,8 @@ func (s *session) pump(deliveries *broker.Deliveries) error {
 		}
 		ready, work, freed := deliveries.Ready(), s.c.offered, s.c.freed
 		switch { // a nil channel is never ready
-		case next.Delivery == nil && s.c.order != nil:
-			work = nil
 		case next.Delivery == nil:
-			work, freed = nil, nil
+			work, freed = nil, s.c.woken
 		case (s.c.limited || flow.Ramping()) && s.c.inflight.Load() >= int64(flow.Limit()):
 			ready, work = nil, nil
 		case s.c.limited && !s.admit(): // one of the channels below says why
@@ -220,7 +218,7 @@ func (s *session) next() (d delivery) {
 // leave makes pump end, so that the channel is closed.
 func (s *session) leave() {
 	s.left.Store(true)
-	s.c.wake()
+	signal(s.c.woken)
 }
 
 // receive counts a delivery: from here on it is outstanding until end. In order each attempt counts as a delivery.
