@@ -46,9 +46,15 @@ func TestBadRoutes(t *testing.T) {
 			t.Errorf("want %s in %v", says, p)
 		}
 	}
-	if _, err := judged("SIDECAR_ROUTES=a=/a,type:b=/{type}", "SIDECAR_ROUTES_ELSE=ack"); err != nil {
-		t.Error(err)
+	for _, environ := range [][]string{
+		{"SIDECAR_ROUTES=a=/a,type:b=/{type}", "SIDECAR_ROUTES_ELSE=ack"},
+		{"SIDECAR_SUBSCRIPTIONS=x,y", "SIDECAR_SUB_X_ROUTES=a=/a", "SIDECAR_ROUTES_ELSE=ack"}, // y takes everything
+	} {
+		if _, err := judged(environ...); err != nil {
+			t.Error(err)
+		}
 	}
+	refused(t, "must begin", "SIDECAR_SUB_X_ROUTES", "SIDECAR_SUBSCRIPTIONS=x,y", "SIDECAR_SUB_X_ROUTES=a=a", "SIDECAR_ROUTES=a=/a")
 }
 
 // TestBadTopologies is the list of configurations that no topology can be built from: each is refused with one line
