@@ -133,8 +133,8 @@ func newPlan(cfg *config.Config) (*topology.Plan, error) {
 	return running(cfg, p), nil
 }
 
-// running returns a declared plan as it runs, and changes it. Only in declare mode, which makes the bindings, a retry leaves by reject:
-// bindings cannot be seen over AMQP.
+// running returns a declared plan as it runs, and changes it. Only in declare mode, which makes the bindings, a retry
+// leaves by reject: bindings cannot be seen over AMQP.
 func running(cfg *config.Config, p *topology.Plan) *topology.Plan {
 	p.InPlace = cfg.Retry.OrderBy != ""
 	switch modeOf(cfg) {

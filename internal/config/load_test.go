@@ -186,6 +186,17 @@ func TestFirstOfTwoCounts(t *testing.T) {
 	}
 }
 
+// TestOrderOfAQueue: one message at a time, and a warning where that is not what was said.
+func TestOrderOfAQueue(t *testing.T) {
+	t.Parallel()
+	for env, warnings := range map[string]int{"SIDECAR_CONCURRENCY=1": 0, "SIDECAR_CONCURRENCY=8": 1, "SIDECAR_LOG_LEVEL=info": 0} {
+		c := load(t, "SIDECAR_ORDER_BY=queue", env)
+		if c.Window.Concurrency != 1 || c.Window.Prefetch != 2 || len(c.Warnings()) != warnings {
+			t.Errorf("%s: concurrency %d, prefetch %d, warnings %q", env, c.Window.Concurrency, c.Window.Prefetch, c.Warnings())
+		}
+	}
+}
+
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ env, want string }{

@@ -29,8 +29,8 @@ func (s *session) admit() bool {
 	return true
 }
 
-// awaitEither waits for due, or takes a slot as soon as one is free. Consumers that wait for a slot get one in the order
-// in which they began to wait: Go serves a channel that way, and each consumer waits for one at a time.
+// awaitEither waits for due, or takes a slot as soon as one is free. Consumers that wait for a slot get one in the
+// order in which they began to wait: Go serves a channel that way, and each consumer waits for one at a time.
 func (s *session) awaitEither(due <-chan time.Time, slots chan<- struct{}) bool {
 	flow := s.c.o.Flow
 	for changed := flow.Changed(); flow.Open(); changed = flow.Changed() {

@@ -125,7 +125,7 @@ func (o *order) stop(e *entry) bool {
 	return true
 }
 
-// take hands out the delivery that has been ready for the longest time; it is empty without one, and if that is too old.
+// take hands out the delivery that was ready first; it is empty without one, and if that one is too old.
 func (o *order) take() delivery {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 // maxKey bounds a key in bytes: of a longer text only the beginning counts.
 const maxKey = 1 << 10
 
-// Key returns the key by which a message is ordered, "" without one: by is "routing-key", "correlation-id", "queue" (the
-// same key for all messages) or "header:" and a name.
+// Key returns the key by which a message is ordered, "" without one: by is "routing-key", "correlation-id", "queue"
+// (the same key for all messages) or "header:" and a name.
 func (m *Message) Key(by string) string {
 	switch by {
 	case "routing-key":
