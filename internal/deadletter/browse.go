@@ -4,58 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 )
 
 // Browse calls visit for every matching message from the head of the queue on, foreign ones included, and requeues all
 // of them in their order. The message is valid until visit returns. An error of visit ends the read and is returned.
 func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (Summary, error) {
-	var t tally
-	err := q.browse(ctx, &t, f, s, visit)
-	return Summary{q.name, t.p.Total, t.p.Scanned, t.p.Matched}, err
+	p, err := q.browse(ctx, f, s, nil, visit)
+	return Summary{q.name, p.Total, p.Scanned, p.Matched}, err
 }
 
-// browse is Browse. It counts in t what it reads.
-func (q *Queue) browse(ctx context.Context, t *tally, f Filter, s Scan, visit func(*Message) error) (err error) {
+// browse is Browse. In its progress a message is done when visit has returned.
+func (q *Queue) browse(ctx context.Context, f Filter, s Scan, report Report, visit func(*Message) error) (Progress,
+	error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
 	r, err := q.openRecycled(ctx)
 	if err != nil {
-		return err
+		return Progress{}, err
 	}
-	defer func() { err = errors.Join(err, r.close()) }()
-	t.add(func(p *Progress) { p.Total = r.ready })
 	if s.Depth > 0 {
 		r.total = min(r.total, s.Depth)
 	}
 	if s.Limit > 0 && f.Empty() {
 		r.total = min(r.total, s.Limit)
 	}
-	for s.Limit == 0 || t.p.Matched < s.Limit {
-		d, err := r.next(ctx)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("read queue %q: %w", q.name, err)
-		}
-		m := q.parse(d, r.seen)
-		chosen := !q.hides(&m) && f.Match(&m)
-		t.add(func(p *Progress) {
-			p.Scanned++
-			if chosen {
-				p.Matched++
-			}
-		})
-		if chosen {
-			err = visit(&m)
-		}
-		r.keep(d)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	o := q.operate(r, Selection{f, s.Limit})
+	o.visit = visit
+	stopReports := o.reporting(report)
+	err = errors.Join(o.pass(ctx), o.putBack())
+	stopReports()
+	return o.progress(), err
 }
 
 // hides reports whether m is none of the messages of the one subscription that is asked for.

@@ -32,7 +32,8 @@ type operation struct {
 	// act begins what has to happen before the message may be acked; end, which may be nil, waits for that. The message
 	// stays after an error, which ends the operation unless it is about this message only. Without act messages are only
 	// counted.
-	act func(m *Message) (end func() error, err error)
+	act   func(m *Message) (end func() error, err error)
+	visit func(*Message) error // reads a message that stays; its error ends the operation
 
 	hold   time.Duration // how long messages may be held at a time; 0: until the end
 	known  int           // messages at the head of the queue that were read in an earlier pass and stay
@@ -108,7 +109,7 @@ func (o *operation) handleAll(ctx context.Context) error {
 			break
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("read queue %q: %w", o.q.name, err)
 		}
 		if err := o.handle(ctx, d); err != nil {
 			return err
@@ -129,7 +130,7 @@ func (o *operation) handle(ctx context.Context, d *broker.Delivery) error {
 	}
 	m := o.q.parse(d, o.reader.seen)
 	chosen := (o.all || !o.q.hides(&m)) && o.s.Filter.Match(&m)
-	ours := o.all || !m.Foreign
+	ours := o.all || o.visit != nil || !m.Foreign
 	moves := chosen && ours && o.act != nil
 	if moves {
 		if o.holdLimitReached(o.due()) { // only now: the rest of the queue may hold no other message to move
@@ -152,8 +153,7 @@ func (o *operation) handle(ctx context.Context, d *broker.Delivery) error {
 		}
 	})
 	if !moves {
-		o.reader.keep(d)
-		return nil
+		return o.stay(d, &m, chosen)
 	}
 	end, err := (func() error)(nil), m.Unread
 	if err == nil {
@@ -165,6 +165,17 @@ func (o *operation) handle(ctx context.Context, d *broker.Delivery) error {
 	}
 	o.todo <- pending{d, end}
 	return nil
+}
+
+// stay keeps a message, after a visit if it was chosen.
+func (o *operation) stay(d *broker.Delivery, m *Message, chosen bool) (err error) {
+	defer o.reader.keep(d)
+	if chosen && o.visit != nil {
+		if err = o.visit(m); err == nil {
+			o.add(func(p *Progress) { p.Done++ })
+		}
+	}
+	return err
 }
 
 // finishAll waits for one message after the other and acks it.

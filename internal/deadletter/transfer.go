@@ -15,23 +15,19 @@ import (
 // Export writes what s selects to w, one Record per line, harmless for a terminal, and leaves it where it is.
 func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Report) (Progress, error) {
 	buffered := bufio.NewWriterSize(w, 64<<10)
-	var t tally
-	stop := t.reporting(report)
-	err := q.browse(ctx, &t, s.Filter, Scan{Limit: s.Limit}, func(m *Message) error {
+	p, err := q.browse(ctx, s.Filter, Scan{Limit: s.Limit}, report, func(m *Message) error {
 		if m.Unread != nil {
 			return fmt.Errorf("message %d: %w", m.Position, m.Unread)
 		}
 		if err := m.Record().write(buffered); err != nil {
 			return fmt.Errorf("write message %d: %w", m.Position, err)
 		}
-		t.add(func(p *Progress) { p.Done++ })
 		return nil
 	})
 	if ferr := buffered.Flush(); err == nil && ferr != nil {
 		err = fmt.Errorf("write the export: %w", ferr)
 	}
-	stop()
-	return t.progress(), err
+	return p, err
 }
 
 // maxLine bounds one line of an import, in bytes: a body of 128 MiB, which no broker takes, is less.
