@@ -84,7 +84,7 @@ func TestCanaryUnheard(t *testing.T) {
 // TestCanaryTwoReplies: a message that was delivered twice has two verdicts, and is one of those sent ahead.
 func TestCanaryTwoReplies(t *testing.T) {
 	t.Parallel()
-	o := &operation{canary: &canary{good: map[string]bool{}}, tally: tally{p: Progress{Canary: CanaryProgress{Sent: 3}}}}
+	o := &operation{canary: &canary{good: map[string]bool{}}, pipeline: pipeline{p: Progress{Canary: CanaryProgress{Sent: 3}}}}
 	for _, id := range []string{"1", "1", "2", "x", "4"} {
 		must.Do(t, o.onReply(&amqp.Delivery{CorrelationId: id, Body: []byte(`{"outcome":"ack","message_id":"the same"}`)}))
 	}

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ const underway = 256
 //	read ──> choose, act, send ──> todo ──> finish: confirm, ack
 //	                in order                  in order
 type operation struct {
-	tally
+	pipeline
 	q      *Queue
 	reader *reader
 	s      Selection
@@ -35,26 +36,14 @@ type operation struct {
 	act   func(m *Message) (end func() error, err error)
 	visit func(*Message) error // reads a message that stays; its error ends the operation
 
-	hold   time.Duration // how long messages may be held at a time; 0: until the end
-	known  int           // messages at the head of the queue that were read in an earlier pass and stay
-	newly  bool          // this pass has read a message for the first time
-	todo   chan pending
-	failed context.Context // ends with the first failure that would meet the next message too
-	fail   context.CancelCauseFunc
-}
-
-type pending struct {
-	d   *broker.Delivery
-	end func() error
+	hold  time.Duration // how long messages may be held at a time; 0: until the end
+	known int           // messages at the head of the queue that were read in an earlier pass and stay
+	newly bool          // this pass has read a message for the first time
 }
 
 // operate returns an operation on the messages of r that s selects.
 func (q *Queue) operate(r *reader, s Selection) *operation {
-	o := &operation{
-		q: q, reader: r, s: s, tally: tally{p: Progress{Total: r.ready}}, rate: rate.NewLimiter(rate.Inf, 1),
-	}
-	o.failed, o.fail = context.WithCancelCause(context.Background())
-	return o
+	return &operation{q: q, reader: r, s: s, pipeline: newPipeline(r.ready), rate: rate.NewLimiter(rate.Inf, 1)}
 }
 
 // run reads the queue, in as many passes as it takes, and closes the reader. The Progress returned with an error is
@@ -81,16 +70,7 @@ func (o *operation) run(ctx context.Context, report Report) (Progress, error) {
 // pass goes through the queue once. Nothing is under way any more when it returns.
 func (o *operation) pass(ctx context.Context) error {
 	o.reader.empty = o.s.Filter.Empty() && o.s.Limit == 0 && o.act != nil
-	o.todo = make(chan pending, underway)
-	var work sync.WaitGroup
-	work.Go(o.finishAll)
-	err := o.handleAll(ctx)
-	close(o.todo)
-	work.Wait()
-	if failure := context.Cause(o.failed); failure != nil {
-		return failure
-	}
-	return err
+	return o.inOrder(func() error { return o.handleAll(ctx) })
 }
 
 // handleAll handles one message of the queue after the other, up to the limit or the end.
@@ -163,7 +143,7 @@ func (o *operation) handle(ctx context.Context, d *broker.Delivery) error {
 		o.count(d, err)
 		return nil
 	}
-	o.todo <- pending{d, end}
+	o.todo <- func() { o.finish(d, end) }
 	return nil
 }
 
@@ -178,21 +158,19 @@ func (o *operation) stay(d *broker.Delivery, m *Message, chosen bool) (err error
 	return err
 }
 
-// finishAll waits for one message after the other and acks it.
-func (o *operation) finishAll() {
-	for e := range o.todo {
-		var err error
-		if e.end != nil {
-			err = e.end()
-		}
-		if err == nil {
-			if err = o.reader.ack(e.d.DeliveryTag); err != nil && e.end != nil {
-				// It has arrived, and the broker brings the original back: the message is in both places now.
-				err = fmt.Errorf("message %q is on its way and parked still: %w", e.d.MessageId, err)
-			}
-		}
-		o.count(e.d, err)
+// finish waits for one message and acks it.
+func (o *operation) finish(d *broker.Delivery, end func() error) {
+	var err error
+	if end != nil {
+		err = end()
 	}
+	if err == nil {
+		if err = o.reader.ack(d.DeliveryTag); err != nil && end != nil {
+			// It has arrived, and the broker brings the original back: the message is in both places now.
+			err = fmt.Errorf("message %q is on its way and parked still: %w", d.MessageId, err)
+		}
+	}
+	o.count(d, err)
 }
 
 // count counts the result of a message. One that failed stays.
@@ -210,28 +188,51 @@ func (o *operation) count(d *broker.Delivery, err error) {
 	}
 }
 
-// tally is the progress of an operation, for all its goroutines.
-type tally struct {
-	mu sync.Mutex
-	p  Progress
+// pipeline begins something for one message after the other, and finishes it in the same order while others are begun.
+type pipeline struct {
+	mu     sync.Mutex
+	p      Progress
+	todo   chan func()
+	failed context.Context // ends with the first failure that would meet the next message too
+	fail   context.CancelCauseFunc
 }
 
-func (t *tally) add(change func(*Progress)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	change(&t.p)
+func newPipeline(total int) pipeline {
+	failed, fail := context.WithCancelCause(context.Background())
+	return pipeline{p: Progress{Total: total}, failed: failed, fail: fail}
 }
 
-func (t *tally) progress() Progress {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.p
+// inOrder calls begin, and returns when everything in todo is finished. A failure goes before the error of begin.
+func (l *pipeline) inOrder(begin func() error) error {
+	l.todo = make(chan func(), underway)
+	var work sync.WaitGroup
+	work.Go(func() {
+		for finish := range l.todo {
+			finish()
+		}
+	})
+	err := begin()
+	close(l.todo)
+	work.Wait()
+	return cmp.Or(context.Cause(l.failed), err)
+}
+
+func (l *pipeline) add(change func(*Progress)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(&l.p)
+}
+
+func (l *pipeline) progress() Progress {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.p
 }
 
 const reportEvery = 250 * time.Millisecond
 
 // reporting calls report with the progress, a few times per second and at the end.
-func (t *tally) reporting(report Report) (stop func()) {
+func (l *pipeline) reporting(report Report) (stop func()) {
 	if report == nil {
 		return func() {}
 	}
@@ -241,11 +242,11 @@ func (t *tally) reporting(report Report) (stop func()) {
 		tick := time.NewTicker(reportEvery)
 		defer tick.Stop()
 		for {
-			report(t.progress())
+			report(l.progress())
 			select {
 			case <-tick.C:
 			case <-done:
-				report(t.progress())
+				report(l.progress())
 				return
 			}
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 
 	"sidecar/internal/broker"
 )
@@ -58,34 +57,20 @@ func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report
 		return Progress{}, err
 	}
 	defer s.Close()
-	i := importer{q: q, stream: stream, skip: skip, sent: make(chan sentLine, underway)}
-	i.failed, i.fail = context.WithCancelCause(context.Background())
+	i := importer{q: q, stream: stream, skip: skip, pipeline: newPipeline(0)}
 	stopReports := i.reporting(report)
-	var work sync.WaitGroup
-	work.Go(i.confirmAll)
-	err = eachLine(r, func(n int, line []byte) error { return i.line(ctx, n, line) })
-	close(i.sent)
-	work.Wait()
-	if failure := context.Cause(i.failed); failure != nil {
-		err = failure
-	}
+	err = i.inOrder(func() error {
+		return eachLine(r, func(n int, line []byte) error { return i.line(ctx, n, line) })
+	})
 	stopReports()
 	return i.progress(), err
 }
 
 type importer struct {
-	tally
+	pipeline
 	q      *Queue
 	stream *broker.Stream
 	skip   int
-	sent   chan sentLine
-	failed context.Context // ends with the first line that was not confirmed
-	fail   context.CancelCauseFunc
-}
-
-type sentLine struct {
-	n   int
-	end func() error
 }
 
 func (i *importer) line(ctx context.Context, n int, line []byte) error {
@@ -114,7 +99,7 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	end, err := send(i.stream, pub)
 	switch {
 	case err == nil:
-		i.sent <- sentLine{n, end}
+		i.todo <- func() { i.confirm(n, end) }
 		return nil
 	case onlyThisMessage(err):
 		return &LineError{n, fmt.Errorf("%w: %w", ErrInvalid, err)}
@@ -122,16 +107,13 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	return &LineError{n, fmt.Errorf("%w: %w", ErrStopped, err)}
 }
 
-// confirmAll waits for the confirms in the order of the lines.
-func (i *importer) confirmAll() {
-	for s := range i.sent {
-		if err := s.end(); err != nil {
-			i.fail(&LineError{s.n,
-				fmt.Errorf("%w: this message and all after it may or may not be parked: %w", ErrStopped, err)})
-			continue
-		}
-		i.add(func(p *Progress) { p.Done++ })
+// confirm waits for the confirm of a line.
+func (i *importer) confirm(n int, end func() error) {
+	if err := end(); err != nil {
+		i.fail(&LineError{n, fmt.Errorf("%w: this message and all after it may or may not be parked: %w", ErrStopped, err)})
+		return
 	}
+	i.add(func(p *Progress) { p.Done++ })
 }
 
 // eachLine calls do with every line and its number, from 1.
