@@ -20,8 +20,8 @@ func (t Topic) Match(key string) bool { return t.match(key, ".") }
 // may return false although it does.
 func (t Topic) Covers(other string) bool { return t.match(other, "#") }
 
-// match matches the words of key; "*" does not stand for except. After a mismatch only the last "#" takes one word more:
-// a key costs no more than its words times those of the pattern.
+// match matches the words of key; "*" does not stand for except. After a mismatch only the last "#" takes one word
+// more: a key costs no more than its words times those of the pattern.
 func (t Topic) match(key, except string) bool {
 	p, at, hash, taken := 0, 0, -1, 0 // at and taken are where a word of the key begins
 	for at <= len(key) && key != "" {
