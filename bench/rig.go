@@ -304,6 +304,7 @@ type load struct {
 	Headers     int           `json:"headers"`
 	Concurrency int           `json:"concurrency"`
 	Sleep       time.Duration `json:"app_sleep_ns"`
+	Keys        int           `json:"keys,omitempty"` // of the header "key"
 }
 
 // message is the i-th message of a load.
@@ -311,6 +312,9 @@ func (l load) message(i int) amqp.Publishing {
 	m := amqp.Publishing{
 		DeliveryMode: amqp.Persistent, ContentType: "application/octet-stream", MessageId: strconv.Itoa(i),
 		Body: bytes.Repeat([]byte{'x'}, l.Body),
+	}
+	if l.Keys > 0 {
+		m.Headers = amqp.Table{"key": strconv.Itoa(i % l.Keys)}
 	}
 	if l.Headers > 0 {
 		m.Headers = make(amqp.Table, l.Headers)
@@ -337,14 +341,19 @@ func (r *rig) fill(l load) error {
 			return err
 		}
 	}
+	return r.put(mainQueue, l, 0, l.Messages)
+}
+
+// put publishes the messages of a load from one to another, without that one, confirmed.
+func (r *rig) put(queue string, l load, from, to int) error {
 	const window = 500
 	var waiting []*amqp.DeferredConfirmation
-	for i := range l.Messages {
-		c, err := r.ch.PublishWithDeferredConfirm("", mainQueue, true, false, l.message(i))
+	for i := from; i < to; i++ {
+		c, err := r.ch.PublishWithDeferredConfirm("", queue, true, false, l.message(i))
 		if err != nil {
 			return err
 		}
-		if waiting = append(waiting, c); len(waiting) < window && i+1 < l.Messages {
+		if waiting = append(waiting, c); len(waiting) < window && i+1 < to {
 			continue
 		}
 		for _, c := range waiting {

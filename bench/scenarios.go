@@ -16,10 +16,11 @@ type scenario struct {
 	run  func(b *bench) error
 }
 
-// The halves of the product.
+// The parts of the product: the two halves, and several queues in one sidecar.
 const (
 	consume = "consume"
 	produce = "produce"
+	several = "several"
 )
 
 func scenarios() []scenario {
@@ -37,6 +38,10 @@ func scenarios() []scenario {
 		{"outbox-latency", produce, (*bench).latency},
 		{"outbox-million", produce, (*bench).million},
 		{"outbox-idle", produce, (*bench).produceIdle},
+		{"queues-idle", several, (*bench).severalIdle},
+		{"queues-hang", several, (*bench).hanging},
+		{"queues-two", several, (*bench).two},
+		{"order", several, (*bench).order},
 	}
 }
 
@@ -50,6 +55,7 @@ type bench struct {
 	candidates []candidate // baseline, sidecar, further sidecars
 	result     *result
 	produced   *produced
+	severally  *severalResult
 }
 
 func newBench(o *options, r *rig) *bench {
@@ -59,6 +65,7 @@ func newBench(o *options, r *rig) *bench {
 		baseline: candidate{name: "baseline", path: filepath.Join(r.tools, "baseline")},
 		result:   newResult(r, o),
 	}
+	b.severally = &severalResult{Machine: b.result.Machine, Quick: o.quick, Idle: map[string][]sum{}}
 	b.produced = &produced{Machine: b.result.Machine, Quick: o.quick}
 	if r.db != nil {
 		b.produced.Database = r.db.version

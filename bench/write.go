@@ -30,6 +30,9 @@ func (b *bench) write(o *options, table io.Writer) error {
 	if o.wants(produce) {
 		errs = append(errs, writeHalf(o, table, b.produced, "produce", "bench-produce"))
 	}
+	if o.wants(several) {
+		errs = append(errs, writeHalf(o, table, b.severally, "several", "bench-several"))
+	}
 	return errors.Join(errs...)
 }
 

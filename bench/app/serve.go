@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"strconv"
 )
@@ -28,6 +29,7 @@ var (
 	lengthIs = []byte("\r\nContent-Length: ")
 	numberIs = []byte("\r\nAmqp-Message-Id: ")
 	timeIs   = []byte("t=")
+	hangs    = []byte("POST /hang ") // never answered, and not in the books
 )
 
 // serve answers one request after the other: the clients do not pipeline.
@@ -52,6 +54,10 @@ func (b *books) serve(c net.Conn) {
 				return
 			}
 			continue
+		}
+		if bytes.HasPrefix(buf, hangs) {
+			_, _ = io.Copy(io.Discard, c)
+			return
 		}
 		length, number, published := field(buf[:head+2], lengthIs), field(buf[:head+2], numberIs), int64(0)
 		begin := head + len(headEnd)
