@@ -48,7 +48,7 @@ func parseQueues(args []string) (queueOptions, error) {
 	f.IntVar(&o.keys, "keys", 100, "of each queue")
 	f.IntVar(&o.messages, "messages", 20000, "at least, of all queues together")
 	f.IntVar(&o.faults, "faults", 20, "faults, evenly among the messages")
-	f.StringVar(&o.kinds, "kinds", "", "kinds of faults to draw from; default all that fit")
+	f.StringVar(&o.kinds, "kinds", "", "kinds of faults, each as often as the others; default all that fit")
 	f.StringVar(&o.queueType, "queue-type", "quorum", "classic or quorum")
 	f.IntVar(&o.replicas, "replicas", 1, "sidecars")
 	f.IntVar(&o.ordered, "ordered", 0, "so many of the queues have SIDECAR_ORDER_BY=header:key")
@@ -103,9 +103,10 @@ func (o *queueOptions) replay(version string) string {
 	for _, e := range o.environ {
 		_, _ = fmt.Fprintf(&more, " -env %q", e)
 	}
-	return fmt.Sprintf("TEST_BROKER_VERSION=%s scripts/chaos.sh queues -seed %d -queues %d -keys %d -messages %d -faults %d "+
-		"-kinds %q -queue-type %s -replicas %d -ordered %d -rate %d -concurrency %d -prefetch %d%s", version, o.seed, o.queues,
-		o.keys, o.messages, o.faults, o.kinds, o.queueType, o.replicas, o.ordered, o.rate, o.concurrency, o.prefetch, more.String())
+	return fmt.Sprintf("TEST_BROKER_VERSION=%s scripts/chaos.sh queues -seed %d -queues %d -keys %d -messages %d "+
+		"-faults %d -kinds %q -queue-type %s -replicas %d -ordered %d -rate %d -concurrency %d -prefetch %d%s", version,
+		o.seed, o.queues, o.keys, o.messages, o.faults, o.kinds, o.queueType, o.replicas, o.ordered, o.rate, o.concurrency,
+		o.prefetch, more.String())
 }
 
 // runQueues is a whole storm over several queues.
@@ -124,8 +125,9 @@ func runQueues(args []string) error {
 	}
 	names, broker := o.names()
 	run := queues.Run{
-		ID: hex.EncodeToString(id), Seed: o.seed, Names: names, Queues: broker, Keys: o.keys, Ordered: o.ordered, MaxRetries: 5,
-		RetryDelay: 300 * time.Millisecond, AppTimeout: 2 * time.Second, Within: o.within, Replay: o.replay(nodes[0].branch()),
+		ID: hex.EncodeToString(id), Seed: o.seed, Names: names, Queues: broker, Keys: o.keys, Ordered: o.ordered,
+		Prefetch: o.prefetch, MaxRetries: 5, RetryDelay: 300 * time.Millisecond, AppTimeout: 2 * time.Second,
+		Within: o.within, Replay: o.replay(nodes[0].branch()),
 	}
 	if err := ledger.WriteJSON(o.dir, ledger.RunFile, run); err != nil {
 		return err

@@ -147,8 +147,8 @@ func deletedQueue(_ context.Context, r *queueRig, f *queues.Fault) error {
 	})
 }
 
-// redeclared deletes a queue and declares it again, with the same arguments. A quorum queue that is declared at once takes
-// the place of the old one at the broker without an end of its consumers, and they get nothing any more: it gets a pause.
+// redeclared deletes a queue and declares it again, with the same arguments. The consumers of a quorum queue that is
+// declared again at once are neither cancelled nor served by the broker, so there is a pause.
 func redeclared(ctx context.Context, r *queueRig, f *queues.Fault) error {
 	name := r.run.Queues[f.Queue]
 	args, err := r.node.arguments(name)

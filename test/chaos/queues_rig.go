@@ -193,7 +193,9 @@ func (r *queueRig) drive(ctx context.Context) error {
 		return err
 	}
 	r.published <- nil // for stop
-	r.settle(ctx)
+	if err := r.settle(ctx); err != nil {
+		return err
+	}
 	for _, p := range r.sidecars {
 		p.stop(20 * time.Second)
 	}
@@ -221,7 +223,7 @@ func (r *queueRig) waiting() (int, error) {
 }
 
 // settle waits until no queue holds anything.
-func (r *queueRig) settle(ctx context.Context) {
+func (r *queueRig) settle(ctx context.Context) error {
 	var since time.Time
 	err := until(ctx, r.o.patience, "everything to be settled", func() bool {
 		if n, err := r.waiting(); err != nil || n > 0 {
@@ -236,7 +238,7 @@ func (r *queueRig) settle(ctx context.Context) {
 		n, _ := r.waiting()
 		p.Text = fmt.Sprintf("%v: %d messages are left", err, n)
 	}
-	_ = r.probes.Write(p)
+	return r.probes.Write(p)
 }
 
 // drain writes down what is in the dead-letter queues, and removes every queue.
@@ -268,7 +270,9 @@ func (r *queueRig) stop() {
 	}
 	if r.over != nil {
 		r.over()
-		<-r.published
+		if err := <-r.published; err != nil {
+			say("publisher: %v", err)
+		}
 	}
 	if r.app != nil {
 		r.app.stop(5 * time.Second)

@@ -128,12 +128,19 @@ func (b *books) parked(dir string) error {
 	})
 }
 
-func (b *books) others(dir string) error {
-	if err := ledger.Each(dir, ledger.FaultFile, func(f *Fault) error { b.faults = append(b.faults, *f); return nil }); err != nil {
+func (b *books) others(dir string) (err error) {
+	if b.faults, err = all[Fault](dir, ledger.FaultFile); err != nil {
 		return err
 	}
-	if err := ledger.Each(dir, ledger.ProbeFile, func(p *ledger.Probe) error { b.probes = append(b.probes, *p); return nil }); err != nil {
+	if b.probes, err = all[ledger.Probe](dir, ledger.ProbeFile); err != nil {
 		return err
 	}
-	return ledger.Each(dir, ledger.ExitFile, func(e *ledger.Exit) error { b.exits = append(b.exits, *e); return nil })
+	b.exits, err = all[ledger.Exit](dir, ledger.ExitFile)
+	return err
+}
+
+// all returns the records of a file.
+func all[T any](dir, name string) (list []T, err error) {
+	err = ledger.Each(dir, name, func(r *T) error { list = append(list, *r); return nil })
+	return list, err
 }

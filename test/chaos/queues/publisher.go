@@ -62,7 +62,10 @@ func (p *Publisher) session(ctx context.Context) error {
 	}
 	defer func() { _ = conn.CloseDeadline(time.Now().Add(time.Second)) }()
 	ch, err := conn.Channel()
-	if err != nil || ch.Confirm(false) != nil {
+	if err != nil {
+		return nil
+	}
+	if err := ch.Confirm(false); err != nil {
 		return nil
 	}
 	// The channel is read behind each confirm, and all returns before that confirm are in it then.
@@ -70,7 +73,11 @@ func (p *Publisher) session(ctx context.Context) error {
 	closed, gone := context.WithCancel(ctx)
 	defer gone()
 	ended := ch.NotifyClose(make(chan *amqp.Error, 1))
-	go func() { <-ended; gone() }()
+	go func() {
+		for range ended { // closed with the channel
+		}
+		gone()
+	}()
 	waiting := make(chan pending, outstanding)
 	results := make(chan error, 1)
 	go func() { results <- p.results(waiting, returns) }()

@@ -19,9 +19,10 @@ import (
 type Run struct {
 	ID         string        `json:"id"`
 	Seed       uint64        `json:"seed"`
-	Names      []string      `json:"names"`   // of the subscriptions, which are the paths of the app; one empty name: unnamed
-	Queues     []string      `json:"queues"`  // of the broker, by subscription
-	Keys       int           `json:"keys"`    // of each queue
+	Names      []string      `json:"names"`  // of the subscriptions, which are the paths of the app; one empty name: unnamed
+	Queues     []string      `json:"queues"` // of the broker, by subscription
+	Keys       int           `json:"keys"`   // of each queue
+	Prefetch   int           `json:"prefetch"`
 	Ordered    int           `json:"ordered"` // the first queues, by key
 	MaxRetries int           `json:"max_retries"`
 	RetryDelay time.Duration `json:"retry_delay_ns"`
@@ -117,8 +118,7 @@ func plan(seed uint64, n Name) []answer {
 	if rng.IntN(50) == 0 {
 		good.after = 30 * time.Millisecond
 	}
-	failures := []int{http.StatusConflict, http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusNotFound}
-	status := failures[rng.IntN(len(failures))]
+	status := []int{409, 500, 503, 404}[rng.IntN(4)]
 	switch draw := rng.IntN(1000); {
 	case draw < 2:
 		return []answer{{status: status}}
