@@ -49,14 +49,6 @@ func (s *session) awaitEither(due <-chan time.Time, slots chan<- struct{}) bool 
 	return false
 }
 
-// withdraw gives the slot of a message back that was admitted and reached no worker.
-func (s *session) withdraw() {
-	if s.admitted {
-		s.admitted = false
-		free(s.c.o.Slots)
-	}
-}
-
 // free gives a slot of each back.
 func free(all []chan struct{}) {
 	for _, slots := range all {

@@ -132,7 +132,6 @@ func (s *session) gone() bool {
 func (s *session) pump(deliveries *broker.Deliveries) error {
 	var next delivery // received, and offered to the workers; empty without one
 	defer func() {
-		s.withdraw()
 		if next.Delivery != nil {
 			s.releaseUnstarted(next)
 		}
@@ -256,6 +255,10 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 // releaseUnstarted requeues a delivery that no worker has taken. The broker may count that against its delivery limit.
 // In order the end of the channel returns it.
 func (s *session) releaseUnstarted(d delivery) {
+	if s.admitted {
+		s.admitted = false
+		free(s.c.o.Slots)
+	}
 	r := &record{}
 	r.begin(d)
 	by := topology.Settlement{}.Released(message.ReasonUndispatched)

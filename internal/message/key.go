@@ -6,8 +6,7 @@ import (
 	"sidecar/internal/amqpvalue"
 )
 
-// maxKey bounds a key in bytes: of a longer text only the beginning counts.
-const maxKey = 1 << 10
+const maxKey = 1 << 10 // bytes of a key: of a longer text only the beginning counts
 
 // Key returns the key by which a message is ordered, "" without one: by is "routing-key", "correlation-id", "queue"
 // (the same key for all messages) or "header:" and a name.
