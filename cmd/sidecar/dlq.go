@@ -132,15 +132,11 @@ func (c *call) openOne() (*deadletter.Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.only(all)
-}
-
-func (c *call) only(all deadletter.Queues) (*deadletter.Queue, error) {
 	q, err := all.Only()
 	if err != nil {
-		return nil, c.misuse("%w", plainly(err))
+		err = c.misuse("%w", plainly(err))
 	}
-	return q, nil
+	return q, err
 }
 
 // open reads the configuration. The queues it returns connect when they are used.
@@ -159,15 +155,9 @@ func (c *call) open() (deadletter.Queues, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.chosen(all)
-}
-
-// chosen returns all, or the queue of --subscription.
-func (c *call) chosen(all deadletter.Queues) (deadletter.Queues, error) {
 	names := all.Subscriptions()
 	c.named = len(names) > 0
-	all, err := all.Of(c.subscription)
-	if err != nil {
+	if all, err = all.Of(c.subscription); err != nil {
 		if !c.named {
 			return nil, c.misuse("no subscription %q: subscriptions have no names", c.subscription)
 		}

@@ -7,41 +7,27 @@ import (
 	"strings"
 	"testing"
 
-	"sidecar/internal/broker"
-	"sidecar/internal/deadletter"
 	"sidecar/internal/testkit/must"
-	"sidecar/internal/topology"
 )
-
-// queuesOf are the dead-letter queues of subscriptions, that no client connects to.
-func queuesOf(t *testing.T, preset string, names ...string) deadletter.Queues {
-	t.Helper()
-	var owners []deadletter.Owner
-	for _, name := range names {
-		plan := must.Get(topology.Build(topology.Options{Preset: preset, Service: name}))(t)
-		owners = append(owners, deadletter.Owner{Name: name, Plan: plan})
-	}
-	return must.Get(deadletter.NewQueues(deadletter.Options{Broker: broker.Options{}}, owners))(t)
-}
 
 // TestChooseSubscription: a name chooses a queue; an unknown one is refused with the nearest; an action needs one queue.
 func TestChooseSubscription(t *testing.T) {
 	t.Parallel()
-	all := queuesOf(t, topology.PresetFanout, "orders", "refunds")
+	environ := append([]string{"SIDECAR_SUBSCRIPTIONS=orders,refunds"}, nowhere...)
 	for _, c := range []struct{ subscription, want, err string }{
 		{"", "orders refunds", "this is for one dead-letter queue: choose the subscription, one of orders, refunds"},
 		{"refunds", "refunds", ""},
 		{"refund", "", `no subscription "refund"; did you mean refunds?`},
 		{"zzz", "", `no subscription "zzz"; there are orders, refunds`},
 	} {
-		call := newCall(invocation{}, "sidecar dlq", subcommand{name: "redrive"})
+		call := newCall(invocation{environ: environ}, "sidecar dlq", subcommand{name: "redrive"})
 		call.subscription = c.subscription
-		chosen, err := call.chosen(all)
+		chosen, err := call.open()
+		if got := strings.Join(chosen.Subscriptions(), " "); got != c.want {
+			t.Errorf("%s: %s", c.subscription, got)
+		}
 		if err == nil {
-			if got := strings.Join(chosen.Subscriptions(), " "); got != c.want {
-				t.Errorf("%s: %s", c.subscription, got)
-			}
-			_, err = call.only(chosen)
+			_, err = call.openOne()
 		}
 		if (err == nil) != (c.err == "") || err != nil && (!errors.Is(err, errUsage) || !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%q: %v", c.subscription, err)

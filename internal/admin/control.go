@@ -86,8 +86,12 @@ func (s *Server) change(action string, do func(r *http.Request, subscription str
 			refuse(w, status, detail)
 			return
 		}
+		var more []any
+		if name != "" {
+			more = []any{"subscription", name}
+		}
 		status = do(r, name)
-		httpguard.Audit(s.o.Logger, r, action, status, "subscription", name)
+		httpguard.Audit(s.o.Logger, r, action, status, more...)
 		switch status {
 		case http.StatusConflict:
 			refuse(w, status, "The sidecar is draining and will take no more messages.")

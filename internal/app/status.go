@@ -199,7 +199,7 @@ func (a *App) state(subs []*subscription) string {
 	return admin.Paused
 }
 
-// publishing returns the state of the connection that parks and retries, or, where nothing is consumed, of the senders'.
+// publishing returns the state of the connection that parks and retries; where nothing is consumed, of the senders'.
 func (a *App) publishing() admin.Connection {
 	publishers := []*broker.Publisher{a.publisher}
 	if a.publisher == nil {

@@ -9,27 +9,14 @@ import (
 	"sidecar/internal/admin"
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
-	"sidecar/internal/config"
-	"sidecar/internal/testkit/must"
 )
-
-// named builds a sidecar with the subscriptions orders, of two queues, and refunds. It does not run.
-func named(t *testing.T, env ...string) (*App, *apptest.Log) {
-	t.Helper()
-	first := live(t, env...)
-	second := live(t, append(env, "SIDECAR_SERVICE=demo-more", "SIDECAR_CONCURRENCY=2", "SIDECAR_PREFETCH=3")...)
-	third := live(t, append(env, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_MAX_RETRIES=12", "SIDECAR_RETRY_DELAY=7s")...)
-	first.Subscription, second.Subscription, third.Subscription = "orders", "orders", "refunds"
-	log := &apptest.Log{}
-	return must.Get(newApp(first, []*config.Config{first, second, third}, Build{}, log))(t), log
-}
 
 // TestNamedSubscriptions: readiness, status and pauses are of each subscription, and of all.
 func TestNamedSubscriptions(t *testing.T) {
 	t.Parallel()
 	app := apptest.NewApp(t)
-	a, log := named(t, "SIDECAR_APP_URL="+app.URL)
-	serve(t, a, log)
+	a, _, _ := run(t, live(t, "SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_APP_URL="+app.URL, "SIDECAR_SUB_REFUNDS_CONCURRENCY=2",
+		"SIDECAR_SUB_REFUNDS_PREFETCH=3", "SIDECAR_SUB_REFUNDS_MAX_RETRIES=12"))
 	brokertest.Eventually(t, 20*time.Second, "all are ready", func() bool { return a.Ready("").Ready })
 	names := func(r admin.Readiness) (all []string) {
 		for _, c := range r.Checks {
@@ -51,19 +38,19 @@ func TestNamedSubscriptions(t *testing.T) {
 
 	a.Pause("orders")
 	st := a.Status()
-	if len(st.Subscriptions) != 2 || st.State != admin.Consuming || len(st.Pauses) != 2 || st.Concurrency != 22 || st.Prefetch != 43 ||
+	if len(st.Subscriptions) != 2 || st.State != admin.Consuming || len(st.Pauses) != 1 || st.Concurrency != 12 || st.Prefetch != 23 ||
 		st.MaxRetries != 10 || !slices.Equal(st.RetryDelays, []string{"5s"}) || st.App.URL != app.URL ||
-		st.Queue != "demo.queue.demo-orders, demo.queue.demo-more, demo.queue.demo-refunds" {
+		st.Queue != "demo.queue.demo-orders.orders, demo.queue.demo-orders.refunds" {
 		t.Fatalf("%+v", st)
 	}
-	if p := st.Pauses[1]; p.Subscription != "orders" || p.Queue != "demo.queue.demo-more" || p.Reason != "operator" {
+	if p := st.Pauses[0]; p.Subscription != "orders" || p.Queue != "demo.queue.demo-orders.orders" || p.Reason != "operator" {
 		t.Errorf("%+v", p)
 	}
 	orders, refunds := st.Subscriptions[0], st.Subscriptions[1]
-	if orders.Name != "orders" || orders.State != admin.Paused || orders.Concurrency != 12 || orders.MaxRetries != 10 || len(orders.Pauses) != 2 {
+	if orders.Name != "orders" || orders.State != admin.Paused || orders.Concurrency != 10 || orders.MaxRetries != 10 || len(orders.Pauses) != 1 {
 		t.Errorf("%+v", orders)
 	}
-	if refunds.State != admin.Consuming || refunds.Queue != "demo.queue.demo-refunds" || refunds.MaxRetries != 12 || len(refunds.Pauses) != 0 {
+	if refunds.State != admin.Consuming || refunds.Queue != "demo.queue.demo-orders.refunds" || refunds.MaxRetries != 12 || len(refunds.Pauses) != 0 {
 		t.Errorf("%+v", refunds)
 	}
 	a.Resume("orders")
@@ -75,19 +62,15 @@ func TestNamedSubscriptions(t *testing.T) {
 // TestUnreadySubscription: a subscription whose queue is missing is not ready, and no other one is affected.
 func TestUnreadySubscription(t *testing.T) {
 	t.Parallel()
-	url := "SIDECAR_APP_URL=" + apptest.NewApp(t).URL
-	orders, refunds := live(t, url), live(t, url, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_TOPOLOGY_MODE=verify")
-	orders.Subscription, refunds.Subscription = "orders", "refunds"
-	log := &apptest.Log{}
-	a := must.Get(newApp(orders, []*config.Config{orders, refunds}, Build{}, log))(t)
-	serve(t, a, log)
+	a, _, _ := run(t, live(t, "SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_APP_URL="+apptest.NewApp(t).URL,
+		"SIDECAR_SUB_REFUNDS_TOPOLOGY_MODE=verify"))
 	brokertest.Eventually(t, 20*time.Second, "one is ready", func() bool { return a.Ready("orders").Ready })
 	brokertest.Eventually(t, 20*time.Second, "the other is checked", func() bool { return len(a.Status().Subscriptions[1].Findings) > 0 })
 	if a.Ready("refunds").Ready || a.Ready("").Ready {
 		t.Error("ready without its queue")
 	}
 	st := a.Status()
-	if f := st.Findings[0]; f.Subscription != "refunds" || f.Queue != "demo.queue.demo-refunds" || !st.Consume.Connected || st.State != admin.Consuming {
+	if f := st.Findings[0]; f.Subscription != "refunds" || f.Queue != "demo.queue.demo-orders.refunds" || !st.Consume.Connected || st.State != admin.Consuming {
 		t.Errorf("%+v", st)
 	}
 	if of := st.Subscriptions[0]; len(of.Findings) != 0 || of.State != admin.Consuming {

@@ -57,8 +57,8 @@ type Options struct {
 	Registerer prometheus.Registerer // takes sidecar_redriven_total; nil = none
 }
 
-// Queue is the dead-letter queue of one service, of one subscription or of several. Its methods are safe for concurrent use; each opens connections of its
-// own and closes them.
+// Queue is the dead-letter queue of one service, of one subscription or of several. Its methods are safe for concurrent
+// use; each opens connections of its own and closes them.
 type Queue struct {
 	Owners []Owner // read only; the first has Options.Plan
 

@@ -41,11 +41,11 @@ func NewQueues(o Options, owners []Owner) (all Queues, err error) {
 }
 
 // Of returns the queue of one subscription, without the messages of all others; "" returns all queues.
-func (all Queues) Of(name string) (Queues, error) {
+func (qs Queues) Of(name string) (Queues, error) {
 	if name == "" {
-		return all, nil
+		return qs, nil
 	}
-	for _, q := range all {
+	for _, q := range qs {
 		if i := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Name == name }); i >= 0 {
 			one := *q
 			one.Owners, one.narrow = q.Owners[i:i+1], true
@@ -53,30 +53,30 @@ func (all Queues) Of(name string) (Queues, error) {
 			return Queues{&one}, nil
 		}
 	}
-	return nil, fmt.Errorf("%w %.100q; the names are: %s", ErrNoSubscription, name, strings.Join(all.Subscriptions(), ", "))
+	return nil, fmt.Errorf("%w %.100q; the names are: %s", ErrNoSubscription, name, strings.Join(qs.Subscriptions(), ", "))
 }
 
 // Only returns the queue if there is one; ErrInvalid if there are several.
-func (all Queues) Only() (*Queue, error) {
-	if len(all) > 1 {
+func (qs Queues) Only() (*Queue, error) {
+	if len(qs) > 1 {
 		return nil, fmt.Errorf("%w: this is for one dead-letter queue: choose the subscription, one of %s", ErrInvalid,
-			strings.Join(all.Subscriptions(), ", "))
+			strings.Join(qs.Subscriptions(), ", "))
 	}
-	return all[0], nil
+	return qs[0], nil
 }
 
 // Name returns the names of the queues, separated by commas.
-func (all Queues) Name() string {
-	names := make([]string, len(all))
-	for i, q := range all {
+func (qs Queues) Name() string {
+	names := make([]string, len(qs))
+	for i, q := range qs {
 		names[i] = q.name
 	}
 	return strings.Join(names, ", ")
 }
 
 // Subscriptions returns the names of those that park in the queues.
-func (all Queues) Subscriptions() (names []string) {
-	for _, q := range all {
+func (qs Queues) Subscriptions() (names []string) {
+	for _, q := range qs {
 		for _, owner := range q.Owners {
 			if owner.Name != "" {
 				names = append(names, owner.Name)
@@ -87,20 +87,20 @@ func (all Queues) Subscriptions() (names []string) {
 }
 
 // Browse is Queue.Browse of one queue after the other. The bounds are for each.
-func (all Queues) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (sum Summary, err error) {
-	for i := 0; i < len(all) && err == nil; i++ {
+func (qs Queues) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (sum Summary, err error) {
+	for i := 0; i < len(qs) && err == nil; i++ {
 		var one Summary
-		one, err = all[i].Browse(ctx, f, s, visit)
+		one, err = qs[i].Browse(ctx, f, s, visit)
 		sum.Total, sum.Scanned, sum.Matched = sum.Total+one.Total, sum.Scanned+one.Scanned, sum.Matched+one.Matched
 	}
-	sum.Queue = all.Name()
+	sum.Queue = qs.Name()
 	return sum, err
 }
 
 // Groups counts what fails in the same way in each subscription, the largest group first.
-func (all Queues) Groups(ctx context.Context, f Filter, s Scan) ([]*Group, Summary, error) {
+func (qs Queues) Groups(ctx context.Context, f Filter, s Scan) ([]*Group, Summary, error) {
 	g := grouping{byID: map[string]*Group{}, all: []*Group{}}
-	sum, err := all.Browse(ctx, f, s, func(m *Message) error {
+	sum, err := qs.Browse(ctx, f, s, func(m *Message) error {
 		g.add(m)
 		return nil
 	})
@@ -109,8 +109,8 @@ func (all Queues) Groups(ctx context.Context, f Filter, s Scan) ([]*Group, Summa
 }
 
 // Find is Queue.Find in the first queue that has the message.
-func (all Queues) Find(ctx context.Context, id string, maxBody int) (found *Full, more int, err error) {
-	for _, q := range all {
+func (qs Queues) Find(ctx context.Context, id string, maxBody int) (found *Full, more int, err error) {
+	for _, q := range qs {
 		if found, more, err = q.Find(ctx, id, maxBody); !errors.Is(err, ErrNotFound) {
 			break
 		}

@@ -75,7 +75,7 @@ func TestPlaces(t *testing.T) {
 	b := sc.open()
 	b.until("#link", "Live")
 	b.when("the title of the overview", `document.title === "Consuming · `+sc.name+`"`)
-	first := `document.querySelector("#content > section").id === `
+	first := `[...document.querySelectorAll("#content > section")].find((s) => s.checkVisibility()).id === `
 	b.do(chromedp.EmulateViewport(390, 844))
 	b.when("the dead letters first on a phone", first+`"parked"`)
 	b.fits("overview on a phone")

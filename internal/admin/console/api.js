@@ -1,5 +1,7 @@
 // Requests to the control listener, and the token they carry. The token lives in this tab only.
 
+import { scoped } from './route.js';
+
 const KEY = 'sidecar.token';
 
 export const session = new EventTarget(); // 'token': one is needed; 'read-only': this one may only read
@@ -25,7 +27,10 @@ export class Problem extends Error {
   }
 }
 
-async function request(method, path, body, signal) {
+const OF_ONE = /^(pause|resume|dlq\/(?!operations))/; // what is for the subscription that the page shows
+
+async function request(method, wanted, body, signal) {
+  const path = OF_ONE.test(wanted) ? scoped(wanted) : wanted;
   const headers = {};
   const used = token;
   if (token) headers.Authorization = `Bearer ${token}`;

@@ -3,12 +3,13 @@
 import { startAct } from './console/act.js';
 import { follow, hasToken, Problem, session, useToken } from './console/api.js';
 import { byId, number, put, tick } from './console/dom.js';
-import { showFlow, startFlow } from './console/flow.js';
+import { showFacts, showFlow, startFlow } from './console/flow.js';
 import { complete, listen, running, showOperation, startOperations } from './console/operation.js';
 import { isReading, reload, resume, showPlace, startParked } from './console/parked.js';
-import { startRoute } from './console/route.js';
+import { here, startRoute } from './console/route.js';
 import { lost, showStatus, startState } from './console/state.js';
-import { deadLetterQueue, hasTopology, loadTopology, showDepths, startTopology } from './console/topology.js';
+import { isAll, narrow, noSuch, showSubscriptions } from './console/subscriptions.js';
+import { deadLetterQueue, hasTopology, loadTopology, queuesOf, showDepths, startTopology } from './console/topology.js';
 
 const STALE = 5; // seconds without an event
 const DEAD = 20; // seconds without anything: the connection is taken for lost. A comment comes every 15 s
@@ -26,14 +27,29 @@ function onEvent(name, data) {
     if (!link.up) complete();
     link.up = true;
     showLink();
-    showStatus(data.status);
+    latest = data;
     showFlow(data);
-    const depths = data.depths.map((d) => d.kind === 'dlq' ? { ...d, ready: parkedNow(d.ready) } : d);
-    showDepths(depths);
-    showDepth(depths);
+    showAll();
     if (!hasTopology()) loadTopology();
   }
   if (name === 'operation') showOperation(data);
+}
+
+let latest; // event of the flow
+
+// showAll shows the latest state, of the subscription that the page is about.
+function showAll() {
+  if (!latest) return;
+  const all = [...new Map(latest.depths.map((d) => [d.queue, d])).values()]; // subscriptions may share a queue
+  const of = here().sub && queuesOf(here().sub);
+  const own = all.filter((d) => !of || of.has(d.queue)).map((d) => d.queue === deadLetterQueue() ? { ...d, ready: parkedNow(d.ready) } : d);
+  const status = narrow(latest.status);
+  showSubscriptions(latest.status, all);
+  if (noSuch() && document.body.dataset.view !== 'unknown') showPlace({ ...here(), view: 'unknown' }, {});
+  showStatus(status);
+  showFacts({ status, depths: own });
+  showDepths(own);
+  showDepth(own);
 }
 
 const MEASURED = 4; // seconds after which a depth is surely newer than what has ended before
@@ -41,11 +57,15 @@ const MEASURED = 4; // seconds after which a depth is surely newer than what has
 let parked = 0;
 let heldUntil = 0;
 
+let parkedIn = ''; // the queue that they are in
+
 const leftBy = (o) => o.progress.total - (o.dry_run ? 0 : o.progress.done);
 
 // What an operation or a read holds is parked still, although the broker does not count it as ready.
 function parkedNow(ready) {
-  const o = running();
+  if (parkedIn !== deadLetterQueue()) [parked, heldUntil, parkedIn] = [0, 0, deadLetterQueue()];
+  const busy = running();
+  const o = busy?.queue === deadLetterQueue() ? busy : undefined;
   const held = o?.progress.total > 0 || isReading();
   if (held) heldUntil = Date.now() + MEASURED * 1000;
   if (o?.progress.total > 0) parked = Math.max(ready, leftBy(o));
@@ -54,8 +74,9 @@ function parkedNow(ready) {
 }
 
 function showDepth(depths) {
-  const d = depths.find((q) => q.kind === 'dlq');
-  const none = hasTopology() && !deadLetterQueue();
+  const parks = depths.filter((q) => q.kind === 'dlq');
+  const d = parks.length > 0 && { ready: parks.reduce((sum, q) => sum + q.ready, 0) };
+  const none = hasTopology() && !deadLetterQueue() && !isAll() && !noSuch();
   byId('reading').hidden = none;
   put(byId('depth'), none ? 'This topology has no dead-letter queue: what is given up is discarded.' : d ? `${number(d.ready)} parked` : '');
   put(byId('views-depth'), d ? number(d.ready) : '');
@@ -167,11 +188,14 @@ startState();
 startParked();
 startAct();
 startOperations((o) => {
-  parked = leftBy(o);
+  if (o.queue === deadLetterQueue()) parked = leftBy(o);
   if (o.kind !== 'redrive' || o.progress.done > 0) reload();
 });
 startToken();
-startRoute(showPlace);
+startRoute((to, how) => {
+  showPlace(to, how);
+  showAll();
+});
 setInterval(() => {
   tick();
   showLink();

@@ -37,7 +37,6 @@ export function showFlow(event) {
   history.push({ at, settled });
   history = history.filter((h) => h.at >= at - KEEP - 1);
   for (const name of Object.keys(verdicts)) showRate(name, at);
-  showFacts(event);
 }
 
 function showRate(name, at) {
@@ -59,7 +58,7 @@ function showRate(name, at) {
   t.picture.setAttribute('aria-label', `${name}: now ${perSecond(now)} per second, in the last 2 minutes at most ${perSecond(peak)}`);
 }
 
-function showFacts({ status: s, depths }) {
+export function showFacts({ status: s, depths }) {
   const ready = (kind) => {
     const of = depths.filter((d) => d.kind === kind);
     return of.length === 0 ? 'not known yet' : number(of.reduce((sum, d) => sum + d.ready, 0));

@@ -5,6 +5,7 @@ import { download, mayWrite } from './api.js';
 import { ago, byId, bytes, clip, count, el, heading, number, visible } from './dom.js';
 import { failure, messageView, why } from './message.js';
 import { hrefOf } from './route.js';
+import { isAll } from './subscriptions.js';
 import { table } from './table.js';
 import { deadLetterQueue } from './topology.js';
 
@@ -40,7 +41,8 @@ export const pages = {
         { id: 'count', head: 'Count', down: true, by: (g) => g.count, of: (g) => number(g.count) },
         { id: 'status', head: 'Status', by: (g) => g.status || '', of: (g) => g.status || '–' },
         { id: 'failure', head: 'Failure', by: failure, of: (g) => [link(href(g), failureText(g)),
-          small(g.reason, `key ${g.routing_key || 'none'}`, g.foreign && `${number(g.foreign)} of them another service’s`)] },
+          small(isAll() && g.subscription, g.reason, `key ${g.routing_key || 'none'}`, g.foreign && `${number(g.foreign)} of them another service’s`)] },
+        ...ofColumn(),
         { id: 'reason', head: 'Reason', by: (g) => g.reason, of: (g) => cell(g.reason) },
         { id: 'key', head: 'Routing key', by: (g) => g.routing_key, of: (g) => [cell(g.routing_key), g.foreign > 0 &&
           el('small', {}, `${number(g.foreign)} another service’s`)] },
@@ -64,9 +66,10 @@ export const pages = {
     messages.length > 0 && table({ caption: 'Parked messages', name: 'messages', items: messages, sort: to.sort || 'place', onSort, columns: [
       { id: 'place', head: 'Place', by: (m) => m.position, of: (m) => number(m.position) },
       { id: 'message', head: 'Message', by: (m) => m.message_id, of: (m) => [link(href(m), clip(m.message_id || `without id (${m.ref})`, 120)),
-        small(why(m), `key ${m.routing_key || 'none'}`, count(m.retry_count, 'retry', 'retries'))] },
+        small(isAll() && m.subscription, why(m), `key ${m.routing_key || 'none'}`, count(m.retry_count, 'retry', 'retries'))] },
       { id: 'status', head: 'Status', by: (m) => m.status || '', of: (m) => m.status || '–' },
       { id: 'failure', head: 'Failure', by: failure, of: (m) => cell(failure(m), m.redrive_count > 0 && ` redriven ${count(m.redrive_count, 'time')}`) },
+      ...ofColumn(),
       { id: 'reason', head: 'Reason', by: (m) => m.reason, of: (m) => cell(m.reason) },
       { id: 'key', head: 'Routing key', by: (m) => m.routing_key, of: (m) => cell(m.routing_key) },
       { id: 'retries', head: 'Retries', down: true, by: (m) => m.retry_count, of: (m) => number(m.retry_count) },
@@ -101,7 +104,11 @@ const chips = (to) => to.conditions.length > 0 && el('ul', { class: 'chips', 'ar
 const covered = (s, any, at) => el('p', { class: 'hint' }, 'Read ', ago(at), !s.complete && s.scanned < s.total && any &&
   `: ${number(s.scanned)} of ${number(s.total)} messages`, '.');
 
+// ofColumn names the subscription of each line, where there are several.
+const ofColumn = () => isAll() ? [{ id: 'of', head: 'Queue', by: (o) => o.subscription ?? '', of: (o) => cell(o.subscription) }] : [];
+
 function actions(scope, ...more) {
+  if (isAll()) return el('p', { class: 'actions' }, more, el('span', { class: 'hint' }, 'Redrive, discard and export are on the page of each queue.'));
   const problem = el('span', { class: 'problem', role: 'alert' });
   const button = (text, cls, click) => el('button', { type: 'button', class: cls, 'data-writes': '', disabled: !mayWrite(), click }, text);
   const save = async ({ target }) => {

@@ -3,6 +3,7 @@
 import { get, post } from './api.js';
 import { ago, byId, clip, count, el, fill, heading, number, put, row, say, visible } from './dom.js';
 import { hrefOf } from './route.js';
+import { deadLetterQueue } from './topology.js';
 
 const words = {
   redrive: { runs: 'Redriving', past: 'redriven', noun: 'Redrive' },
@@ -138,7 +139,7 @@ function show(o) {
   p.bar.max = Math.max(1, most || g.total);
   p.bar.value = running ? Math.min(p.bar.max, most ? g.done + g.failed : g.scanned) : p.bar.max;
   p.bar.hidden = !running && o.state !== 'succeeded';
-  const title = `${titleOf(o)}${what ? `: ${what}` : ''}`;
+  const title = `${titleOf(o)}${o.queue === deadLetterQueue() || !deadLetterQueue() ? '' : ` in ${visible(o.queue)}`}${what ? `: ${what}` : ''}`;
   put(p.title, title);
   byId('operation').firstChild.dataset.tone = running ? 'idle' : o.state === 'succeeded' ? 'good' : 'bad';
   put(p.counts, countsOf(o, expected));

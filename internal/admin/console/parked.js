@@ -7,6 +7,8 @@ import { byId, el, fill, heading, put, say } from './dom.js';
 import { pages, request } from './lists.js';
 import { operationPage } from './operation.js';
 import { here, hrefOf, navigate, settle, titled } from './route.js';
+import { showScope } from './subscriptions.js';
+import { showTopology } from './topology.js';
 
 const KEPT = 10; // entries of the history of which the page keeps what was read
 const kept = new Map(); // key of the entry to what was read
@@ -19,7 +21,7 @@ let applied = new Map(); // conditions that the form had from an address
 
 export function startParked() {
   phone.addEventListener('change', arrange);
-  byId('look').addEventListener('click', () => pages[place.view] ? read(place, { stay: true }) : navigate('#/dlq'));
+  byId('look').addEventListener('click', () => pages[place.view] ? read(place, { stay: true }) : navigate(hrefOf({})));
   byId('stop').addEventListener('click', () => reading?.abort());
   byId('changed-look').addEventListener('click', () => read(place, { stay: true }));
   const form = byId('filter');
@@ -43,7 +45,9 @@ const phone = matchMedia('(max-width: 760px)');
 function arrange() {
   const [parked, state] = [byId('parked'), byId('state')];
   const first = phone.matches && place.view === 'overview';
-  if (first !== (parked.nextElementSibling === state)) parked[first ? 'after' : 'before'](state);
+  if (first === (parked.nextElementSibling === state)) return;
+  if (first) parked.after(state);
+  else byId('subscriptions').before(state);
 }
 
 // showPlace shows a place: it is what the router calls.
@@ -53,11 +57,8 @@ export function showPlace(to, how) {
   [place, unread] = [to, false];
   byId('wait').hidden = byId('changed').hidden = true;
   document.body.dataset.view = to.view;
-  for (const link of document.querySelectorAll('#views a')) {
-    const current = link.hash === location.hash || !link.hash.slice(2) && to.view === 'overview';
-    if (current || link.hash === '#/dlq' && (pages[to.view] || to.view === 'operation')) link.setAttribute('aria-current', current ? 'page' : 'true');
-    else link.removeAttribute('aria-current');
-  }
+  showScope();
+  showTopology();
   syncForm(to.conditions);
   arrange();
   put(byId('look'), pages[to.view] ? 'Read again' : 'Read the queue');
@@ -69,7 +70,7 @@ export function showPlace(to, how) {
   }
   const [title, focus] = fixed[to.view] ?? [];
   const page = to.view === 'operation' ? operationPage(to.id) : title === undefined && [heading('There is no such page'),
-    el('p', {}, el('a', { href: '#/' }, 'Overview'))];
+    el('p', {}, el('a', { href: hrefOf({ view: 'overview', sub: '' }) }, 'Overview'))];
   fill(byId('view'), undefined, page || []);
   arrived(title ?? byId('view').querySelector('h3').textContent, focus && byId(focus), how);
 }
@@ -143,7 +144,7 @@ async function read(to, how) {
   fill(byId('view'), undefined, heading(mine.signal.aborted ? 'Reading stopped' : gone ? 'The message is not in the queue'
     : 'The queue could not be read'), !mine.signal.aborted && el('p', { class: 'problem', role: 'alert' }, problem.message),
   el('p', { class: 'actions' }, el('button', { type: 'button', click: () => read(to, {}) }, 'Try again'),
-    to.view !== 'groups' && el('a', { class: 'button', href: '#/dlq' }, 'Groups')));
+    to.view !== 'groups' && el('a', { class: 'button', href: hrefOf({}) }, 'Groups')));
   arrived(byId('view').querySelector('h3').textContent, null, how);
 }
 

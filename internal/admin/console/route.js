@@ -10,21 +10,25 @@ const views = Object.entries({
 });
 const paths = { overview: '', topology: 'topology', groups: 'dlq', messages: 'dlq/messages', message: 'dlq/messages/', operation: 'dlq/operations/' };
 
+const SUB = /^subscriptions\/([a-z][a-z0-9-]*)(?:\/|(?=\?|$))/; // before the rest of an address, where subscriptions have names
+
 // placeOf reads an address. What is not known to the page stays among the conditions: the sidecar refuses it, because a
 // mistyped condition would otherwise choose too many messages.
 export function placeOf(hash) {
-  const [path, ...query] = hash.slice(2).split('?');
+  const whole = hash.slice(2);
+  const sub = SUB.exec(whole)?.[1] ?? '';
+  const [path, ...query] = whole.replace(SUB, '').split('?');
   const [view, pattern] = views.find(([, p]) => p.test(path)) ?? ['unknown', /^/];
   const all = [...new URLSearchParams(query.join('?'))];
   const one = (name) => all.find(([n]) => n === name)?.[1] ?? '';
-  return { view, id: pattern.exec(path)[1] ?? '', sort: one('sort'), limit: Number(one('limit')) || 0,
+  return { view, sub, id: pattern.exec(path)[1] ?? '', sort: one('sort'), limit: Number(one('limit')) || 0,
     conditions: all.filter(([name]) => name !== 'sort' && name !== 'limit') };
 }
 
 // hrefOf is the address of a place.
-export function hrefOf({ view = 'groups', id = '', conditions = [], sort, limit }) {
+export function hrefOf({ view = 'groups', sub = here().sub, id = '', conditions = [], sort, limit }) {
   const query = new URLSearchParams([...conditions, ...(sort ? [['sort', sort]] : []), ...(limit ? [['limit', limit]] : [])]);
-  return `#/${paths[view]}${id}${query.size > 0 ? `?${query}` : ''}`;
+  return `#/${sub && `subscriptions/${sub}${paths[view] && '/'}`}${paths[view]}${id}${query.size > 0 ? `?${query}` : ''}`;
 }
 
 let entries = 0;
@@ -34,6 +38,9 @@ const newKey = () => `${performance.timeOrigin} ${++entries}`; // of an entry of
 const remember = (more) => history.replaceState({ ...history.state, ...more }, '');
 
 export const here = () => placeOf(location.hash);
+
+// scoped is a path of the API for the subscription that the page shows.
+export const scoped = (path) => here().sub ? `${path}${path.includes('?') ? '&' : '?'}subscription=${here().sub}` : path;
 
 // navigate goes to an address. carried is what the view shows, in place of the present entry of the history and without
 // another read of the queue.

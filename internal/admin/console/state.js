@@ -1,8 +1,9 @@
 // The state: what the sidecar does, why it does not consume, and the three commands.
 
 import { post } from './api.js';
-import { ago, byId, count, el, fill, put, visible } from './dom.js';
-import { titled } from './route.js';
+import { ago, byId, count, el, fill, number, put, visible } from './dom.js';
+import { here, titled } from './route.js';
+import { isAll, narrow } from './subscriptions.js';
 
 // Why nothing is taken: in the title, and what comes of it.
 const reasons = {
@@ -24,6 +25,11 @@ function judge(s) {
   if (!s.consume.connected) {
     return ['Broker away', 'bad', ['It dials again by itself; no restart is needed. The messages wait in the broker.']];
   }
+  const idle = s.subscriptions?.filter((own) => own.state !== 'consuming' || own.findings.length > 0).length;
+  if (idle > 0) {
+    const none = idle === s.subscriptions.length;
+    return [none ? 'Nothing is consumed' : 'Partly paused', none && !byOperator(s) ? 'bad' : 'hold', [`${number(idle)} of ${count(s.subscriptions.length, 'queue')} ${idle === 1 ? 'is' : 'are'} not consumed.`]];
+  }
   if (s.findings.length > 0) return ['Topology does not fit', 'bad', ['Nothing is taken, because a message would be lost. It checks again every 15 s.']];
   if (s.state === 'paused') {
     const main = s.pauses.find((p) => p.reason !== 'operator') ?? s.pauses[0];
@@ -34,13 +40,13 @@ function judge(s) {
 }
 
 function pauseLine(p) {
-  return el('li', {}, el('strong', {}, p.reason), ' since ', ago(p.since, true), p.until && [', until ', ago(p.until, true)],
+  return el('li', {}, isAll() && `${visible(p.subscription)}: `, el('strong', {}, p.reason), ' since ', ago(p.since, true), p.until && [', until ', ago(p.until, true)],
     `. ${reasons[p.reason]?.[1] ?? ''} `, p.detail && el('span', { class: 'detail' }, visible(p.detail)));
 }
 
 // The fix is said once for those in a row that have the same.
 function findingLine(f, i, all) {
-  return el('li', {}, el('strong', {}, visible(f.object)), `: ${visible(f.problem)}.`,
+  return el('li', {}, isAll() && `${visible(f.subscription)}: `, el('strong', {}, visible(f.object)), `: ${visible(f.problem)}.`,
     f.wanted && ` Wanted: ${visible(f.wanted)}.`, f.found && ` Found: ${visible(f.found)}.`,
     f.fix && f.fix !== all[i + 1]?.fix && el('span', { class: 'fix' }, 'Fix: ', visible(f.fix)));
 }
@@ -53,14 +59,15 @@ export function showStatus(s) {
   last = s;
   const [word, tone, said] = judge(s);
   put(byId('service'), visible(s.service));
-  put(byId('queue'), visible(s.queue));
+  put(byId('queue'), isAll() ? `${number(s.subscriptions.length)} in all` : visible(s.queue));
   put(byId('version'), visible(s.version));
-  titled({ state: word, service: s.service });
+  titled({ state: word, service: [here().sub, s.service].filter(Boolean).join(' · ') });
   byId('state').dataset.tone = tone;
   put(byId('state-title'), word);
-  byId('pause').textContent = byOperator(s) ? 'Resume' : 'Pause';
+  byId('pause').textContent = `${byOperator(s) ? 'Resume' : 'Pause'}${isAll() ? ' all' : ''}`;
   const going = s.state === 'draining' || s.state === 'drained';
-  byId('pause').hidden = byId('drain').hidden = going;
+  byId('pause').hidden = going;
+  byId('drain').hidden = going || here().sub !== '';
 
   const publish = s.publish.blocked ? 'The broker has a resource alarm and takes no publishes: parking and retrying wait.'
     : s.consume.connected && !s.publish.connected ? 'The connection that publishes is down: parking and retrying wait.' : '';
@@ -71,14 +78,14 @@ export function showStatus(s) {
     fill(byId('warnings-list'), undefined, s.warnings.map((w) => el('li', {}, visible(w))));
   }
   warned = warnings;
-  const key = JSON.stringify([word, said, s.pauses, s.findings, publish, s.app]);
+  const key = JSON.stringify([here().sub, word, said, s.pauses, s.findings, publish, s.app]);
   if (key === shown) return;
   shown = key;
   fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine),
     s.consume.connected && !going ? s.pauses.filter((p) => p.reason !== 'topology' || s.findings.length === 0).map(pauseLine) : [], publish && el('li', {}, publish));
 }
 
-const byOperator = (s) => s.pauses.some((p) => p.reason === 'operator');
+const byOperator = (s) => s.subscriptions?.length ? s.subscriptions.every(byOperator) : s.pauses.some((p) => p.reason === 'operator');
 
 // lost replaces the state while nothing is received: an old state must not look like the present one.
 export function lost(since) {
@@ -97,7 +104,7 @@ async function command(path, button) {
   const problem = button.closest('dialog, section').querySelector('.problem');
   problem.textContent = '';
   try {
-    showStatus(await post(path));
+    showStatus(narrow(await post(path)));
     return true;
   } catch (e) {
     problem.textContent = e.message;

@@ -2,6 +2,7 @@
 
 import { get } from './api.js';
 import { byId, el, fill, middle, number, put, svg, visible } from './dom.js';
+import { here } from './route.js';
 
 const HIGH = 44; // of a box, in CSS pixels, as all below
 const GAP = 12;
@@ -9,26 +10,39 @@ const INDENT = 22;
 const LANES = 26; // to the right, for the ways back
 const MOST = 4; // exchanges drawn; the tables have all
 
-let plan; // as GET /topology answers
+let plans; // as GET /topology answers: of each subscription
+let plan; // the one that is shown; undefined for all
 let depths = new Map(); // queue to {kind, ready}
 let shownDepths = []; // [queue, element]
 
 export async function loadTopology() {
   try {
-    plan = await get('topology');
+    const answer = await get('topology');
+    plans = answer.subscriptions ?? [answer];
   } catch (e) {
     put(byId('topology-problem'), e.message);
     return;
   }
   put(byId('topology-problem'), '');
-  put(byId('preset'), visible(plan.preset));
-  shownDepths = [];
-  tables();
-  draw();
-  byId('topology-text').hidden = false;
+  showTopology();
 }
 
-export const hasTopology = () => plan !== undefined;
+// showTopology shows the topology of the subscription that the page is about.
+export function showTopology() {
+  const of = plans?.find((p) => (p.subscription ?? '') === here().sub);
+  if (of === plan) return;
+  plan = of;
+  shownDepths = [];
+  byId('topology-text').hidden = !plan;
+  if (!plan) return fill(byId('drawing'));
+  put(byId('preset'), visible(plan.preset));
+  tables();
+  draw();
+}
+
+export const hasTopology = () => plans !== undefined;
+// queuesOf are the names of the queues of a subscription.
+export const queuesOf = (sub) => new Set(plans?.find((p) => p.subscription === sub)?.queues.map((q) => q.name));
 export const deadLetterQueue = () => plan?.park?.queue ?? '';
 
 export function showDepths(list) {
