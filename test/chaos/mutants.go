@@ -16,6 +16,7 @@ type mutant struct {
 	edits  []edit
 	caught []string // invariants of which at least one must be broken
 	flags  []string // of the run that shows it
+	queues bool     // it is a run over several queues
 }
 
 // edit replaces a text that is in a file exactly once. When it does not any more the mutant is out of date, and

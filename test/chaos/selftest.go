@@ -36,7 +36,7 @@ func selfTest(args []string) error {
 	defer stop()
 	tried, missed := 0, 0
 	controls := map[string]bool{}
-	list := slices.Concat(mutants, outward)
+	list := slices.Concat(mutants, outward, neighbours)
 	if *more {
 		list = further
 	}
@@ -48,13 +48,13 @@ func selfTest(args []string) error {
 		tried++
 		if flags := strings.Join(m.flags, " "); !controls[flags] {
 			controls[flags] = true
-			control := mutant{name: "has no bug", flags: m.flags}
+			control := mutant{name: "has no bug", flags: m.flags, queues: m.queues}
 			v, err := control.try(ctx, *root, *seed)
 			if err != nil {
 				return err
 			}
 			if !v.OK() {
-				return fmt.Errorf("the sidecar itself does not pass %s:\n%s", flags, v.Markdown())
+				return fmt.Errorf("the sidecar itself does not pass %s: %s", flags, strings.Join(v.Broken(), ", "))
 			}
 			say("nothing: the sidecar itself, %s", flags)
 		}
@@ -93,9 +93,12 @@ func (m *mutant) try(ctx context.Context, root string, seed uint64) (*judge.Verd
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"run", "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed),
-		"-patience", "40s",
-		"-outbox", "0", "-rollback", "0", "-publish", "0"}, m.flags...) // of which the last counts
+	args := []string{"run", "-outbox", "0", "-rollback", "0", "-publish", "0"}
+	if m.queues {
+		args = []string{"queues"}
+	}
+	args = append(args, "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed), "-patience", "40s")
+	args = append(args, m.flags...) // of which the last counts
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it takes its own processes along
 	cmd.WaitDelay = time.Minute

@@ -218,7 +218,7 @@ func (j *verdict) mayWait(q int, m *kit.Message) bool {
 			return true
 		}
 	}
-	if q < j.run.Ordered && j.run.Keys <= j.run.Prefetch {
+	if q < j.run.Ordered && j.run.Keys <= 4*j.run.Prefetch {
 		return true // messages of few keys that wait behind failed ones fill the window, and then nothing is taken
 	}
 	n, _ := nameOf(j.run.ID, strings.Fields(m.Name)[1])
