@@ -80,6 +80,10 @@ func TestBadTopologies(t *testing.T) {
 	}{
 		{"SIDECAR_ORDER_BY", "a retry delay of the topology is longer than 10m", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_ORDER_BY=queue"}},
 		{"SIDECAR_ORDER_BY", "a retry delay of the topology is longer than 10m", []string{"SIDECAR_ORDER_BY=queue", "SIDECAR_RETRY_DELAY=11m"}},
+		{"SIDECAR_PARTITIONS", "needs SIDECAR_ORDER_BY=routing-key", []string{"SIDECAR_PARTITIONS=4", "SIDECAR_ORDER_BY=queue"}},
+		{"SIDECAR_PARTITIONS", "not SIDECAR_ORDER_SCOPE=replica", []string{"SIDECAR_PARTITIONS=4", "SIDECAR_ORDER_BY=header:a", "SIDECAR_ORDER_SCOPE=replica"}},
+		{"SIDECAR_PARTITIONS", "retries wait in the sidecar", []string{"SIDECAR_PARTITIONS=4", "SIDECAR_ORDER_BY=header:a", "SIDECAR_RETRY_QUEUE=r"}},
+		{"SIDECAR_PARTITIONS", "out of range; allowed: 2 to 64", []string{"SIDECAR_PARTITIONS=1", "SIDECAR_ORDER_BY=header:a"}},
 		{"SIDECAR_RETRY_DELAY", "use SIDECAR_RETRY_DELAYS", []string{"SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_RETRY_DELAY=1s"}},
 		{"SIDECAR_BINDINGS", "required for SIDECAR_TOPOLOGY=per-queue", []string{"SIDECAR_TOPOLOGY=per-queue"}},
 		{"SIDECAR_QUEUE", "required for SIDECAR_TOPOLOGY=dead-letter", []string{"SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b"}},

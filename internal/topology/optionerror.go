@@ -111,7 +111,8 @@ func (c *optionValidator) checkPartitions() {
 		return
 	}
 	c.refuse(o.Partitions < 2 || o.Partitions > maxPartitions, on{partitions}, "2 to %d", maxPartitions)
-	c.refuse(o.PartitionBy == "" || o.PartitionBy == "queue" || !o.SingleActive, on{partitions},
+	c.refuse(o.PartitionBy == "" || o.PartitionBy == "queue" || !o.SingleActive,
+		on{partitions, "SIDECAR_ORDER_BY", "SIDECAR_ORDER_SCOPE"},
 		"needs SIDECAR_ORDER_BY=routing-key, correlation-id or header:NAME, and not SIDECAR_ORDER_SCOPE=replica")
 	c.refuse(o.RetryExchange != "" || o.RetryQueue != "", on{partitions, "SIDECAR_RETRY_EXCHANGE", "SIDECAR_RETRY_QUEUE"},
 		"SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the sidecar")

@@ -1,0 +1,102 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/deadletter"
+	"sidecar/internal/testkit/must"
+)
+
+// TestPartitions: messages of one key are POSTed in order from one partition, also while a second replica comes and the
+// first one goes. All partitions of a replica keep the concurrency together. A parked message is redriven into its
+// partition.
+func TestPartitions(t *testing.T) {
+	t.Parallel()
+	const keys, each, parked, failed = 24, 4, "3-1", "5-2"
+	app := apptest.NewApp(t)
+	var open, peak atomic.Int64
+	app.Otherwise(func(*apptest.Request) apptest.Reply {
+		peak.Store(max(peak.Load(), open.Add(1)))
+		return func(c *apptest.Conn) bool {
+			time.Sleep(2 * time.Millisecond) // so that several are open at once
+			open.Add(-1)
+			return c.Send(apptest.Status(200))
+		}
+	})
+	app.On(parked, apptest.Say(apptest.Status(422)), apptest.Say(apptest.Status(200)))
+	app.On(failed, apptest.Say(apptest.Status(503)), apptest.Say(apptest.Status(200)))
+	cfg := live(t, "SIDECAR_APP_URL="+app.URL, "SIDECAR_ORDER_BY=header:customer", "SIDECAR_PARTITIONS=4", "SIDECAR_CONCURRENCY=3",
+		"SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_PARK_ON_STATUS=422", "SIDECAR_RETRY_DELAY=100ms")
+	a, _, stop := run(t, cfg)
+	ready := func(a *App) {
+		brokertest.Eventually(t, 30*time.Second, "all partitions are consumed", func() bool { return a.Ready("").Ready })
+	}
+	ready(a)
+	ch, sent := brokertest.Channel(t, brokertest.URL(t)), 0
+	publish := func() {
+		for n := sent; n < sent+each; n++ {
+			for k := range keys {
+				m := withID(fmt.Sprintf("%d-%d", k, n))
+				m.Headers = amqp.Table{"customer": fmt.Sprint(k)}
+				brokertest.Publish(t, ch, "demo.main-exchange", "", m)
+			}
+		}
+		sent += each
+	}
+	attempted := func(extra int) {
+		t.Helper()
+		brokertest.Eventually(t, 30*time.Second, "every message is POSTed", func() bool { return len(app.Requests()) >= keys*sent+extra })
+	}
+	publish()
+	attempted(1) // and the retry
+	if n := peak.Load(); n != 3 {
+		t.Errorf("%d POSTs at once by all partitions, want 3", n)
+	}
+	second, _, _ := run(t, cfg)
+	ready(second)
+	publish()
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	publish()
+	attempted(1)
+
+	dead := must.Get(must.Get(DeadLetters(cfg, Build{}, "test"))(t).Only())(t)
+	if p := must.Get(dead.Redrive(t.Context(), deadletter.Redrive{Reset: true}, func(deadletter.Progress) {}))(t); p.Done != 1 {
+		t.Errorf("redriven: %+v", p)
+	}
+	attempted(2)
+	next, queues := map[string]int{}, map[string]string{}
+	for _, r := range app.Requests() {
+		key, number, _ := strings.Cut(r.ID, "-")
+		if r.Nth == 1 && number != fmt.Sprint(next[key]) {
+			t.Errorf("%s came when %d was next", r.ID, next[key])
+		}
+		if r.Nth == 1 {
+			next[key]++
+		}
+		if q := r.Header.Get("Amqp-Queue"); queues[key] == "" {
+			queues[key] = q
+		} else if queues[key] != q {
+			t.Errorf("%s came from %s, want %s", r.ID, q, queues[key])
+		}
+	}
+	used := map[string]bool{}
+	for _, q := range queues {
+		used[q] = true
+	}
+	if len(used) != 4 || len(second.Flow().Depths) != 5 {
+		t.Errorf("used %v of %+v", used, second.Flow().Depths)
+	}
+	if got := app.Seen(parked); len(got) != 2 || got[1].Header.Get("Amqp-Exchange") != "demo.main-exchange" {
+		t.Errorf("the redriven message: %d requests", len(got))
+	}
+}
