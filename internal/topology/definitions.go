@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -36,7 +37,7 @@ type bindingDefinition struct {
 }
 
 // Merge returns a plan with the objects of all plans, each once, and nothing else.
-func Merge(plans []*Plan) *Plan {
+func Merge(plans ...*Plan) *Plan {
 	all := &Plan{}
 	for _, p := range plans {
 		for _, x := range p.Exchanges {
@@ -52,9 +53,7 @@ func Merge(plans []*Plan) *Plan {
 			}
 		}
 		for _, b := range p.Bindings {
-			if !slices.ContainsFunc(all.Bindings, func(a Binding) bool {
-				return a.Title() == b.Title() && arguments(a.Args) == arguments(b.Args)
-			}) {
+			if !slices.ContainsFunc(all.Bindings, func(a Binding) bool { return reflect.DeepEqual(a, b) }) {
 				all.Bindings = append(all.Bindings, b)
 			}
 		}

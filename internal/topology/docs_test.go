@@ -25,7 +25,7 @@ func TestDocs(t *testing.T) {
 		p := show(t, preset, nil)
 		declare, verify := p.Permissions(ModeDeclare), p.Permissions(ModeVerify)
 		text += generated(t, "../../docs/topologies/"+preset+".md", map[string]string{
-			"mermaid " + preset: "```mermaid\n" + p.Mermaid() + "```\n",
+			"mermaid " + preset: "```mermaid\n" + Mermaid(p) + "```\n",
 			"plan " + preset:    "```text\n" + p.Text() + "```\n",
 			"permissions " + preset: fmt.Sprintf("```sh\n# declare\n%s\n# verify\n%s\n```\n",
 				declare.Command("/", o.Service), verify.Command("/", o.Service)),

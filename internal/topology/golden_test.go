@@ -119,7 +119,7 @@ func TestGolden(t *testing.T) {
 	for name, p := range plans {
 		definitions := must.Get(p.Definitions("/"))(t)
 		golden(t, name+".txt", p.Text())
-		golden(t, name+".mmd", p.Mermaid())
+		golden(t, name+".mmd", Mermaid(p))
 		golden(t, name+".json", string(definitions))
 	}
 	files := must.Get(os.ReadDir("testdata"))(t)
@@ -129,7 +129,7 @@ func TestGolden(t *testing.T) {
 		}
 	}
 	for name, p := range otherShapes(t) {
-		if p.Text() == "" || !strings.HasPrefix(p.Mermaid(), "flowchart") {
+		if p.Text() == "" || !strings.HasPrefix(Mermaid(p), "flowchart") {
 			t.Errorf("%s cannot be drawn", name)
 		}
 	}
@@ -154,7 +154,7 @@ func TestMermaidIsWellFormed(t *testing.T) {
 	plans["own"] = documentedPlan(t)
 	for name, p := range plans {
 		nodes := map[string]bool{}
-		for line := range strings.Lines(p.Mermaid()) {
+		for line := range strings.Lines(Mermaid(p)) {
 			known := false
 			for i, form := range mermaidLines {
 				m := form.FindStringSubmatch(strings.TrimSuffix(line, "\n"))

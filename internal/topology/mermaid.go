@@ -7,10 +7,11 @@ import (
 	"strings"
 )
 
-// Mermaid draws the plan as a Mermaid flowchart: solid arrows are publishes and deliveries, dotted ones are what the
+// Mermaid draws plans as one Mermaid flowchart: solid arrows are publishes and deliveries, dotted ones are what the
 // broker does by itself.
-func (p *Plan) Mermaid() string {
+func Mermaid(plans ...*Plan) string {
 	var d drawing
+	p := Merge(plans...)
 	d.WriteString("flowchart TD\n")
 	for _, x := range p.Exchanges {
 		d.line("%s{{%s}}", p.node(x.Name, ""), label(x.Name+" ("+cmp.Or(x.Type, "exchange")+")"))
@@ -23,7 +24,7 @@ func (p *Plan) Mermaid() string {
 		d.line("%s[(%s)]", p.node("", q.Name), label(text))
 	}
 	d.line("sidecar([sidecar])")
-	d.line("app([%s])\n", label(p.Service))
+	d.line("app([%s])\n", label(plans[0].Service))
 	for _, b := range p.Bindings {
 		d.arrow(p.node(b.Exchange, ""), "-->", strings.TrimSpace(b.Key+" "+arguments(b.Args)), p.node("", b.Queue))
 	}
@@ -36,12 +37,22 @@ func (p *Plan) Mermaid() string {
 			d.arrow(p.node("", q.Name), "-.->", why, p.node(exchange, key))
 		}
 	}
-	own := p.node("", p.Queue)
 	d.WriteString("\n")
-	for _, q := range p.Consumed() {
-		d.line("%s -->|consume| sidecar", p.node("", q))
+	for _, own := range plans {
+		for _, q := range own.Consumed() {
+			d.line("%s -->|consume| sidecar", p.node("", q))
+		}
 	}
 	d.line("sidecar <-->|POST, answer| app")
+	for _, own := range plans {
+		own.drawSettlements(&d, p)
+	}
+	return d.String()
+}
+
+// drawSettlements draws how messages of p leave, in a drawing of all plans.
+func (p *Plan) drawSettlements(d *drawing, all *Plan) {
+	own := all.node("", p.Queue)
 	d.line("sidecar -->|425: requeue| %s", own)
 	for _, w := range p.Waits {
 		if w.Route == (Route{}) {
@@ -49,13 +60,12 @@ func (p *Plan) Mermaid() string {
 		} else if w.ByReject {
 			d.line("sidecar -->|failed: reject| %s", own)
 		} else {
-			p.drawPublish(&d, w.Route, "failed: publish, wait "+w.Tier())
+			all.drawPublish(d, w.Route, "failed: publish, wait "+w.Tier())
 		}
 	}
 	if p.Park != (Route{}) {
-		p.drawPublish(&d, p.Park, fmt.Sprintf("retry >= %d: publish", p.MaxRetries))
+		all.drawPublish(d, p.Park, fmt.Sprintf("retry >= %d: publish", p.MaxRetries))
 	}
-	return d.String()
 }
 
 func (p *Plan) drawPublish(d *drawing, r Route, text string) {

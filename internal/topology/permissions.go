@@ -18,10 +18,24 @@ type Permissions struct {
 	Configure, Write, Read string
 }
 
-// Permissions returns what a user needs in a mode, when also these exchanges are published to. Reading everything is
-// asked for in verify mode too: from RabbitMQ 4.3 a user without any right on an object cannot even ask whether it
-// exists.
+// Permissions returns what a user needs in a mode, when also these exchanges are published to.
 func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
+	return Permit([]*Plan{p}, []Mode{mode}, also...)
+}
+
+// Permit returns what a user needs for all plans, each in its mode, when also these exchanges are published to.
+func Permit(plans []*Plan, modes []Mode, also ...string) Permissions {
+	var configure, write, read []string
+	for i, p := range plans {
+		c, w, r := p.permitted(modes[i], also)
+		configure, write, read = append(configure, c...), append(write, w...), append(read, r...)
+	}
+	return Permissions{Configure: expression(configure), Write: expression(write), Read: expression(read)}
+}
+
+// permitted lists what a user may configure, write and read. Reading everything is asked for in verify mode too: from
+// RabbitMQ 4.3 a user without any right on an object cannot even ask whether it exists.
+func (p *Plan) permitted(mode Mode, also []string) (configure, write, read []string) {
 	var objects, ours, written, published []string
 	for _, e := range p.Exchanges {
 		objects = append(objects, e.Name)
@@ -46,16 +60,15 @@ func (p *Plan) Permissions(mode Mode, also ...string) Permissions {
 	}
 	switch mode {
 	case ModeDeclare:
-		written = append(written, published...)
-		return Permissions{Configure: expression(ours), Write: expression(written), Read: expression(objects)}
+		return ours, append(written, published...), objects
 	case ModeVerify:
 		var compared []string
 		if p.SingleActive { // the broker compares the arguments of a queue only for those who may declare it
 			compared = p.Consumed()
 		}
-		return Permissions{Configure: expression(compared), Write: expression(published), Read: expression(objects)}
+		return compared, published, objects
 	}
-	return Permissions{Configure: expression(nil), Write: expression(published), Read: expression(p.Consumed())}
+	return nil, published, p.Consumed()
 }
 
 // PublishRoutes lists where retries, parked and redriven messages are published to. Every wait path counts, also one

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -33,61 +32,48 @@ func (p *Plan) problems(unread []string) []error {
 	return v.errs
 }
 
-// Beside lists what keeps p from running in one sidecar with the plan of another subscription: objects that both would
-// declare, and differently, and messages of one that would reach a queue of the other.
-func (p *Plan) Beside(other *Plan, subscription string) []OptionError {
-	var all []OptionError
+// Beside lists what keeps p from running in one sidecar with the plan of another subscription: objects that both declare,
+// and differently, and messages of one that would reach a queue of the other.
+func (p *Plan) Beside(other *Plan, subscription string) (all []OptionError) {
 	refuse := func(variable, format string, args ...any) {
 		if p.FromFile {
 			variable = "SIDECAR_PLAN_FILE"
 		}
 		all = append(all, OptionError{on{variable}, fmt.Sprintf(format, args...)})
 	}
+	described := func(q *Queue) string { return strings.TrimSpace(string(q.Kind) + " " + arguments(q.Args)) }
 	variables := map[Kind]string{KindMain: "SIDECAR_QUEUE", KindRetry: "SIDECAR_RETRY_QUEUE", KindDLQ: "SIDECAR_DLQ"}
 	for _, q := range p.Queues {
-		switch o := other.queue(q.Name); {
-		case o == nil:
-		case q.Kind == KindMain && o.Kind == KindMain:
-			refuse(variables[q.Kind], "subscription %s consumes queue %s too", subscription, brief(q.Name))
-		case q.Kind != o.Kind:
-			refuse(variables[q.Kind], "queue %s is of kind %s here and of kind %s for subscription %s", brief(q.Name), q.Kind, o.Kind,
-				subscription)
-		case arguments(q.Args) != arguments(o.Args):
-			refuse(variables[q.Kind], "queue %s is declared with %s here and with %s for subscription %s", brief(q.Name),
-				cmp.Or(arguments(q.Args), "no arguments"), cmp.Or(arguments(o.Args), "no arguments"), subscription)
+		if o := other.queue(q.Name); o != nil && q.Kind == KindMain && o.Kind == KindMain {
+			refuse("SIDECAR_QUEUE", "subscription %s consumes queue %s too", subscription, brief(q.Name))
+		} else if o != nil && described(&q) != described(o) {
+			refuse(variables[q.Kind], "queue %s is declared here as %s, and for subscription %s as %s", brief(q.Name), described(&q),
+				subscription, described(o))
 		}
 	}
 	for _, x := range p.Exchanges {
 		if o := other.exchange(x.Name); o != nil && o.Type != x.Type && o.Type != "" && x.Type != "" {
-			refuse("SIDECAR_EXCHANGE_TYPE", "exchange %s is of type %s here and of type %s for subscription %s", brief(x.Name),
-				x.Type, o.Type, subscription)
+			refuse("SIDECAR_EXCHANGE_TYPE", "exchange %s is declared here as %s, and for subscription %s as %s", brief(x.Name), x.Type,
+				subscription, o.Type)
 		}
 	}
-	if len(all) == 0 { // what follows may be a consequence
-		for _, way := range []struct{ from, to *Plan }{{p, other}, {other, p}} {
-			way.from.astray(way.to, func(variable string, r Route, queue string) {
-				refuse(variable, "exchange %s routes the key %s to %s and to %s: subscription %s uses it too", brief(r.Exchange),
-					quoteKey(r.Key), brief(r.Queue), brief(queue), subscription)
-			})
-		}
+	if len(all) > 0 {
+		return all // what follows may be a consequence
 	}
-	return all
-}
-
-// astray reports each route of p that also leads to a queue of another plan, with the variable that names its exchange.
-func (p *Plan) astray(other *Plan, report func(variable string, r Route, queue string)) {
-	both := Merge([]*Plan{p, other})
-	for _, r := range p.PublishRoutes() {
+	both := Merge(p, other)
+	for _, r := range append(p.PublishRoutes(), other.PublishRoutes()...) {
 		variable := "SIDECAR_RETRY_EXCHANGE"
-		if r == p.Park {
+		if r == p.Park || r == other.Park {
 			variable = "SIDECAR_DLX"
 		}
 		for _, q := range both.reach(r.Exchange, r.Key) {
-			if p.queue(q) == nil {
-				report(variable, r, q)
+			if (p.queue(q) == nil) != (p.queue(r.Queue) == nil) {
+				refuse(variable, "exchange %s, which subscription %s uses too, routes the key %s to %s and to %s", brief(r.Exchange),
+					subscription, quoteKey(r.Key), brief(r.Queue), brief(q))
 			}
 		}
 	}
+	return all
 }
 
 // planValidator collects while it goes: no rule ends the others.
