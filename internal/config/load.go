@@ -38,12 +38,14 @@ func Load(environ []string, memory int64, rules ...Rule) (*Config, error) {
 // checkValues judges the variables one by one.
 func (l *loader) checkValues() {
 	for _, v := range l.variables {
-		err := l.checkPlaceholder(v)
-		if err == nil && !v.bad {
-			err = v.check()
-		}
-		if err != nil {
-			l.reject(v.Name, "%v", err)
+		switch v.bad = v.tag.Get("holds") == placeholder && strings.Contains(v.text, placeholder); {
+		case v.bad && l.env[subscriptions] == "":
+			l.reject(v.Name, "%s is the name of a subscription: set %s", placeholder, subscriptions)
+		case v.bad: // a consequence of a wrong list
+		default:
+			if err := v.check(); err != nil {
+				l.reject(v.Name, "%v", err)
+			}
 		}
 	}
 }
@@ -92,7 +94,7 @@ func readEnvironment(environ []string) map[string]string {
 	env := map[string]string{}
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if _, twice := env[name]; !twice && value != "" { // the first one counts, as for os.Getenv
+		if _, twice := env[name]; !twice && name != "" && value != "" { // the first one counts, as for os.Getenv
 			env[name] = value
 		}
 	}
@@ -106,9 +108,6 @@ func newLoader(env map[string]string, subscription string) *loader {
 		for _, v := range s.Variables {
 			l.byName[v.Name] = v
 			l.read(v)
-			if l.order = append(l.order, v.Name); v.FileVariant() != "" {
-				l.order = append(l.order, v.Name+fileSuffix)
-			}
 		}
 		s.parse()
 		l.variables = append(l.variables, s.Variables...)

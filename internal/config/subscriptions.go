@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -45,22 +44,23 @@ func OwnName(subscription, variable string) string {
 // read takes the value of a variable from the environment: that for the subscription, else that for all. A variable that
 // is not set is reported under the name for the subscription.
 func (l *loader) read(v *Variable) {
-	get := func(said string) {
-		v.said = said
-		v.raw, v.text, v.file = l.env[said], l.env[said], ""
-		if variant := v.FileVariant(); variant != "" {
-			v.file = l.env[variant]
+	of := l.cfg.Subscription
+	if of == "" || v.own {
+		inherited := l.env[v.Name] != "" || l.env[v.FileVariant()] != ""
+		if of != "" {
+			v.said = OwnName(of, v.Name)
+		}
+		if l.order = append(l.order, v.said); v.FileVariant() != "" {
+			l.order = append(l.order, v.FileVariant())
+		}
+		if inherited && l.env[v.said] == "" && l.env[v.FileVariant()] == "" {
+			v.said = v.Name
 		}
 	}
-	get(v.Name)
-	if name := l.cfg.Subscription; name != "" && v.own {
-		isSet := l.isSet(v.Name)
-		if get(OwnName(name, v.Name)); isSet && !l.isSet(v.Name) {
-			get(v.Name)
-		}
-	}
+	v.raw = l.env[v.said]
+	v.text, v.file = v.raw, l.env[v.FileVariant()]
 	if names := l.subscriptions(); v.tag.Get("holds") == placeholder && len(names) > 0 {
-		v.text = strings.ReplaceAll(v.text, placeholder, cmp.Or(l.cfg.Subscription, names[0]))
+		v.text = strings.ReplaceAll(v.text, placeholder, cmp.Or(of, names[0]))
 	}
 }
 
@@ -76,59 +76,32 @@ func (l *loader) subscriptions() []string {
 	return names
 }
 
-// checkPlaceholder refuses the name of a subscription where there is none, and in the authority of a URL.
-func (l *loader) checkPlaceholder(v *Variable) error {
-	if v.tag.Get("holds") != placeholder || !strings.Contains(v.raw, placeholder) {
-		return nil
-	}
-	if l.env[subscriptions] == "" {
-		return errors.New(placeholder + " is the name of a subscription: set " + subscriptions)
-	}
-	v.bad = len(l.subscriptions()) == 0 // a consequence of the wrong list
-	scheme, rest, isURL := strings.Cut(v.raw, "://")
-	end := "/"
-	if scheme == "unix" {
-		end = ":"
-	}
-	if authority, _, _ := strings.Cut(rest, end); isURL && v.Name == "SIDECAR_APP_URL" && strings.Contains(authority, placeholder) {
-		return errors.New(placeholder + " can be in the path only")
-	}
-	return nil
-}
-
 // loadSubscriptions makes a configuration for each subscription, and that of the process from the first one. It reports
-// false when there are none. Problems that several have are reported once.
+// false when there are none. Problems and warnings that several have are reported once.
 func (l *loader) loadSubscriptions(rules []Rule) bool {
-	names := l.subscriptions()
+	var loaders []*loader
 	var all []*Config
-	warned := map[string][]string{} // names by warning
-	var texts []string
-	for _, name := range names {
+	for _, name := range l.subscriptions() {
 		s := newLoader(l.env, name)
 		s.memory = l.memory
 		s.checkValues()
 		s.checkTogether(rules, all)
-		all = append(all, s.cfg)
-		for _, variable := range l.ownable() {
-			l.order = append(l.order, OwnName(name, variable))
-		}
+		loaders, all, l.order = append(loaders, s), append(all, s.cfg), append(l.order, s.order...)
 		for _, p := range s.problems {
 			if !slices.Contains(l.problems, p) {
 				l.problems = append(l.problems, p)
 			}
 		}
-		for _, w := range s.warnings {
-			if warned[w] == nil {
-				texts = append(texts, w)
-			}
-			warned[w] = append(warned[w], name)
-		}
 	}
-	for _, w := range texts {
-		if of := warned[w]; len(of) < len(names) {
-			w = strings.Join(of, ", ") + ": " + w
+	for _, s := range loaders {
+		for _, w := range s.warnings {
+			if slices.ContainsFunc(loaders, func(o *loader) bool { return !slices.Contains(o.warnings, w) }) {
+				w = s.cfg.Subscription + ": " + w
+			}
+			if !slices.Contains(l.warnings, w) {
+				l.warnings = append(l.warnings, w)
+			}
 		}
-		l.warnings = append(l.warnings, w)
 	}
 	if len(all) > 0 {
 		process := *all[0]
@@ -136,20 +109,6 @@ func (l *loader) loadSubscriptions(rules []Rule) bool {
 		l.cfg = &process
 	}
 	return len(all) > 0
-}
-
-// ownable lists the variables that can be set for one subscription, without the prefix.
-func (l *loader) ownable() (names []string) {
-	for _, v := range l.variables {
-		short := strings.TrimPrefix(v.Name, prefix)
-		if v.own {
-			names = append(names, short)
-		}
-		if v.own && v.FileVariant() != "" {
-			names = append(names, short+fileSuffix)
-		}
-	}
-	return names
 }
 
 // blame records a problem with the first of the variables that it rests on. If that one holds for several subscriptions
@@ -189,37 +148,25 @@ func (l *loader) renamed(text string) string {
 	})
 }
 
-// unknown says why a name is not that of a variable, or that of several, with the name that was probably meant.
+// unknown says why a name is not that of one variable.
 func (l *loader) unknown(name string) string {
-	rest, own := strings.CutPrefix(name, ownPrefix)
-	names, ownable := l.subscriptions(), l.ownable()
-	switch {
-	case !own:
-		return "unknown name; " + l.suggestion(name)
-	case len(names) == 0:
-		return "there are no subscriptions: set " + subscriptions
-	}
-	var readings, others []string
-	for _, s := range names {
-		key := OwnName(s, "")[len(ownPrefix):]
-		if variable, found := strings.CutPrefix(rest, key); found && slices.Contains(ownable, variable) {
+	var readings []string
+	for _, s := range l.subscriptions() {
+		variable, found := strings.CutPrefix(name, OwnName(s, ""))
+		switch {
+		case found && slices.Contains(l.order, OwnName(s, variable)):
 			readings = append(readings, variable+" of subscription "+s)
-		} else if found && slices.Contains(l.order, prefix+variable) {
+		case found && slices.Contains(l.order, prefix+variable):
 			return "cannot be set for one subscription: " + prefix + variable + " holds for the whole sidecar"
-		} else if nearest := Nearest(variable, ownable); found && nearest != "" {
-			others = append(others, key+nearest)
-		}
-		for _, variable := range ownable {
-			if mistyped, found := strings.CutSuffix(rest, variable); found && Nearest(mistyped, []string{key}) != "" {
-				others = append(others, key+variable)
-			}
 		}
 	}
-	if len(readings) > 1 {
+	switch {
+	case len(readings) > 1:
 		return "can mean " + strings.Join(readings, " or ") + ": give one of them another name in " + subscriptions
+	case strings.HasPrefix(name, ownPrefix) && l.env[subscriptions] == "":
+		return "there are no subscriptions: set " + subscriptions
+	case strings.HasPrefix(name, ownPrefix):
+		return "not a variable of " + strings.Join(l.subscriptions(), ", ") + "; " + l.suggestion(name)
 	}
-	if nearest := Nearest(rest, others); nearest != "" {
-		return "unknown name; the nearest known name is " + ownPrefix + nearest
-	}
-	return "not a variable of a subscription; " + subscriptions + " has " + strings.Join(names, ", ")
+	return "unknown name; " + l.suggestion(name)
 }

@@ -81,8 +81,9 @@ func TestSubscriptionWarnings(t *testing.T) {
 		"SIDECAR_SUB_ORDERS_APP_TOKEN=x", "SIDECAR_OUTBOX_TABLE=t").Warnings()
 	want := []string{
 		"SIDECAR_OUTBOX_TABLE: not used: there is no outbox, because SIDECAR_OUTBOX_DSN is not set",
-		"orders, returns: SIDECAR_APP_URL: the app is not on this machine: messages leave it, unencrypted",
+		"orders: SIDECAR_APP_URL: the app is not on this machine: messages leave it, unencrypted",
 		"orders: SIDECAR_SUB_ORDERS_APP_TOKEN: goes over an unencrypted link",
+		"returns: SIDECAR_APP_URL: the app is not on this machine: messages leave it, unencrypted",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -23,9 +23,8 @@ type Service struct {
 	// messages, and the sidecar is ready when it can publish. Needs `SIDECAR_PUBLISH_ADDR` or `SIDECAR_OUTBOX_DSN`.
 	Consume string `env:"CONSUME" envDefault:"on" oneof:"on|off"`
 
-	// Names of [several queues](subscriptions.md), separated by commas: `orders,refunds`. Each has its own values of the
-	// sections that say so, `SIDECAR_SUB_ORDERS_CONCURRENCY=2`, and where none is set that of `SIDECAR_CONCURRENCY`. Unset:
-	// one queue without a name.
+	// Names of [several queues](subscriptions.md): `orders,refunds`. Variables of the sections marked ‡ can be set for one,
+	// `SIDECAR_SUB_ORDERS_CONCURRENCY=2`; otherwise `SIDECAR_CONCURRENCY` counts. Unset: one queue without a name.
 	Subscriptions []string `env:"SUBSCRIPTIONS" otherwise:"one queue" allowed:"1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter"`
 }
 

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"sidecar/internal/config"
@@ -26,7 +27,11 @@ func render(dir string) (string, error) {
 			return "", fmt.Errorf("describe section %q: Config.%s has no comment", s.Title, s.Field)
 		}
 		var more strings.Builder
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| variable | default | allowed | meaning |\n|---|---|---|---|\n", s.Title, intro)
+		mark := ""
+		if slices.ContainsFunc(s.Variables, (*config.Variable).PerSubscription) {
+			mark = "‡ "
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n%s%s\n\n| variable | default | allowed | meaning |\n|---|---|---|---|\n", s.Title, mark, intro)
 		for _, v := range s.Variables {
 			meaning := said[s.Field+"."+v.Field]
 			if meaning == "" {
@@ -35,6 +40,9 @@ func render(dir string) (string, error) {
 			name := code(v.Name)
 			if v.FileVariant() != "" {
 				name += " †"
+			}
+			if mark != "" && !v.PerSubscription() {
+				meaning = "For the whole sidecar. " + meaning
 			}
 			short, rest := split(meaning)
 			if rest != "" {
