@@ -24,6 +24,13 @@ var exampleTables = map[string]string{
 	"per-queue/projection.env":              perQueue("domain.events", "projection", "#"),
 	"per-queue/notification.env":            perQueue("domain.events", "notification", "processing.#", "files.rejected.*"),
 	"per-queue/audit.env":                   perQueue("domain.events", "audit", "#"),
+	// The seven services of a directory above, as subscriptions of one sidecar.
+	"seven-domains.env": topicTiers("user") + topicTiers("auth") + topicTiers("alarm") + topicTiers("document") + topicTiers("workflow") +
+		topicTiers("notification") + topicTiers("audit"),
+	"seven-queues.env": perQueue("domain.commands", "upload.commands", "commands.upload.#", "commands.file.reprocess.*") +
+		perQueue("domain.events", "validator", "files.uploaded.*") + perQueue("domain.events", "thumbnail", "files.validated.*") +
+		perQueue("domain.events", "extractor", "files.validated.*") + perQueue("domain.events", "projection", "#") +
+		perQueue("domain.events", "notification", "processing.#", "files.rejected.*") + perQueue("domain.events", "audit", "#"),
 	"delay-ladder/demo.order_processor.env": delayLadder("order_processor", "order.process", 2, 5, 15),
 	// The document has these two listeners without the names of their queues.
 	"delay-ladder/demo.task-two-delays.env": delayLadder("task", "task", 2, 5),

@@ -65,7 +65,7 @@ func (c *call) parseDLQ(most int) error {
 	c.flags.BoolVar(&c.json, "json", false, "JSON for scripts on standard output, one document per line")
 	c.flags.BoolVar(&c.quiet, "quiet", false, "no progress and no notes on standard error; errors still")
 	c.flags.BoolVar(&c.quiet, "q", false, "")
-	c.nonempty(&c.subscription, "subscription", "only the messages of the subscription `NAME`")
+	c.takesSubscription("only the messages")
 	return c.parse(most)
 }
 
@@ -139,6 +139,18 @@ func (c *call) openOne() (*deadletter.Queue, error) {
 	return q, err
 }
 
+// takesSubscription adds the flag that chooses a subscription.
+func (c *call) takesSubscription(what string) {
+	c.nonempty(&c.subscription, "subscription", what+" of the subscription `NAME`")
+}
+
+func (c *call) noSubscription(names []string) error {
+	if len(names) == 0 {
+		return c.misuse("no subscription %q: subscriptions have no names", c.subscription)
+	}
+	return c.misuse("no subscription %q; %s", c.subscription, suggestion(c.subscription, names))
+}
+
 // open reads the configuration. The queues it returns connect when they are used.
 func (c *call) open() (deadletter.Queues, error) {
 	// A reader that goes away shows as an error of the write: what is unacked must be requeued before the end.
@@ -158,10 +170,7 @@ func (c *call) open() (deadletter.Queues, error) {
 	names := all.Subscriptions()
 	c.named = len(names) > 0
 	if all, err = all.Of(c.subscription); err != nil {
-		if !c.named {
-			return nil, c.misuse("no subscription %q: subscriptions have no names", c.subscription)
-		}
-		return nil, c.misuse("no subscription %q; %s", c.subscription, suggestion(c.subscription, names))
+		return nil, c.noSubscription(names)
 	}
 	return all, nil
 }

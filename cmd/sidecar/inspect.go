@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"sidecar/internal/app"
+	"sidecar/internal/config"
 )
 
 func check(ctx context.Context, c *call) error {
@@ -21,43 +22,112 @@ func check(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	if *roundtrip {
-		w := c.stdout
-		if c.json {
-			w = c.stderr
-		}
-		err = app.RoundTrip(ctx, cfg, app.Build{Version: version, Commit: commit}, w)
+	all := cfg.Subscribed()
+	if len(cfg.Subscriptions) == 0 || len(all) == 0 {
+		all = []*config.Config{cfg}
+	} else if _, warnings, err := app.PresetValues(cfg); err == nil {
+		c.warn(warnings)
 	}
-	return errors.Join(err, app.Check(ctx, cfg, c.out, c.json, func(word string) string {
-		return c.painted(c.stdout, word, map[string]string{"problem": red, "warning": yellow, "ok": green}[word])
-	}), c.out.Flush())
+	for _, of := range all {
+		if *roundtrip {
+			w := c.stdout
+			if c.json {
+				w = c.stderr
+			}
+			err = errors.Join(err, app.RoundTrip(ctx, of, app.Build{Version: version, Commit: commit}, w))
+		}
+		err = errors.Join(err, app.Check(ctx, of, c.out, c.json, func(word string) string {
+			return c.painted(c.stdout, word, map[string]string{"problem": red, "warning": yellow, "ok": green}[word])
+		}))
+	}
+	return errors.Join(err, c.out.Flush())
 }
 
+func (c *call) warn(warnings []string) {
+	for _, warning := range warnings {
+		_, _ = fmt.Fprintf(c.stderr, "warning: %s\n", warning)
+	}
+}
+
+// printConfig prints once what holds for all subscriptions alike. The JSON of a subscription has all that can be set for
+// it.
 func printConfig(_ context.Context, c *call) error {
 	c.takesJSON()
 	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	preset, warnings, err := app.PresetValues(cfg)
+	all, warnings, err := settings(cfg)
 	if err != nil {
 		return err
 	}
-	all := cfg.Effective()
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
-	for i, s := range all {
-		all[i].Value = cmp.Or(s.Value, preset[s.Name]) // what the topology makes of the others
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, all[i].Value, s.Origin)
+	var of []namedSettings
+	for _, s := range cfg.Subscriptions {
+		own, warned, err := settings(s)
+		if err != nil {
+			return err
+		}
+		of = append(of, namedSettings{s.Subscription, own})
+		for _, w := range warned {
+			warnings = append(warnings, s.Subscription+": "+w)
+		}
+	}
+	differ := func(s config.Setting) bool {
+		return slices.ContainsFunc(of, func(n namedSettings) bool { return !slices.Contains(n.Variables, s) })
+	}
+	if len(of) > 0 {
+		all = slices.DeleteFunc(slices.Clone(of[0].Variables), differ)
 	}
 	if c.json {
-		return errors.Join(c.document(map[string]any{
-			"service": cfg.Service.Name, "variables": all, "warnings": append([]string{}, warnings...),
-		}), c.out.Flush())
+		for i := range of {
+			of[i].Variables = slices.DeleteFunc(of[i].Variables, func(s config.Setting) bool { return !s.Own })
+		}
+		return errors.Join(c.document(struct {
+			Service       string           `json:"service"`
+			Variables     []config.Setting `json:"variables"`
+			Subscriptions []namedSettings  `json:"subscriptions,omitempty"`
+			Warnings      []string         `json:"warnings"`
+		}{cfg.Service.Name, all, of, append([]string{}, warnings...)}), c.out.Flush())
 	}
-	for _, warning := range warnings {
-		_, _ = fmt.Fprintf(c.stderr, "warning: %s\n", warning)
+	c.warn(warnings)
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	for _, s := range all {
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, s.Origin)
+	}
+	for _, n := range of {
+		_, _ = fmt.Fprintf(w, "\nsubscription %s\n", n.Name)
+		for _, s := range slices.DeleteFunc(n.Variables, func(s config.Setting) bool { return slices.Contains(all, s) }) {
+			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Value, cmp.Or(s.Variable, s.Origin))
+		}
 	}
 	return w.Flush()
+}
+
+type namedSettings struct {
+	Name      string           `json:"name"`
+	Variables []config.Setting `json:"variables"`
+}
+
+// settings are the variables of a configuration, with what the topology makes of those that are not set.
+func settings(cfg *config.Config) ([]config.Setting, []string, error) {
+	preset, warnings, err := app.PresetValues(cfg)
+	all := cfg.Effective()
+	for i, s := range all {
+		all[i].Value = cmp.Or(s.Value, preset[s.Name])
+	}
+	return all, warnings, err
+}
+
+// chosen returns the configuration of the subscription that --subscription names; without it cfg, of all of them.
+func (c *call) chosen(cfg *config.Config) (*config.Config, error) {
+	i := slices.IndexFunc(cfg.Subscriptions, func(s *config.Config) bool { return s.Subscription == c.subscription })
+	switch {
+	case c.subscription == "":
+		return cfg, nil
+	case i < 0:
+		return nil, c.noSubscription(cfg.Service.Subscriptions)
+	}
+	return cfg.Subscriptions[i], nil
 }
 
 func plan(_ context.Context, c *call) error {
@@ -66,12 +136,16 @@ func plan(_ context.Context, c *call) error {
 		"for rabbitmqctl import_definitions), permissions (the least a broker user needs) or json (a file for "+
 		"SIDECAR_PLAN_FILE)", app.PlanFormats)
 	c.flags.BoolVar(&c.json, "json", false, "the same as --format json")
+	c.takesSubscription("only the topology")
 	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
 	if c.json {
 		format = "json"
+	}
+	if cfg, err = c.chosen(cfg); err != nil {
+		return err
 	}
 	out, err := app.RenderPlan(cfg, format)
 	if err != nil {
@@ -95,6 +169,7 @@ func explain(_ context.Context, c *call) error {
 	c.duration(&q.RetryAfter, "retry-after", "`TIME` in Retry-After of the answer, as in 30s", 0)
 	c.flags.StringVar(&q.RoutingKey, "routing-key", "", "routing `KEY` of the message: where it is POSTed, by SIDECAR_ROUTES")
 	c.flags.StringVar(&q.Type, "type", "", "`TYPE` of the message, for the same")
+	c.takesSubscription("a message")
 	if err := c.parse(0); err != nil {
 		return err
 	}
@@ -110,6 +185,12 @@ func explain(_ context.Context, c *call) error {
 	cfg, err := loadConfig(append(slices.Clone(c.environ), "SIDECAR_SERVICE=example-service"))
 	if err != nil {
 		return err
+	}
+	if cfg, err = c.chosen(cfg); err != nil {
+		return err
+	}
+	if len(cfg.Subscriptions) > 1 {
+		return c.misuse("choose a subscription, one of %s, with --subscription", strings.Join(cfg.Service.Subscriptions, ", "))
 	}
 	e, err := app.Explain(cfg, q)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,6 +36,7 @@ var service = []string{"SIDECAR_SERVICE=wms-cincout"}
 
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
+	two := slices.Concat(service, []string{"SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_SUB_ORDERS_CONCURRENCY=2"})
 	for _, c := range []struct {
 		name    string
 		environ []string
@@ -105,9 +107,28 @@ func TestCommandLine(t *testing.T) {
 		{"explain a status that is none", service, []string{"explain", "--status", "1000"}, 64, "", "1000"},
 		{"explain no duration", service, []string{"explain", "--status", "429", "--retry-after", "-1s"}, 64, "", "want a duration"},
 		{"explain a negative retry", service, []string{"explain", "--status", "500", "--retry", "-1"}, 64, "", "-1"},
-		{"explain an unknown failure", service, []string{"explain", "--failure", "fire"}, 64, "", `"fire" for flag --failure: there are malformed, refused, reset`},
+		{"explain an unknown failure", service, []string{"explain", "--failure", "fire"}, 64, "", `"fire" for flag --failure: there are malformed, no_route, refused, reset`},
 		{"explain an unknown disposition", service, []string{"explain", "--status", "200", "--disposition", "prak"}, 64, "", `"prak" for flag --disposition: did you mean park?`},
 		{"explain with a bad variable", []string{"SIDECAR_PREFETCH=0"}, []string{"explain", "--status", "200"}, 64, "", "SIDECAR_PREFETCH"},
+		{"config of subscriptions", two, []string{"config"}, 0, "SIDECAR_CONCURRENCY     2                                      SIDECAR_SUB_ORDERS_CONCURRENCY\n", "warning: refunds: wms.queue.wms-cincout.refunds is a classic queue"},
+		{"config of subscriptions names each", two, []string{"config"}, 0, "\n\nsubscription refunds\n", ""},
+		{"config of subscriptions has what is common", two, []string{"config"}, 0, "SIDECAR_EXCHANGE                              wms.main-exchange               preset\n", ""},
+		{"config of subscriptions as JSON", two, []string{"config", "--json"}, 0, `{"name":"SIDECAR_CONCURRENCY","value":"2","origin":"environment","variable":"SIDECAR_SUB_ORDERS_CONCURRENCY"}`, ""},
+		{"config of subscriptions as JSON, by name", two, []string{"config", "--json"}, 0, `],"subscriptions":[{"name":"orders","variables":[{"name":"SIDECAR_APP_URL"`, ""},
+		{"config of subscriptions with a mistake", slices.Concat(two, []string{"SIDECAR_SUB_ORDRES_QUEUE=q"}), []string{"config"}, 64, "", "SIDECAR_SUB_ORDRES_QUEUE"},
+		{"plan of subscriptions", two, []string{"plan"}, 0, "\n\nsubscription refunds: topology fanout for service wms-cincout", ""},
+		{"plan of one subscription", two, []string{"plan", "--subscription", "refunds"}, 0, "subscription refunds: topology fanout", ""},
+		{"plan of one subscription as JSON", two, []string{"plan", "--json", "--subscription", "refunds"}, 0, `"queue": "wms.queue.wms-cincout.refunds"`, ""},
+		{"plan of subscriptions as JSON", two, []string{"plan", "--json"}, 64, "", "choose it with --subscription"},
+		{"plan of subscriptions, drawn", two, []string{"plan", "--format", "mermaid"}, 0, "q2 -->|consume| sidecar\n    q5 -->|consume| sidecar\n", ""},
+		{"plan of subscriptions, permissions", two, []string{"plan", "--format", "permissions"}, 0, `read       ^(wms\.dlq\.wms-cincout\.orders|wms\.dlq\.wms-cincout\.refunds|wms\.main-exchange|wms\.queue`, ""},
+		{"plan of a subscription that there is not", two, []string{"plan", "--subscription", "refund"}, 64, "", `no subscription "refund"; did you mean refunds?`},
+		{"plan of a subscription without subscriptions", service, []string{"plan", "--subscription", "x"}, 64, "", `no subscription "x": subscriptions have no names`},
+		{"plan of subscriptions that only send", slices.Concat(two, []string{"SIDECAR_CONSUME=off", "SIDECAR_PUBLISH_ADDR=127.0.0.1:0"}), []string{"plan"}, 0, "  exchange wms.main-exchange\n", ""},
+		{"explain without a subscription", two, []string{"explain", "--status", "500"}, 64, "", "choose a subscription, one of orders, refunds, with --subscription"},
+		{"explain for a subscription", two, []string{"explain", "--status", "500", "--subscription", "refunds"}, 0, "then returns to wms.queue.wms-cincout.refunds", ""},
+		{"explain for the only subscription", append(service, "SIDECAR_SUBSCRIPTIONS=orders"), []string{"explain", "--status", "500"}, 0, "then returns to wms.queue.wms-cincout.orders", ""},
+		{"explain for another subscription", two, []string{"explain", "--status", "500", "--subscription", "x"}, 64, "", `no subscription "x"; there are orders, refunds`},
 		{"check without a broker", append(service, "SIDECAR_AMQP_URL=amqp://user:hunter2@127.0.0.1:1/"), []string{"check"}, 1, "", "connect to the broker"},
 		{"check without a service", nil, []string{"check"}, 64, "", "SIDECAR_SERVICE"},
 		{"check of a preset without what it needs", append(service, "SIDECAR_TOPOLOGY=dead-letter"), []string{"check"}, 64, "", "SIDECAR_QUEUE"},

@@ -36,8 +36,9 @@ func dial(ctx context.Context, cfg *config.Config, use string, build Build) (*br
 // CheckResult is what a check has found, as its JSON.
 type CheckResult struct {
 	Service  string            `json:"service"`
-	Queue    string            `json:"queue"` // empty: nothing is consumed
-	Fits     bool              `json:"fits"`  // no finding is a problem
+	Name     string            `json:"subscription,omitempty"` // empty: it has none
+	Queue    string            `json:"queue"`                  // empty: nothing is consumed
+	Fits     bool              `json:"fits"`                   // no finding is a problem
 	Bindings sight             `json:"bindings"`
 	Policies sight             `json:"policies"`
 	Findings []declare.Finding `json:"findings"`
@@ -64,7 +65,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool, pa
 		return err
 	}
 	r := &CheckResult{
-		Service: cfg.Service.Name, Bindings: notSeen, Policies: notSeen, Findings: []declare.Finding{},
+		Service: cfg.Service.Name, Name: cfg.Subscription, Bindings: notSeen, Policies: notSeen, Findings: []declare.Finding{},
 		Warnings: append([]string{}, warnings(cfg, plan)...),
 	}
 	err = r.check(ctx, cfg, plan)
@@ -144,6 +145,9 @@ func (r *CheckResult) conclude(cfg *config.Config, plan *topology.Plan) {
 // print writes r for people.
 func (r *CheckResult) print(w io.Writer, paint func(string) string) {
 	line := func(word, text string) {
+		if r.Name != "" {
+			text = r.Name + ": " + text
+		}
 		_, _ = fmt.Fprintf(w, "%s%s%s\n", paint(word), "         "[len(word):], text)
 	}
 	for _, warning := range r.Warnings {
@@ -200,9 +204,13 @@ func unreadable(findings []declare.Finding, mode topology.Mode) []declare.Findin
 	return findings
 }
 
-// warnings are about what works with this configuration, topology and database, and may surprise: a sentence each.
+// warnings are about what works with this configuration, topology and database, and may surprise: a sentence each. Those
+// of a subscription with a name are about its topology only, and those of all together about the rest.
 func warnings(cfg *config.Config, plan *topology.Plan) []string {
-	if cfg.Service.Consume == config.ConsumeOff {
+	switch {
+	case cfg.Subscription != "":
+		return topologyWarnings(cfg, plan)
+	case cfg.Service.Consume == config.ConsumeOff || len(cfg.Subscriptions) > 0:
 		return slices.Concat(cfg.Warnings(), outboxWarnings(cfg))
 	}
 	return slices.Concat(cfg.Warnings(), topologyWarnings(cfg, plan), outboxWarnings(cfg))

@@ -86,7 +86,7 @@ func publishAliases(cfg *config.Config, plan *topology.Plan) map[string]string {
 func published(cfg *config.Config, plan *topology.Plan) []string {
 	var list []string
 	if cfg.Publish.Addr != "" {
-		list = slices.Collect(maps.Values(publishAliases(cfg, plan)))
+		list = slices.Sorted(maps.Values(publishAliases(cfg, plan)))
 	}
 	if cfg.Outbox.DSN.IsSet() {
 		list = append(list, outboxExchange(cfg, plan))

@@ -22,7 +22,7 @@ SIDECAR_SUB_A_CONCURRENCY=50
 SIDECAR_SUB_A_RETRY_QUEUE=q
 SIDECAR_SUB_ORDERS_AMQP_URL=q
 SIDECAR_SUB_ORDERS_APP_TOKEN=two words
-SIDECAR_SUB_ORDERS_APP_URL=http://{subscription}.local/
+SIDECAR_SUB_ORDERS_APP_URL=ftp://{subscription}.local/
 SIDECAR_SUB_ORDERS_BINDINGS=x
 SIDECAR_SUB_ORDERS_CLOUDEVENTS=yes
 SIDECAR_SUB_ORDERS_CONCURRENCY=0
@@ -60,7 +60,7 @@ SIDECAR_SUB=x`,
 SIDECAR_APP_TIMEOUT="1": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 20m
 SIDECAR_MAX_BODY="0": out of range; allowed: a size from 1 to 512MiB
 SIDECAR_REQUEUE_DELAY_MIN="6s": must not be larger than SIDECAR_REQUEUE_DELAY_MAX, which is 5s; allowed: a duration from 250ms to 10m
-SIDECAR_SUB_ORDERS_APP_URL="http://{subscription}.local/": {subscription} can be in the path only; allowed: 'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'
+SIDECAR_SUB_ORDERS_APP_URL="ftp://{subscription}.local/": must start with http://, https:// or unix://; allowed: 'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'
 SIDECAR_SUB_ORDERS_APP_TOKEN=***: holds a space, a control character or a character outside ASCII; allowed: visible ASCII characters, no spaces
 SIDECAR_SUB_ORDERS_CONCURRENCY="0": out of range; allowed: 1 to 10000
 SIDECAR_SUB_ORDERS_BINDINGS="x": "x" is not exchange:key; allowed: 'exchange:key', separated by commas; the key may be empty
@@ -76,8 +76,8 @@ SIDECAR_SUB_REFUNDS_QUEUE="amq.q": names that start with amq. are reserved by th
 SIDECAR_SUB_REFUNDS_MESSAGE_TTL="1m": is for SIDECAR_TOPOLOGY=dead-letter only, and the topology is fanout; allowed: a duration from 1ms to 1193h2m47.295s, whole milliseconds
 SIDECAR_SUB: unknown name; docs/configuration.md lists the known names
 SIDECAR_SUBSCRIPTION: unknown name; the nearest known name is SIDECAR_SUBSCRIPTIONS
-SIDECAR_SUB_MANGOES_QUEUE: not a variable of a subscription; SIDECAR_SUBSCRIPTIONS has orders, a, a-retry, refunds
-SIDECAR_SUB_ORDERS: not a variable of a subscription; SIDECAR_SUBSCRIPTIONS has orders, a, a-retry, refunds
+SIDECAR_SUB_MANGOES_QUEUE: not a variable of orders, a, a-retry, refunds; the nearest known name is SIDECAR_SUB_ORDERS_QUEUE
+SIDECAR_SUB_ORDERS: not a variable of orders, a, a-retry, refunds; the nearest known name is SIDECAR_SUB_ORDERS_DLX
 SIDECAR_SUB_ORDERS_AMQP_URL: cannot be set for one subscription: SIDECAR_AMQP_URL holds for the whole sidecar
 SIDECAR_SUB_ORDERS_CONSUME: cannot be set for one subscription: SIDECAR_CONSUME holds for the whole sidecar
 SIDECAR_SUB_ORDERS_CONTROL_TOKEN_FILE: cannot be set for one subscription: SIDECAR_CONTROL_TOKEN_FILE holds for the whole sidecar
@@ -86,14 +86,14 @@ SIDECAR_SUB_ORDERS_MAX_RATE: cannot be set for one subscription: SIDECAR_MAX_RAT
 SIDECAR_SUB_ORDERS_MEMORY: cannot be set for one subscription: SIDECAR_MEMORY holds for the whole sidecar
 SIDECAR_SUB_ORDERS_OUTBOX_DSN: cannot be set for one subscription: SIDECAR_OUTBOX_DSN holds for the whole sidecar
 SIDECAR_SUB_ORDERS_PUBLISH_ADDR: cannot be set for one subscription: SIDECAR_PUBLISH_ADDR holds for the whole sidecar
-SIDECAR_SUB_ORDERS_QEUE: unknown name; the nearest known name is SIDECAR_SUB_ORDERS_QUEUE
+SIDECAR_SUB_ORDERS_QEUE: not a variable of orders, a, a-retry, refunds; the nearest known name is SIDECAR_SUB_ORDERS_QUEUE
 SIDECAR_SUB_ORDERS_SERVICE: cannot be set for one subscription: SIDECAR_SERVICE holds for the whole sidecar
 SIDECAR_SUB_ORDERS_SHUTDOWN_GRACE: cannot be set for one subscription: SIDECAR_SHUTDOWN_GRACE holds for the whole sidecar
 SIDECAR_SUB_ORDERS_SPOOL_DIR: cannot be set for one subscription: SIDECAR_SPOOL_DIR holds for the whole sidecar
 SIDECAR_SUB_ORDERS_SUBSCRIPTIONS: cannot be set for one subscription: SIDECAR_SUBSCRIPTIONS holds for the whole sidecar
-SIDECAR_SUB_ORDERS_XYZZY: not a variable of a subscription; SIDECAR_SUBSCRIPTIONS has orders, a, a-retry, refunds
-SIDECAR_SUB_ORDRES_APP_TOKEN_FILE: unknown name; the nearest known name is SIDECAR_SUB_ORDERS_APP_TOKEN_FILE
-SIDECAR_SUB_ORDRES_QUEUE: unknown name; the nearest known name is SIDECAR_SUB_ORDERS_QUEUE`,
+SIDECAR_SUB_ORDERS_XYZZY: not a variable of orders, a, a-retry, refunds; the nearest known name is SIDECAR_SUB_ORDERS_QUEUE
+SIDECAR_SUB_ORDRES_APP_TOKEN_FILE: not a variable of orders, a, a-retry, refunds; the nearest known name is SIDECAR_SUB_ORDERS_APP_TOKEN_FILE
+SIDECAR_SUB_ORDRES_QUEUE: not a variable of orders, a, a-retry, refunds; the nearest known name is SIDECAR_SUB_ORDERS_QUEUE`,
 	},
 	{
 		name: "one queue, and what it parks and retries, for two",
@@ -110,8 +110,8 @@ SIDECAR_SUBSCRIPTIONS=orders,refunds
 SIDECAR_SUB_ORDERS_RETRY_QUEUE=waiting
 SIDECAR_SUB_REFUNDS_RETRY_QUEUE=waiting
 SIDECAR_SUB_REFUNDS_DLQ=wms.queue.wms-cincout.orders`,
-		want: `SIDECAR_SUB_REFUNDS_RETRY_QUEUE="waiting": queue "waiting" is declared with x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.refunds x-message-ttl=5000 here and with x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.orders x-message-ttl=5000 for subscription orders: give SIDECAR_SUB_REFUNDS_RETRY_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
-SIDECAR_SUB_REFUNDS_DLQ="wms.queue.wms-cincout.orders": queue "wms.queue.wms-cincout.orders" is of kind dlq here and of kind main for subscription orders: give SIDECAR_SUB_REFUNDS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+		want: `SIDECAR_SUB_REFUNDS_RETRY_QUEUE="waiting": queue "waiting" is declared here as retry x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.refunds x-message-ttl=5000, and for subscription orders as retry x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.orders x-message-ttl=5000: give SIDECAR_SUB_REFUNDS_RETRY_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_SUB_REFUNDS_DLQ="wms.queue.wms-cincout.orders": queue "wms.queue.wms-cincout.orders" is declared here as dlq, and for subscription orders as main x-dead-letter-exchange=wms.retry-exchange.wms-cincout.orders x-dead-letter-routing-key=retry: give SIDECAR_SUB_REFUNDS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
 	},
 	{
 		name: "shared exchanges",
@@ -121,15 +121,15 @@ SIDECAR_TOPOLOGY=per-queue
 SIDECAR_BINDINGS=domain.events:{subscription}.#
 SIDECAR_RETRY_EXCHANGE=retry
 SIDECAR_DLX=dlx`,
-		want: `SIDECAR_RETRY_EXCHANGE="retry": exchange "retry" routes the key retry to "q.refunds.retry" and to "q.orders.retry": subscription orders uses it too: give SIDECAR_SUB_REFUNDS_RETRY_EXCHANGE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
-SIDECAR_DLX="dlx": exchange "dlx" routes the key parking to "q.refunds.dlq" and to "q.orders.dlq": subscription orders uses it too: give SIDECAR_SUB_REFUNDS_DLX another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+		want: `SIDECAR_RETRY_EXCHANGE="retry": exchange "retry", which subscription orders uses too, routes the key retry to "q.refunds.retry" and to "q.orders.retry": give SIDECAR_SUB_REFUNDS_RETRY_EXCHANGE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_DLX="dlx": exchange "dlx", which subscription orders uses too, routes the key parking to "q.refunds.dlq" and to "q.orders.dlq": give SIDECAR_SUB_REFUNDS_DLX another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
 	},
 	{
 		name: "one exchange of two types",
 		environ: `SIDECAR_SERVICE=wms-cincout
 SIDECAR_SUBSCRIPTIONS=orders,refunds
 SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE=topic`,
-		want: `SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE="topic": exchange "wms.main-exchange" is of type topic here and of type fanout for subscription orders: give SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE another value; allowed: direct, fanout, topic, headers`,
+		want: `SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE="topic": exchange "wms.main-exchange" is declared here as topic, and for subscription orders as fanout: give SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE another value; allowed: direct, fanout, topic, headers`,
 	},
 	{
 		name: "one dead-letter queue with other arguments",
@@ -137,7 +137,7 @@ SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE=topic`,
 SIDECAR_SUBSCRIPTIONS=orders,refunds
 SIDECAR_TOPOLOGY=topic-tiers
 SIDECAR_SUB_REFUNDS_QUEUE_TYPE=quorum`,
-		want: `SIDECAR_SUB_REFUNDS_DLQ: queue "wms.events.dlq" is declared with x-delivery-limit=2147483647 x-queue-type=quorum here and with no arguments for subscription orders: give SIDECAR_SUB_REFUNDS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+		want: `SIDECAR_SUB_REFUNDS_DLQ: queue "wms.events.dlq" is declared here as dlq x-delivery-limit=2147483647 x-queue-type=quorum, and for subscription orders as dlq: give SIDECAR_SUB_REFUNDS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
 	},
 	{
 		name: "two main exchanges",
@@ -146,8 +146,7 @@ SIDECAR_SUBSCRIPTIONS=orders,refunds
 SIDECAR_EXCHANGE=wms.{subscription}
 SIDECAR_PUBLISH_ADDR=127.0.0.1:9092
 SIDECAR_OUTBOX_DSN=postgres:///x`,
-		want: `SIDECAR_PUBLISH_EXCHANGES: the main exchange is wms.orders for subscription orders and wms.refunds for refunds: set default=EXCHANGE; allowed: 'alias=exchange', separated by commas; an alias has letters, digits, '-', '_' and '.'
-SIDECAR_OUTBOX_EXCHANGE: not set, and the main exchange is wms.orders for subscription orders and wms.refunds for refunds; allowed: at most 255 bytes, no control characters`,
+		want: `SIDECAR_EXCHANGE="wms.{subscription}": publishing needs one main exchange, and that of subscription orders is wms.orders: set SIDECAR_OUTBOX_EXCHANGE, and default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES; allowed: at most 255 bytes, no control characters; not starting with 'amq.', except 'amq.direct', 'amq.fanout', 'amq.topic', 'amq.headers' and 'amq.match' where the preset names nothing after it`,
 	},
 	{
 		name: "inherited values",
@@ -250,7 +249,7 @@ SIDECAR_SUB_ORDERS_SERVICE_HOST=10.0.0.1
 SIDECAR_SUB_ORDERS_PORT=tcp://10.0.0.1:80
 SIDECAR_SUB_ORDERS_PORT_80_TCP_ADDR=10.0.0.1
 SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME=x`,
-		want: `SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME: not a variable of a subscription; SIDECAR_SUBSCRIPTIONS has orders`,
+		want: `SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME: not a variable of orders; the nearest known name is SIDECAR_SUB_ORDERS_EXCHANGE`,
 	},
 	{
 		name: "nothing is consumed, and nothing sent",
