@@ -99,8 +99,10 @@ var troubles = []trouble{
 		return func() { q.mode(victim, nil); close(never) }
 	}},
 	{"its channel closed", func(q *seven, victim string) func() {
-		closed := brokertest.Eval(q.t, fmt.Sprintf(`length([rabbit_channel:do(P, {'basic.ack', 123456789, false}) || C <-
-			rabbit_amqqueue:consumers_all(<<%q>>), {queue_name, {resource, _, _, <<%q>>}} <- C, {channel_pid, P} <- C])`,
+		closed := brokertest.Eval(q.t, fmt.Sprintf(`length([P || C <- rabbit_amqqueue:consumers_all(<<%q>>),
+			{queue_name, {resource, _, _, <<%q>>}} <- C, {channel_pid, P} <- C,
+			ok =:= gen_server:cast(P, {method, {'basic.ack', 123456789, false}, none, noflow}),
+			ok =:= timer:sleep(200), not is_process_alive(P)])`,
 			brokertest.VhostName(q.t), q.of("queue", victim)))
 		if closed != "1" {
 			q.t.Errorf("%s channels were closed", closed)

@@ -213,11 +213,13 @@ func purged(ctx context.Context, r *queueRig, f *queues.Fault) error {
 // closedChannel makes the broker close the channel of the queue's consumers, as it does after an ack that it cannot
 // place.
 func closedChannel(_ context.Context, r *queueRig, f *queues.Fault) error {
-	n, err := r.node.count(`length([rabbit_channel:do(P, {'basic.ack', 123456789, false}) || C <-
-		rabbit_amqqueue:consumers_all(<<"/">>), {queue_name, {resource, _, _, %s}} <- C, {channel_pid, P} <- C])`,
+	n, err := r.node.count(`length([P || C <- rabbit_amqqueue:consumers_all(<<"/">>),
+		{queue_name, {resource, _, _, %s}} <- C, {channel_pid, P} <- C,
+		ok =:= gen_server:cast(P, {method, {'basic.ack', 123456789, false}, none, noflow}),
+		ok =:= timer:sleep(200), not is_process_alive(P)])`,
 		console.Binary(r.run.Queues[f.Queue]))
 	if err == nil && n == 0 {
-		err = errors.New("the queue has no consumer")
+		err = errors.New("no channel was closed")
 	}
 	return err
 }

@@ -36,13 +36,14 @@ type queueRig struct {
 	published chan error
 	over      context.CancelFunc // ends the publisher
 
-	faults, parked, exits, probes *ledger.Writer
+	faults, parked, residual, exits, probes *ledger.Writer
 }
 
 func newQueueRig(o queueOptions, run queues.Run, n *node) (*queueRig, error) {
 	r := &queueRig{o: o, run: run, node: n, client: http.Client{Timeout: 2 * time.Second}, published: make(chan error, 1)}
 	for name, w := range map[string]**ledger.Writer{ledger.FaultFile: &r.faults, ledger.ParkedFile: &r.parked,
-		ledger.ExitFile: &r.exits, ledger.ProbeFile: &r.probes, queues.SentFile: &r.publisher.Log} {
+		ledger.ResidualFile: &r.residual,
+		ledger.ExitFile:     &r.exits, ledger.ProbeFile: &r.probes, queues.SentFile: &r.publisher.Log} {
 		var err error
 		if *w, err = ledger.Append(o.dir, name); err != nil {
 			return nil, err
@@ -222,6 +223,15 @@ func (r *queueRig) waiting() (int, error) {
 	return r.node.total(all...)
 }
 
+// still is how long no queue may hold anything before all counts as settled: the broker counts the messages of a quorum
+// queue every five seconds.
+func (r *queueRig) still() time.Duration {
+	if r.o.queueType == "quorum" {
+		return 6 * time.Second
+	}
+	return calm
+}
+
 // settle waits until no queue holds anything.
 func (r *queueRig) settle(ctx context.Context) error {
 	var since time.Time
@@ -231,7 +241,7 @@ func (r *queueRig) settle(ctx context.Context) error {
 		} else if since.IsZero() {
 			since = time.Now()
 		}
-		return !since.IsZero() && time.Since(since) > calm
+		return !since.IsZero() && time.Since(since) > r.still()
 	})
 	p := ledger.Probe{Name: "everything settled in the end", OK: err == nil, At: ledger.Now()}
 	if err != nil {
@@ -241,22 +251,41 @@ func (r *queueRig) settle(ctx context.Context) error {
 	return r.probes.Write(p)
 }
 
-// drain writes down what is in the dead-letter queues, and removes every queue.
+// drain writes down what is in the queues.
 func (r *queueRig) drain() error {
+	for _, q := range r.run.Queues {
+		for name, to := range map[string]*ledger.Writer{deadQueue: r.parked, mainQueue: r.residual, retryQueue: r.residual} {
+			if err := r.empty(strings.Replace(q, mainQueue, name, 1), to); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// empty takes every message out of a queue and writes it down. With retries that wait in the sidecar there is no retry
+// queue.
+func (r *queueRig) empty(queue string, to *ledger.Writer) error {
 	return r.node.with(func(ch *amqp.Channel) error {
-		for _, q := range r.run.Queues {
-			dead := strings.Replace(q, mainQueue, deadQueue, 1)
-			for {
-				d, ok, err := ch.Get(dead, true)
-				if err != nil {
-					return fmt.Errorf("%s: %w", dead, err)
-				}
-				if !ok {
-					break
-				}
-				if err := r.parked.Write(record(&d)); err != nil {
+		state, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		if gone, is := errors.AsType[*amqp.Error](err); is && gone.Code == amqp.NotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		messages, err := ch.Consume(queue, "", true, false, false, false, nil) // a single active consumer allows no get
+		if err != nil {
+			return err
+		}
+		for range state.Messages {
+			select {
+			case d := <-messages:
+				if err := to.Write(record(&d)); err != nil {
 					return err
 				}
+			case <-time.After(10 * time.Second):
+				return fmt.Errorf("%s gives less than its %d messages", queue, state.Messages)
 			}
 		}
 		return nil

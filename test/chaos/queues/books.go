@@ -118,11 +118,20 @@ func (b *books) receipt(begun, answered *Receipt) {
 	m.Receipts = append(m.Receipts, r)
 }
 
-// parked reads what was in the dead-letter queues in the end.
+// parked reads what was in the queues in the end.
 func (b *books) parked(dir string) error {
-	return ledger.Each(dir, ledger.ParkedFile, func(p *ledger.Parked) error {
+	err := ledger.Each(dir, ledger.ParkedFile, func(p *ledger.Parked) error {
 		if m := b.of(p.ID); m != nil {
 			m.Parked = append(m.Parked, p)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return ledger.Each(dir, ledger.ResidualFile, func(p *ledger.Parked) error {
+		if m := b.of(p.ID); m != nil {
+			m.Queued++
 		}
 		return nil
 	})

@@ -16,6 +16,7 @@ type story struct {
 	sent     []Sent
 	receipts []Receipt
 	parked   []ledger.Parked
+	residual []ledger.Parked
 	faults   []Fault
 	probes   []ledger.Probe
 	exits    []ledger.Exit
@@ -75,6 +76,7 @@ func TestJudge(t *testing.T) {
 		want   []string
 	}{
 		"nothing wrong":                   {func(*story) {}, nil},
+		"still in a queue":                {func(s *story) { s.residual = []ledger.Parked{{ID: second.id("r")}} }, []string{"I1"}},
 		"lost":                            {func(s *story) { s.forget(second) }, []string{"I1"}},
 		"lost with the deleted queue":     {func(s *story) { s.forget(second); s.fault(QueueDeleted, 1, 450) }, nil},
 		"lost with another deleted queue": {func(s *story) { s.forget(second); s.fault(QueueDeleted, 0, 450) }, []string{"I1"}},
@@ -134,6 +136,7 @@ func (s *story) write(t *testing.T) string {
 	lines(t, dir, SentFile, s.sent)
 	lines(t, dir, ledger.AppFile, s.receipts)
 	lines(t, dir, ledger.ParkedFile, s.parked)
+	lines(t, dir, ledger.ResidualFile, s.residual)
 	lines(t, dir, ledger.FaultFile, s.faults)
 	lines(t, dir, ledger.ProbeFile, s.probes)
 	lines(t, dir, ledger.ExitFile, s.exits)
