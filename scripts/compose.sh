@@ -15,13 +15,14 @@ usage() { sed -n '2,/^set -euo/{/^set -euo/d;s/^# \{0,1\}//;p;}' "$0"; }
 model() {
   local tool
   tool=$(scripts/gotool.sh github.com/compose-spec/compose-go/v2/cmd@v2.16.2)
-  "$tool" -format json docker-compose.yml
+  "$tool" -format json docker-compose.yml "$@"
 }
 
 run() {
   dir=$(mktemp -d)
   trap 'rm -rf "$dir"' EXIT
   scripts/need.sh python3 python3
+  model deploy/compose/subscriptions.yml >/dev/null || die "the compose file for several queues is not valid"
   model >"$dir/model.json" || die "the compose file is not valid"
   python3 scripts/compose/check.py "$dir/model.json"
   [ "$1" = test ] || return 0

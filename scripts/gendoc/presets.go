@@ -31,32 +31,63 @@ func presets() (string, error) {
 // placeholders replaces each made-up name by its placeholder. The service's name is found before its two halves.
 var placeholders = strings.NewReplacer(
 	"hp-hr", "{service}", "hp", "{prefix}", "hr", "{rest}", "hx", "{exchange}", "hq", "{queue}", "hw", "{retry-queue}",
-	"1m30s", "{tier}", "90s", "{seconds}",
+	"hs", "{subscription}", "1m30s", "{tier}", "90s", "{seconds}",
 )
 
-func preset(b *strings.Builder, name string) error {
-	o := topology.Options{Preset: name, Service: "hp-hr"}
-	own := topology.Fill(o)
+// planned are plans of one preset: own with the names that nothing is set for, of with those made from the names of the
+// exchange and the queue, plain and tiers with those made from the retry queue's, with the usual delays and with one.
+type planned struct {
+	own, of      topology.Options
+	plain, tiers *topology.Plan
+	bindingKey   string
+}
+
+func newPlanned(name, subscription string) (p planned, err error) {
+	o := topology.Options{Preset: name, Service: "hp-hr", Subscription: subscription}
+	p.bindingKey = bindingKey(o)
+	p.own = topology.Fill(o)
 	o.Exchange, o.Queue = "hx", "hq"
-	of := topology.Fill(o) // with names made from those
+	p.of = topology.Fill(o)
 	o.RetryQueue, o.Bindings = "hw", []topology.Binding{{Exchange: "hx", Key: "k"}}
-	plain, err := topology.Build(o)
-	if err != nil {
-		return err
+	if p.plain, err = topology.Build(o); err != nil {
+		return p, err
 	}
 	o.RetryDelays = []time.Duration{90 * time.Second}
-	tiers, err := topology.Build(o)
+	p.tiers, err = topology.Build(o)
+	return p, err
+}
+
+// names are those with placeholders, by their keys.
+func (p *planned) names() [][2]string {
+	names := [][2]string{
+		{"queue", p.own.Queue}, {"bindingKey", p.bindingKey}, {"retryExchange", p.of.RetryExchange},
+		{"retryQueue", p.of.RetryQueue}, {"tierQueue", p.tiers.Waits[0].Queue}, {"dlx", p.of.DLX}, {"dlq", p.of.DLQ},
+	}
+	for i := range names {
+		names[i][1] = placeholders.Replace(names[i][1])
+	}
+	return slices.DeleteFunc(names, func(n [2]string) bool { return n[1] == "" })
+}
+
+func preset(b *strings.Builder, name string) error {
+	p, err := newPlanned(name, "")
 	if err != nil {
 		return err
 	}
+	subscribed, err := newPlanned(name, "hs")
+	if err != nil {
+		return err
+	}
+	own, plain, tiers := p.own, p.plain, p.tiers
 	fmt.Fprintf(b, "%s:\n  exchange: %q\n  exchangeType: %s\n  queueType: %s\n", name, placeholders.Replace(own.Exchange),
 		own.ExchangeType, own.QueueType)
-	for _, n := range [][2]string{
-		{"queue", own.Queue}, {"bindingKey", bindingKey(name)}, {"retryExchange", of.RetryExchange},
-		{"retryQueue", of.RetryQueue}, {"tierQueue", tiers.Waits[0].Queue}, {"dlx", of.DLX}, {"dlq", of.DLQ},
-	} {
-		if n[1] != "" {
-			fmt.Fprintf(b, "  %s: %q\n", n[0], placeholders.Replace(n[1]))
+	for _, n := range p.names() {
+		fmt.Fprintf(b, "  %s: %q\n", n[0], n[1])
+	}
+	b.WriteString("  subscribed:\n") // what differs where the queue has the name of a subscription
+	for _, n := range subscribed.names() {
+		if !slices.Contains(p.names(), n) {
+			fmt.Fprintf(b, "    %s: %q\n", n[0], n[1])
 		}
 	}
 	delays := "[]"
@@ -75,9 +106,9 @@ func preset(b *strings.Builder, name string) error {
 }
 
 // bindingKey is the key by which the preset binds the queue to a topic exchange; empty where bindings must be given.
-func bindingKey(name string) string {
-	p, err := topology.Build(topology.Options{Preset: name, Service: "hp-hr", Queue: "hq", Exchange: "hx",
-		ExchangeType: "topic"})
+func bindingKey(o topology.Options) string {
+	o.Queue, o.Exchange, o.ExchangeType = "hq", "hx", "topic"
+	p, err := topology.Build(o)
 	if err != nil {
 		return ""
 	}

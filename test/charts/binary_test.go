@@ -67,7 +67,7 @@ func environment(t *testing.T, c object) []string {
 	for i := range list {
 		name, value := c.text("env", i, "name"), c.text("env", i, "value")
 		if c.at("env", i, "valueFrom") != nil {
-			value = map[string]string{"SIDECAR_AMQP_URL": "amqp://user:password@rabbit/", "OTEL_EXPORTER_OTLP_HEADERS": "key=value"}[name]
+			value = map[string]string{"SIDECAR_AMQP_URL": "amqp://user:password@rabbit/", "SIDECAR_SUB_MAIL_APP_TOKEN": "token-of-mail", "OTEL_EXPORTER_OTLP_HEADERS": "key=value"}[name]
 			if value == "" {
 				t.Fatalf("%s: what is in the Secret?", name)
 			}
@@ -138,14 +138,35 @@ func notes(t *testing.T, chart string, args ...string) string {
 // names are those of every exchange and queue that the sidecar would declare.
 func names(t *testing.T, environ []string) []string {
 	t.Helper()
-	out := must.Get(ask(environ, "plan", "--format", "definitions"))(t)
-	var d struct {
-		Exchanges, Queues []struct{ Name string }
-	}
-	must.Do(t, json.Unmarshal([]byte(out), &d))
 	var all []string
-	for _, x := range append(d.Exchanges, d.Queues...) {
-		all = append(all, x.Name)
+	for _, environ := range eachFirst(environ) {
+		out := must.Get(ask(environ, "plan", "--format", "definitions"))(t)
+		var d struct {
+			Exchanges, Queues []struct{ Name string }
+		}
+		must.Do(t, json.Unmarshal([]byte(out), &d))
+		for _, x := range append(d.Exchanges, d.Queues...) {
+			if !slices.Contains(all, x.Name) {
+				all = append(all, x.Name)
+			}
+		}
+	}
+	return all
+}
+
+// eachFirst is the environment once for each of its subscriptions, which comes first in it.
+func eachFirst(environ []string) (all [][]string) {
+	const list = "SIDECAR_SUBSCRIPTIONS="
+	i := slices.IndexFunc(environ, func(v string) bool { return strings.HasPrefix(v, list) })
+	if i < 0 {
+		return [][]string{environ}
+	}
+	names := strings.Split(strings.TrimPrefix(environ[i], list), ",")
+	for _, first := range names {
+		others := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == first })
+		one := slices.Clone(environ)
+		one[i] = list + strings.Join(append([]string{first}, others...), ",")
+		all = append(all, one)
 	}
 	return all
 }

@@ -263,7 +263,7 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- if not (hasKey $s.given "SIDECAR_SPOOL_DIR") -}}
 {{- $list = append $list (dict "name" "SIDECAR_SPOOL_DIR" "value" $dir.spool) -}}
 {{- end -}}
-{{- if and $s.env.SIDECAR_CRASH_LIMIT (ne $s.env.SIDECAR_CRASH_LIMIT "0") (not (hasKey $s.given "SIDECAR_CRASH_DIR")) -}}
+{{- if and (include "amqp-sidecar-lib.crashes" $s) (not (hasKey $s.given "SIDECAR_CRASH_DIR")) -}}
 {{- $list = append $list (dict "name" "SIDECAR_CRASH_DIR" "value" $dir.crash) -}}
 {{- end -}}
 {{- range $s.entries -}}{{- $list = append $list .entry -}}{{- end -}}

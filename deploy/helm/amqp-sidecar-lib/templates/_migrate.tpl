@@ -4,9 +4,13 @@ the Job runs before the objects of the release are there, and could wait for the
 {{- $s := include "amqp-sidecar-lib.settings" . | fromJson -}}
 {{- $own := not (empty $s.values.outbox.migrate.existingSecret) -}}
 {{- $list := list -}}
+{{- $prefixes := list -}}
+{{- range include "amqp-sidecar-lib.each" $s | fromJsonArray -}}{{- $prefixes = include "amqp-sidecar-lib.prefix" .name | append $prefixes -}}{{- end -}}
 {{- range include "amqp-sidecar-lib.env" . | fromYamlArray -}}
+{{- $of := .name -}}
+{{- range $prefixes -}}{{- if hasPrefix . $of -}}{{- $of = trimPrefix . $of | printf "SIDECAR_%s" -}}{{- end -}}{{- end -}}
 {{- $dsn := has .name (list "SIDECAR_OUTBOX_DSN" "SIDECAR_OUTBOX_DSN_FILE") -}}
-{{- if and (regexMatch "^SIDECAR_(OUTBOX_|LOG_|TOPOLOGY|SERVICE$|PREFIX$|QUEUE|EXCHANGE|BINDINGS$|RETRY_(DELAY|EXCHANGE|QUEUE)|DL|DEAD_LETTER$|MAX_RETRIES$|MESSAGE_TTL$)" .name) (not (and $own $dsn)) -}}
+{{- if and (regexMatch "^SIDECAR_(SUBSCRIPTIONS$|OUTBOX_|LOG_|TOPOLOGY|SERVICE$|PREFIX$|QUEUE|EXCHANGE|BINDINGS$|RETRY_(DELAY|EXCHANGE|QUEUE)|DL|DEAD_LETTER$|MAX_RETRIES$|MESSAGE_TTL$|PARTITIONS$|ORDER_)" $of) (not (and $own $dsn)) -}}
 {{- $list = append $list . -}}
 {{- end -}}
 {{- end -}}

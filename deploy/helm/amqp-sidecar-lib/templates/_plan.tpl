@@ -98,6 +98,7 @@ decided by variables that are read in the cluster; `sidecar plan` in the contain
 {{- else -}}
 {{- range $i, $p := $plans -}}
 {{- if $i }}
+
 {{ end -}}
 {{- with $p.subscription }}subscription {{ . }}
 {{ end -}}

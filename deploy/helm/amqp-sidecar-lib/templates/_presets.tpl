@@ -11,6 +11,11 @@ fanout:
   retryQueue: "{prefix}.retry-queue.{service}"
   tierQueue: "{retry-queue}.{tier}"
   dlq: "{prefix}.dlq.{service}"
+  subscribed:
+    queue: "{prefix}.queue.{service}.{subscription}"
+    retryExchange: "{prefix}.retry-exchange.{service}.{subscription}"
+    retryQueue: "{prefix}.retry-queue.{service}.{subscription}"
+    dlq: "{prefix}.dlq.{service}.{subscription}"
   delay: 5s
   delays: []
   maxRetries: 10
@@ -26,6 +31,10 @@ topic-tiers:
   tierQueue: "{retry-queue}.{tier}"
   dlx: "{exchange}.dlx"
   dlq: "{exchange}.dlq"
+  subscribed:
+    queue: "{prefix}.{subscription}"
+    bindingKey: "{subscription}.*"
+    retryQueue: "{prefix}.{subscription}.retry"
   delays: [30s, 5m, 30m]
   maxRetries: 3
   rejects: false
@@ -39,6 +48,8 @@ per-queue:
   tierQueue: "{retry-queue}.{tier}"
   dlx: "dlq.{queue}"
   dlq: "{queue}.dlq"
+  subscribed:
+    queue: "q.{subscription}"
   delay: 15s
   delays: []
   maxRetries: 3
@@ -51,6 +62,8 @@ delay-ladder:
   retryQueue: "{queue}.delay"
   tierQueue: "{retry-queue}_{seconds}"
   dlq: "{queue}.dlq"
+  subscribed:
+    queue: "{prefix}.{subscription}"
   delays: [2s, 5s, 15s]
   maxRetries: 3
   rejects: false
@@ -62,6 +75,8 @@ dead-letter:
   tierQueue: "{retry-queue}.{tier}"
   dlx: "{exchange}.dlx"
   dlq: "{queue}.dlq"
+  subscribed:
+    queue: "{service}.{subscription}"
   delay: 5s
   delays: []
   maxRetries: 4
