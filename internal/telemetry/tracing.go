@@ -62,7 +62,8 @@ func NewTracing(o TracingOptions) *Tracing {
 		semconv.MessagingOperationTypeProcess, semconv.MessagingOperationName("process"))
 	send := []attribute.KeyValue{semconv.MessagingSystemRabbitMQ, semconv.MessagingOperationTypeSend,
 		semconv.MessagingOperationName("send")}
-	t.sendAsClient, t.sendAsProducer = spanOptions(trace.SpanKindClient, send...), spanOptions(trace.SpanKindProducer, send...)
+	t.sendAsClient = spanOptions(trace.SpanKindClient, send...)
+	t.sendAsProducer = spanOptions(trace.SpanKindProducer, send...)
 	return t
 }
 
