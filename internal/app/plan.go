@@ -151,8 +151,8 @@ func planOptions(cfg *config.Config) topology.Options {
 	return topology.Options{
 		Preset: t.Preset, Service: cfg.Service.Name, Subscription: cfg.Subscription, Prefix: t.Prefix, Exchange: t.Exchange,
 		ExchangeType: t.ExchangeType, Queue: t.Queue, RetryExchange: t.RetryExchange, RetryQueue: t.RetryQueue,
-		DLX: t.DLX, DLQ: t.DLQ, Partitions: t.Partitions, Bindings: bindings, QueueType: t.QueueType, MaxRetries: r.MaxRetries,
-		RetryDelay: r.Delay, RetryDelays: r.Delays, MessageTTL: t.MessageTTL,
+		DLX: t.DLX, DLQ: t.DLQ, Partitions: t.Partitions, Bindings: bindings, QueueType: t.QueueType,
+		MaxRetries: r.MaxRetries, RetryDelay: r.Delay, RetryDelays: r.Delays, MessageTTL: t.MessageTTL,
 		NoDeadLetter: t.DeadLetter == config.Disabled, QueueArguments: queueArguments(t.QueueArguments),
 		Attempt: longestAttempt(cfg), SingleActive: singleActive(cfg), PartitionBy: r.OrderBy,
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/consume"

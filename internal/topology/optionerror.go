@@ -163,7 +163,8 @@ func (c *optionValidator) checkQueueArguments() {
 	c.refuse(expires && c.o.MessageTTL != 0, append(variable, "SIDECAR_MESSAGE_TTL"), "%s is set by SIDECAR_MESSAGE_TTL",
 		ArgTTL)
 	alone := Plan{
-		Quorum: c.o.QueueType == TypeQuorum, Attempt: c.o.Attempt, SingleActive: c.o.SingleActive, Queues: []Queue{{Kind: KindMain, Args: args}},
+		Quorum: c.o.QueueType == TypeQuorum, Attempt: c.o.Attempt, SingleActive: c.o.SingleActive,
+		Queues: []Queue{{Kind: KindMain, Args: args}},
 	}
 	for _, d := range alone.ownProperties() {
 		c.refuse(d.Judgement == Breaks, variable, "%s=%v: %s", d.Property, d.Found, d.Reason)

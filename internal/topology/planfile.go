@@ -135,8 +135,8 @@ func (p *Plan) DemandSingleActive() error {
 	if p.SingleActive = true; p.OwnQueue().Args[ArgSingleConsumer] == true {
 		return nil
 	}
-	return fmt.Errorf("$.queues: queue %q: SIDECAR_ORDER_BY needs %s=true; SIDECAR_ORDER_SCOPE=replica does not, and keeps "+
-		"order within each replica only", p.Queue, ArgSingleConsumer)
+	return fmt.Errorf("$.queues: queue %q: SIDECAR_ORDER_BY needs %s=true; SIDECAR_ORDER_SCOPE=replica does not, and "+
+		"keeps order within each replica only", p.Queue, ArgSingleConsumer)
 }
 
 func (f *planFile) plan(service string) *Plan {

@@ -155,8 +155,8 @@ func (v *planValidator) names() {
 		check("exchanges", i, "exchange", e.Name)
 		path := at("exchanges", i, "type")
 		hash := v.Partitions != nil && e.Type == TypeHash
-		v.refuse(e.Type != "" && !hash && !slices.Contains(exchangeTypes, e.Type), path, "exchange %q has type %q: use %s", e.Name,
-			e.Type, strings.Join(exchangeTypes, ", "))
+		v.refuse(e.Type != "" && !hash && !slices.Contains(exchangeTypes, e.Type), path,
+			"exchange %q has type %q: use %s", e.Name, e.Type, strings.Join(exchangeTypes, ", "))
 		t := predeclared[e.Name]
 		v.refuse(t != "" && e.Type != "" && e.Type != t, path, "exchange %q is the broker's own and of type %s, not %s",
 			e.Name, t, e.Type)

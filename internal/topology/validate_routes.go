@@ -29,8 +29,8 @@ func (v *planValidator) ownQueue() {
 		own, path := q.Name == v.Queue, at("queues", i, "kind")
 		v.refuse(own && q.Kind != KindMain, path, "queue %q is the service's: its kind is %s, not %s", q.Name, KindMain,
 			q.Kind)
-		v.refuse(!own && q.Kind == KindMain && !slices.Contains(v.Partitions, q.Name), path, "queue %q is not the service's: only %q is of kind %s", q.Name, v.Queue,
-			q.Kind)
+		v.refuse(!own && q.Kind == KindMain && !slices.Contains(v.Partitions, q.Name), path,
+			"queue %q is not the service's: only %q is of kind %s", q.Name, v.Queue, q.Kind)
 	}
 }
 
@@ -61,8 +61,8 @@ func (v *planValidator) bindings() {
 		x := v.exchange(b.Exchange)
 		v.misrouted(b.Exchange != "" && x == nil, exchange, "queue %q is bound to exchange %q, which is not in the plan",
 			b.Queue, b.Exchange)
-		v.misrouted(v.queue(b.Queue) == nil && b.Kind == "", at("bindings", i, "queue"), "binding of %q: queue %q is not in the plan",
-			b.Exchange, b.Queue)
+		v.misrouted(v.queue(b.Queue) == nil && b.Kind == "", at("bindings", i, "queue"),
+			"binding of %q: queue %q is not in the plan", b.Exchange, b.Queue)
 		match := b.Args[argMatch]
 		v.refuse(x != nil && x.Type == "headers" && !slices.Contains(matches, match),
 			at("bindings", i, "arguments", argMatch), "binding of %q: %v is not one of all, any, all-with-x, "+

@@ -68,7 +68,7 @@ func unknownType(e *amqp.Error) bool {
 	return strings.Contains(e.Reason, "exchange type '"+topology.TypeHash+"'")
 }
 
-const fixPlugin = "SIDECAR_PARTITIONS needs a plugin that comes with RabbitMQ; enable it on every node of the broker: " +
+const fixPlugin = "SIDECAR_PARTITIONS needs a plugin that comes with RabbitMQ; enable it on every node of it: " +
 	"rabbitmq-plugins enable rabbitmq_consistent_hash_exchange"
 
 // answers reports whether e is the broker's answer to a request: it closes the channel only. All others close the
