@@ -155,3 +155,14 @@ func TestDocumentedEnvironments(t *testing.T) {
 		}
 	}
 }
+
+// TestExampleOfSubscriptions: the sidecar takes the values that examples/kubernetes has for several queues.
+func TestExampleOfSubscriptions(t *testing.T) {
+	t.Parallel()
+	values := filepath.Join(root, "examples/kubernetes")
+	d := find(t, template(t, helm4, chart, "-f", filepath.Join(values, "values.yaml"), "-f", filepath.Join(values, "subscriptions.yaml")), "Deployment")
+	environ := environment(t, sidecar(t, pod(d)))
+	if _, err := ask(environ, "config"); err != nil || !slices.Contains(environ, "SIDECAR_SUBSCRIPTIONS=orders,refunds") {
+		t.Errorf("%v\n%v", err, environ)
+	}
+}
