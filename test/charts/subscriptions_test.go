@@ -137,7 +137,7 @@ func TestDocumentedEnvironments(t *testing.T) {
 		"deploy/inject/README.md": "SIDECAR_SERVICE=orders-billing", "deploy/compose/subscriptions.yml": "SIDECAR_SERVICE=demo-orders",
 	} {
 		found := false
-		for _, block := range strings.Split(read(t, filepath.Join(root, file)), "```") {
+		for block := range strings.SplitSeq(read(t, filepath.Join(root, file)), "```") {
 			if !strings.Contains(block, "SIDECAR_SUBSCRIPTIONS:") {
 				continue
 			}
