@@ -98,7 +98,8 @@ type settings struct {
 	queueType             string
 	retryDelay            time.Duration
 	rates                 []*rate.Limiter
-	quiet                 bool // only warnings are logged
+	quiet                 bool          // only warnings are logged
+	linger                chan struct{} // until it is closed the session stays behind the end of Serve
 	slots                 []chan struct{}
 	spool                 *broker.Spool
 }
@@ -143,7 +144,7 @@ func (r *rig) replica(d Dispatcher, s settings) *rig {
 
 // run begins to consume.
 func (r *rig) run(d Dispatcher, s settings) {
-	t, url, plan := r.t, r.url, r.plan
+	t, url, plan, linger := r.t, r.url, r.plan, s.linger
 	t.Helper()
 	if s.guard != nil {
 		s.crashes = s.guard()
@@ -190,7 +191,11 @@ func (r *rig) run(d Dispatcher, s settings) {
 			if report, err := declare.Ensure(ctx, s, plan, topology.ModeDeclare); ctx.Err() == nil && (err != nil || len(report.Findings) > 0) {
 				t.Errorf("declare: %v %v", report.Findings, err)
 			}
-			return consumer.Serve(ctx, s, func() *topology.Plan { return plan })
+			err := consumer.Serve(ctx, s, func() *topology.Plan { return plan })
+			if linger != nil {
+				<-linger
+			}
+			return err
 		})
 	})
 	t.Cleanup(func() {

@@ -414,6 +414,21 @@ func TestGraceEndsInOrder(t *testing.T) {
 	same(t, &l, "a", []string{"a/0#0", "a/0#0", "a/1#0", "a/2#0"})
 }
 
+// TestStopClosesTheChannel: what is unsettled returns at once, also while other queues keep the connection.
+func TestStopClosesTheChannel(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	linger := make(chan struct{})
+	r := start(t, l.answers(func(*message.Message) message.Outcome { return answer(500) }),
+		settings{order: byKey, retryDelay: time.Hour, linger: linger})
+	t.Cleanup(func() { close(linger) }) // before that of the rig
+	r.publishKeyed("a", 0, 3)
+	r.eventually("a failed message is held", func() bool { return r.Delayed() == 1 })
+	queue := r.plan.Queue
+	r.drain(time.Minute)
+	r.holds(queue, 3)
+}
+
 // TestPanicInOrder: the message waits in its place.
 func TestPanicInOrder(t *testing.T) {
 	t.Parallel()

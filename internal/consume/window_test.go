@@ -151,13 +151,33 @@ type acked struct {
 }
 
 // recording settles into a list.
-type recording struct{ acks []acked }
+// In order acks that leave singly leave in the order of their tags, and nothing is given back by a frame.
+func TestSettlerInOrder(t *testing.T) {
+	t.Parallel()
+	a := &recording{}
+	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{}))
+	s.ordered = true
+	s.take(ending{tag: 1, action: message.Release, reason: message.ReasonAppDown, final: topology.FinalRequeue})
+	for _, tag := range []uint64{5, 3, 2, 4} {
+		s.take(ending{tag: tag, final: topology.FinalAck})
+	}
+	s.flushPrefix()
+	s.flushBehind(0)
+	if want := []acked{{2, false}, {3, false}, {4, false}, {5, false}}; !slices.Equal(a.acks, want) || a.requeued != 0 {
+		t.Errorf("acks %v, %d requeued; want %v", a.acks, a.requeued, want)
+	}
+}
+
+type recording struct {
+	acks     []acked
+	requeued int
+}
 
 func (r *recording) Ack(tag uint64, multiple bool) error {
 	r.acks = append(r.acks, acked{tag, multiple})
 	return nil
 }
-func (r *recording) Requeue(uint64) error { return nil }
+func (r *recording) Requeue(uint64) error { r.requeued++; return nil }
 func (r *recording) Reject(uint64) error  { return nil }
 
 func (r *recording) last() acked {
