@@ -56,7 +56,7 @@ func (a *App) consume(ctx context.Context) error {
 	for _, s := range a.subscriptions {
 		defer s.close()
 		group.Go(func() error { return s.flow.Run(ctx) })
-		serves = append(serves, a.keepApart(s, func() {
+		serves = append(serves, a.isolate(s, func() {
 			group.Go(func() error { return broker.Supervise(ctx, a.dialer, s.serve) })
 		}))
 	}
@@ -65,17 +65,17 @@ func (a *App) consume(ctx context.Context) error {
 	return group.Wait()
 }
 
-// keepApart serves s with the others until its queue costs all of them their connection: then it calls leave, once, and
+// isolate serves s with the others until its queue costs all of them their connection: then it calls leave, once, and
 // s is served on the connection that leave keeps up.
-func (a *App) keepApart(s *subscription, leave func()) broker.Serve {
+func (a *App) isolate(s *subscription, leave func()) broker.Serve {
 	return func(ctx context.Context, link *broker.Session) error {
-		if s.apart.Load() {
+		if s.isolated.Load() {
 			return nil
 		}
 		err := s.serve(ctx, link)
 		if errors.Is(err, broker.ErrUnavailable) && len(a.subscriptions) > 1 {
 			s.log.Warn("queue gets a connection of its own", "error", err)
-			s.apart.Store(true)
+			s.isolated.Store(true)
 			leave()
 		}
 		return err

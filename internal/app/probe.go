@@ -29,16 +29,16 @@ type probe struct {
 }
 
 // of returns the probe of the app that cfg describes; ask is used if it is the first.
-func (all probes) of(cfg *config.App, ask func(context.Context) error) *probe {
+func (p probes) of(cfg *config.App, ask func(context.Context) error) *probe {
 	key := probed{origin: origin(cfg.URL), path: cfg.HealthPath, interval: cfg.HealthInterval, timeout: cfg.HealthTimeout}
 	if key.path != "" {
 		key.token, _ = cfg.Token.Value() // nothing but a health request carries it
 	}
-	if all[key] == nil {
+	if p[key] == nil {
 		// Less than the interval: the probes of one subscription must not find their own last answer.
-		all[key] = &probe{ask: ask, valid: cfg.HealthInterval / 2}
+		p[key] = &probe{ask: ask, valid: cfg.HealthInterval / 2}
 	}
-	return all[key]
+	return p[key]
 }
 
 // run returns the app's answer, or the one that another subscription has just got.

@@ -45,7 +45,7 @@ type subscription struct {
 
 	atOnceFailures int         // see ensure
 	connected      atomic.Bool // the consume connection is up, and the topology was checked on it
-	apart          atomic.Bool // it has a consume connection of its own, see keepApart
+	isolated       atomic.Bool // it has a consume connection of its own, see isolate
 }
 
 // newSubscription builds the subscription that cfg describes, with what it shares with others. Its deliveries take

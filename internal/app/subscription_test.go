@@ -147,7 +147,7 @@ func TestQueueWithoutLeader(t *testing.T) {
 	link.Close()
 	leader("stop_server")
 	serve(t, a, log)
-	brokertest.Eventually(t, 30*time.Second, "the queue has a connection of its own", a.subscriptions[0].apart.Load)
+	brokertest.Eventually(t, 30*time.Second, "the queue has a connection of its own", a.subscriptions[0].isolated.Load)
 	brokertest.Eventually(t, 30*time.Second, "the other is consumed", a.subscriptions[1].consumer.Active)
 	brokertest.Eventually(t, 60*time.Second, "two more tries end their connections", func() bool {
 		return len(log.Lines(`"msg":"broker session over"`, "INTERNAL_ERROR")) >= 3
