@@ -50,7 +50,9 @@ type subscription struct {
 
 // newSubscription builds the subscription that cfg describes, with what it shares with others. Its deliveries take
 // memory; nil: that of the connection. It opens no connection.
-func newSubscription(sh shared, cfg *config.Config, plan *topology.Plan, memory *budget.Account) (*subscription, error) {
+func newSubscription(
+	sh shared, cfg *config.Config, plan *topology.Plan, memory *budget.Account,
+) (*subscription, error) {
 	sh.cfg, sh.tracing = cfg, sh.tracing.ForQueue(plan.Queue, cfg.App.URL)
 	s := &subscription{
 		shared: sh, plan: plan, log: sh.log.With("queue", plan.Queue),
