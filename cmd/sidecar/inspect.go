@@ -49,8 +49,8 @@ func (c *call) warn(warnings []string) {
 	}
 }
 
-// printConfig prints once what holds for all subscriptions alike. The JSON of a subscription has all that can be set for
-// it.
+// printConfig prints once what holds for all subscriptions alike. The JSON of a subscription has everything that can be
+// set for it.
 func printConfig(_ context.Context, c *call) error {
 	c.takesJSON()
 	cfg, err := c.load()
@@ -190,7 +190,8 @@ func explain(_ context.Context, c *call) error {
 		return err
 	}
 	if len(cfg.Subscriptions) > 1 {
-		return c.misuse("choose a subscription, one of %s, with --subscription", strings.Join(cfg.Service.Subscriptions, ", "))
+		return c.misuse("choose a subscription, one of %s, with --subscription",
+			strings.Join(cfg.Service.Subscriptions, ", "))
 	}
 	e, err := app.Explain(cfg, q)
 	if err != nil {

@@ -65,8 +65,8 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool, pa
 		return err
 	}
 	r := &CheckResult{
-		Service: cfg.Service.Name, Name: cfg.Subscription, Bindings: notSeen, Policies: notSeen, Findings: []declare.Finding{},
-		Warnings: append([]string{}, warnings(cfg, plan)...),
+		Service: cfg.Service.Name, Name: cfg.Subscription, Bindings: notSeen, Policies: notSeen,
+		Findings: []declare.Finding{}, Warnings: append([]string{}, warnings(cfg, plan)...),
 	}
 	err = r.check(ctx, cfg, plan)
 	switch {
@@ -204,8 +204,8 @@ func unreadable(findings []declare.Finding, mode topology.Mode) []declare.Findin
 	return findings
 }
 
-// warnings are about what works with this configuration, topology and database, and may surprise: a sentence each. Those
-// of a subscription with a name are about its topology only, and those of all together about the rest.
+// warnings are about what works with this configuration, topology and database, and may surprise: a sentence each.
+// Those of a subscription with a name are about its topology only, and those of all together about the rest.
 func warnings(cfg *config.Config, plan *topology.Plan) []string {
 	switch {
 	case cfg.Subscription != "":

@@ -21,8 +21,8 @@ import (
 // ErrConfig is a mistake of the configuration that shows only when a part is built from it.
 var ErrConfig = errors.New("configuration")
 
-// Rule is a config.Rule: Load reports the mistakes of the topology, what keeps subscriptions from running in one sidecar,
-// and an unusable connection string of the outbox, with the other mistakes.
+// Rule is a config.Rule: Load reports the mistakes of the topology, what keeps subscriptions from running in one
+// sidecar, and an unusable connection string of the outbox, with the other mistakes.
 func Rule(cfg *config.Config, before []*config.Config, reject func(variables []string, reasons ...string)) {
 	if cfg.Topology.PlanFile != "" {
 		if _, err := parsePlan(cfg); err != nil {
@@ -82,8 +82,8 @@ func checkBeside(cfg *config.Config, before []*config.Config, reject func(variab
 			reject(m.Variables, fmt.Sprintf("%s: give %s another value", m.Reason, config.OwnName(cfg.Subscription, variable)))
 		}
 		if !slices.Equal(published(cfg, plan), published(other, p)) {
-			reject([]string{"SIDECAR_EXCHANGE"}, fmt.Sprintf("publishing needs one main exchange, and that of subscription %s is %s: "+
-				"set SIDECAR_OUTBOX_EXCHANGE, and default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES", other.Subscription,
+			reject([]string{"SIDECAR_EXCHANGE"}, fmt.Sprintf("publishing needs one main exchange, and that of subscription %s "+
+				"is %s: set SIDECAR_OUTBOX_EXCHANGE, and default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES", other.Subscription,
 				mainExchange(other, p)))
 		}
 	}
@@ -101,8 +101,8 @@ func reasons(err error) (all []string) {
 	return all
 }
 
-// declaredPlan is the topology of the configured preset or file, as it is declared; of several subscriptions that of the
-// first one.
+// declaredPlan is the topology of the configured preset or file, as it is declared; of several subscriptions that of
+// the first one.
 func declaredPlan(cfg *config.Config) (p *topology.Plan, err error) {
 	if len(cfg.Subscriptions) > 0 {
 		cfg = cfg.Subscriptions[0]

@@ -38,11 +38,12 @@ func checkSubscriptions(list string) error {
 
 // OwnName is what a variable is called for one subscription.
 func OwnName(subscription, variable string) string {
-	return ownPrefix + strings.ToUpper(strings.ReplaceAll(subscription, "-", "_")) + "_" + strings.TrimPrefix(variable, prefix)
+	name := strings.ToUpper(strings.ReplaceAll(subscription, "-", "_"))
+	return ownPrefix + name + "_" + strings.TrimPrefix(variable, prefix)
 }
 
-// read takes the value of a variable from the environment: that for the subscription, else that for all. A variable that
-// is not set is reported under the name for the subscription.
+// read takes the value of a variable from the environment: that for the subscription, else that for all. A variable
+// that is not set is reported under the name for the subscription.
 func (l *loader) read(v *Variable) {
 	of := l.cfg.Subscription
 	if of == "" || v.own {

@@ -32,8 +32,8 @@ func (p *Plan) problems(unread []string) []error {
 	return v.errs
 }
 
-// Beside lists what keeps p from running in one sidecar with the plan of another subscription: objects that both declare,
-// and differently, and messages of one that would reach a queue of the other.
+// Beside lists what keeps p from running in one sidecar with the plan of another subscription: objects that both
+// declare, and differently, and messages of one that would reach a queue of the other.
 func (p *Plan) Beside(other *Plan, subscription string) (all []OptionError) {
 	refuse := func(variable, format string, args ...any) {
 		if p.FromFile {
@@ -47,14 +47,14 @@ func (p *Plan) Beside(other *Plan, subscription string) (all []OptionError) {
 		if o := other.queue(q.Name); o != nil && q.Kind == KindMain && o.Kind == KindMain {
 			refuse("SIDECAR_QUEUE", "subscription %s consumes queue %s too", subscription, brief(q.Name))
 		} else if o != nil && described(&q) != described(o) {
-			refuse(variables[q.Kind], "queue %s is declared here as %s, and for subscription %s as %s", brief(q.Name), described(&q),
-				subscription, described(o))
+			refuse(variables[q.Kind], "queue %s is declared here as %s, and for subscription %s as %s", brief(q.Name),
+				described(&q), subscription, described(o))
 		}
 	}
 	for _, x := range p.Exchanges {
 		if o := other.exchange(x.Name); o != nil && o.Type != x.Type && o.Type != "" && x.Type != "" {
-			refuse("SIDECAR_EXCHANGE_TYPE", "exchange %s is declared here as %s, and for subscription %s as %s", brief(x.Name), x.Type,
-				subscription, o.Type)
+			refuse("SIDECAR_EXCHANGE_TYPE", "exchange %s is declared here as %s, and for subscription %s as %s", brief(x.Name),
+				x.Type, subscription, o.Type)
 		}
 	}
 	if len(all) > 0 {
@@ -68,8 +68,8 @@ func (p *Plan) Beside(other *Plan, subscription string) (all []OptionError) {
 		}
 		for _, q := range both.reach(r.Exchange, r.Key) {
 			if (p.queue(q) == nil) != (p.queue(r.Queue) == nil) {
-				refuse(variable, "exchange %s, which subscription %s uses too, routes the key %s to %s and to %s", brief(r.Exchange),
-					subscription, quoteKey(r.Key), brief(r.Queue), brief(q))
+				refuse(variable, "exchange %s, which subscription %s uses too, routes the key %s to %s and to %s",
+					brief(r.Exchange), subscription, quoteKey(r.Key), brief(r.Queue), brief(q))
 			}
 		}
 	}

@@ -31,7 +31,8 @@ func render(dir string) (string, error) {
 		if slices.ContainsFunc(s.Variables, (*config.Variable).PerSubscription) {
 			mark = "‡ "
 		}
-		fmt.Fprintf(&b, "\n## %s\n\n%s%s\n\n| variable | default | allowed | meaning |\n|---|---|---|---|\n", s.Title, mark, intro)
+		fmt.Fprintf(&b, "\n## %s\n\n%s%s\n\n| variable | default | allowed | meaning |\n|---|---|---|---|\n",
+			s.Title, mark, intro)
 		for _, v := range s.Variables {
 			meaning := said[s.Field+"."+v.Field]
 			if meaning == "" {
