@@ -97,8 +97,8 @@ func (m *mutant) try(ctx context.Context, root string, seed uint64) (*judge.Verd
 	if m.queues {
 		args = []string{"queues"}
 	}
-	args = append(args, "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed), "-patience", "40s")
-	args = append(args, m.flags...) // of which the last counts
+	args = append(args, "-dir", filepath.Join(dir, "run"), "-sidecar", binary, "-seed", fmt.Sprint(seed))
+	args = append(append(args, "-patience", "40s"), m.flags...) // of which the last counts
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // it takes its own processes along
 	cmd.WaitDelay = time.Minute
