@@ -59,6 +59,7 @@ type Message struct {
 	Parked    []*Parked
 	Queued    int   // copies that were left in a queue
 	Since     int64 // when the broker confirmed it; 0: not recorded
+	Taken     bool  // it may be gone with its queue
 }
 
 // Failures counts the failed attempts. A 425 is one when the retries are used up.

@@ -91,7 +91,7 @@ func (k *keyed) forward(a attempt) {
 	first := 0
 	if r := k.last.receipt; r != nil {
 		first = k.last.of + 1
-		if m := k.sent[k.last.of]; !r.MayEnd && !r.Kind.Ends() && len(m.Parked) == 0 {
+		if m := k.sent[k.last.of]; !r.MayEnd && !r.Kind.Ends() && len(m.Parked) == 0 && !m.Taken {
 			k.Violated("I16", "%s overtook %s, which had got %d", k.sent[a.of].Name, m.Name, r.Status)
 		}
 	}

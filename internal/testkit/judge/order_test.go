@@ -47,6 +47,7 @@ func TestByKey(t *testing.T) {
 		{name: "parked, then the next", attempts: "0+ 1- 1- 2+ 3+", change: park(1)},
 		{name: "never received", attempts: "0+ 1+ 3+"},
 		{name: "not accepted, and overtaken", attempts: "0+ 1- 2+ 3+", want: "message 2 overtook message 1, which had got 500"},
+		{name: "gone with its queue", attempts: "0+ 1- 2+ 3+", change: func(sent []*Message) { sent[1].Taken = true }},
 		{name: "first attempts out of order", attempts: "1+ 0+ 2+ 3+", want: "message 1 came before message 0",
 			faults: []Fault{{Start: at(90), End: at(100)}}},
 		{name: "a retry after the next message", attempts: "0+ 1- 2+ 1+ 3+", want: "message 2 overtook message 1"},

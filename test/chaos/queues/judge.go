@@ -95,6 +95,7 @@ func (j *verdict) queue(q int) {
 				j.violated("I3", "%s was received and never published", m.Name)
 				continue
 			}
+			m.Taken = j.took(m, QueueDeleted, Redeclared, Purged)
 			sent = append(sent, &m.Message)
 			gone += j.message(m)
 		}
@@ -130,7 +131,7 @@ func (j *verdict) message(m *message) int {
 		}
 		return 0
 	}
-	if !deleted && !purged && !j.disturbed(m) {
+	if m.Confirmed && !deleted && !purged && !j.disturbed(m) {
 		j.exact(m)
 	}
 	return 0

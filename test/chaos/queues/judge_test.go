@@ -77,6 +77,7 @@ func TestJudge(t *testing.T) {
 	}{
 		"nothing wrong":                   {func(*story) {}, nil},
 		"still in a queue":                {func(s *story) { s.residual = []ledger.Parked{{ID: second.id("r")}} }, []string{"I1"}},
+		"neither confirmed nor received":  {func(s *story) { s.forget(second); s.sent[9].Result = ledger.Unknown }, nil},
 		"lost":                            {func(s *story) { s.forget(second) }, []string{"I1"}},
 		"lost with the deleted queue":     {func(s *story) { s.forget(second); s.fault(QueueDeleted, 1, 450) }, nil},
 		"lost with another deleted queue": {func(s *story) { s.forget(second); s.fault(QueueDeleted, 0, 450) }, []string{"I1"}},
