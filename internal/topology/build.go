@@ -101,35 +101,6 @@ func (o *Options) settable(b *blueprint) []settable {
 	}
 }
 
-// names fills the placeholders of a blueprint.
-type names struct {
-	scope, values *strings.Replacer
-}
-
-// Replace returns the name that a template comes to.
-func (n names) Replace(template string) string { return n.values.Replace(n.scope.Replace(template)) }
-
-func (o *Options) names() names {
-	first, rest := halves(o.Service)
-	return names{o.scope(), strings.NewReplacer("{first}", first, "{rest}", rest, "{prefix}", o.Prefix,
-		"{service}", o.Service, "{subscription}", o.Subscription,
-		"{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)}
-}
-
-var (
-	unnamed = strings.NewReplacer("{scope}", "{service}", "{name}", "{service}", "{named}", "")
-	named   = strings.NewReplacer("{scope}", "{service}.{subscription}", "{name}", "{subscription}",
-		"{named}", "{service}.{subscription}", "{rest}", "{subscription}")
-)
-
-// scope replaces the placeholders that mean something else with subscriptions.
-func (o *Options) scope() *strings.Replacer {
-	if o.Subscription == "" {
-		return unnamed
-	}
-	return named
-}
-
 // plainRetryQueue reports whether there is the one retry queue, of filled options. Where the service's queue
 // dead-letters to it, it exists with tiers too: the queue keeps its dead-letter route, so that tiers can be switched on
 // and off without deleting it, and what the broker or another consumer dead-letters must arrive somewhere.

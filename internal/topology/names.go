@@ -22,6 +22,35 @@ func halves(service string) (first, rest string) {
 	return "default", service
 }
 
+// names fills the placeholders of a blueprint.
+type names struct {
+	scope, values *strings.Replacer
+}
+
+// Replace returns the name that a template comes to.
+func (n names) Replace(template string) string { return n.values.Replace(n.scope.Replace(template)) }
+
+func (o *Options) names() names {
+	first, rest := halves(o.Service)
+	return names{o.scope(), strings.NewReplacer("{first}", first, "{rest}", rest, "{prefix}", o.Prefix,
+		"{service}", o.Service, "{subscription}", o.Subscription,
+		"{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)}
+}
+
+var (
+	unnamed = strings.NewReplacer("{scope}", "{service}", "{name}", "{service}", "{named}", "")
+	named   = strings.NewReplacer("{scope}", "{service}.{subscription}", "{name}", "{subscription}",
+		"{named}", "{service}.{subscription}", "{rest}", "{subscription}")
+)
+
+// scope replaces the placeholders that mean something else with subscriptions.
+func (o *Options) scope() *strings.Replacer {
+	if o.Subscription == "" {
+		return unnamed
+	}
+	return named
+}
+
 // TierLabel writes a delay the short way: 30s, 5m, 1h30m, 500ms.
 func TierLabel(d time.Duration) string {
 	s := d.String()
