@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -187,7 +186,7 @@ var checks = map[string]func(text string) error{
 	"SIDECAR_APP_TOKEN":            checkToken,
 	"SIDECAR_APP_HEALTH_PATH":      checkHTTPPath,
 	"SIDECAR_SPOOL_DIR":            require(absolute, "not an absolute path"),
-	"SIDECAR_ORDER_BY":             require(orderKeys.MatchString, "not one of the words, and not a header"),
+	"SIDECAR_ORDER_BY":             require(isOrderKey, "not one of the words, and not a header"),
 	"SIDECAR_CRASH_DIR":            require(absolute, "not an absolute path"),
 	"SIDECAR_PREFIX":               checkName,
 	"SIDECAR_EXCHANGE":             checkExchange,
@@ -209,7 +208,11 @@ var checks = map[string]func(text string) error{
 	"SIDECAR_OUTBOX_EXCHANGE":      checkShortString,
 }
 
-var orderKeys = regexp.MustCompile(`^(routing-key|correlation-id|queue|header:.{1,255})$`)
+func isOrderKey(by string) bool {
+	header, isHeader := strings.CutPrefix(by, "header:")
+	return isHeader && header != "" && len(header) <= maxName ||
+		slices.Contains([]string{"routing-key", "correlation-id", "queue"}, by)
+}
 
 // absolute also accepts a path without a drive, as the defaults are: on Windows it is one of the current drive.
 func absolute(path string) bool { return filepath.IsAbs(path) || strings.HasPrefix(path, "/") }
