@@ -20,6 +20,9 @@ const deliveryCost = 2 << 10
 // not been read for 30 seconds.
 const defaultPatience = 10 * time.Second
 
+// sharedPatience is how long all consumers of a connection wait for what one delivery needs.
+const sharedPatience = 200 * time.Millisecond
+
 // errGone ends the reading of a connection that ended while it waited for memory.
 var errGone = fmt.Errorf("while waiting for memory: %w", net.ErrClosed)
 
@@ -29,7 +32,8 @@ var errNoMemory = errors.New("other messages use all of the memory")
 // during the wait, which stops the broker. A body that can never fit, or not soon, goes to a file. Without room for a
 // file it is read and dropped, and the delivery says so.
 //
-// A delivery to a consumer with a share of the memory never waits, because all others would wait with it.
+// The body of a delivery to a consumer with a share of the memory does not wait, because all others would wait with it.
+// What it needs beside its body may be of the memory of all, and waits for sharedPatience.
 func (in *intake) hold(d *Delivery, size int64, share *budget.Account) error {
 	memory := cmp.Or(share, in.o.Memory)
 	// The table is there as bytes, as the texts cut out of it, and decoded, perhaps once more in the message that replaces
@@ -39,17 +43,17 @@ func (in *intake) hold(d *Delivery, size int64, share *budget.Account) error {
 	if cap(d.Body) > deliveryCost+2*int(size) {
 		d.Body = nil // its memory is that of a larger message, and would not be counted
 	}
-	reserve := in.reserve
-	if share != nil {
-		reserve = share.Take
-	}
-	if n <= memory.Limit() && reserve(n) {
+	if n <= memory.Limit() && (share != nil && share.Take(n) || share == nil && in.reserve(n, in.o.Patience)) {
 		d.memory, d.held = memory, n
 		d.Body = slices.Grow(d.Body, int(size))
 		return nil
 	}
-	err := errNoMemory
-	if reserve(least) {
+	err, patience := errNoMemory, in.o.Patience
+	if share != nil && !share.Take(least) {
+		memory, patience = in.o.Memory, sharedPatience
+		share = nil
+	}
+	if share != nil || in.reserve(least, patience) {
 		d.memory, d.held = memory, least
 		if size == 0 {
 			return nil
@@ -70,11 +74,11 @@ func (in *intake) hold(d *Delivery, size int64, share *budget.Account) error {
 
 // reserve takes n bytes as soon as they are free; false when the connection ends before, or patience is over. What is
 // as large as something that waited in vain does not wait again until some of it fits.
-func (in *intake) reserve(n int64) bool {
+func (in *intake) reserve(n int64, patience time.Duration) bool {
 	pressed := in.pressed > 0 && n >= in.pressed
 	ok := in.o.Memory.Take(n)
 	if !ok && !pressed {
-		ok = in.await(n)
+		ok = in.await(n, patience)
 	}
 	switch {
 	case !ok && !pressed:
@@ -85,14 +89,14 @@ func (in *intake) reserve(n int64) bool {
 	return ok
 }
 
-func (in *intake) await(n int64) bool {
+func (in *intake) await(n int64, patience time.Duration) bool {
 	in.full.Store(true)
 	defer func() {
 		now := time.Now()
 		in.resumed.Store(&now)
 		in.full.Store(false)
 	}()
-	ctx, cancel := context.WithTimeout(in.over, in.o.Patience)
+	ctx, cancel := context.WithTimeout(in.over, patience)
 	defer cancel()
 	return in.o.Memory.Wait(n, ctx.Done())
 }

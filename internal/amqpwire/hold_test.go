@@ -12,6 +12,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
+	"sidecar/internal/testkit/must"
 )
 
 // returnFrame is basic.return.
@@ -222,6 +223,28 @@ func TestAFullShareDoesNotWait(t *testing.T) {
 	}
 	for i := range all {
 		all[i].Free()
+	}
+	if held := memory.Held(); held != 0 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
+
+// TestAFullShareKeepsHeaders: what a delivery needs beside its body may be of the memory that is not the consumer's own.
+func TestAFullShareKeepsHeaders(t *testing.T) {
+	t.Parallel()
+	memory := budget.New(100_000).Account(budget.Deliveries)
+	in := newIntake(t.Context(), Options{Memory: memory, Patience: time.Hour, Spool: NewSpool(t.TempDir(), 1<<20)})
+	shares := memory.Shares(10)
+	full := []*Delivery{{}, {}}
+	for _, d := range full {
+		must.Do(t, in.hold(d, 1, shares[0]))
+	}
+	d := &Delivery{}
+	if err := in.hold(d, 1000, shares[0]); err != nil || d.Missing != 0 || d.memory != memory {
+		t.Errorf("%v, %d bytes are missing: %v", err, d.Missing, d.MissingWhy)
+	}
+	for _, d := range append(full, d) {
+		d.Free()
 	}
 	if held := memory.Held(); held != 0 {
 		t.Errorf("%d bytes are held", held)

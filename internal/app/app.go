@@ -111,7 +111,11 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 		a.endpoint = newEndpoint(a.shared, plan)
 		a.senders = append(a.senders, a.endpoint)
 	}
-	return a, a.listeners(subscribed)
+	if err := a.listeners(subscribed); err != nil {
+		a.abandon()
+		return nil, err
+	}
+	return a, nil
 }
 
 // abandon ends a sidecar that has not run.

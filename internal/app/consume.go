@@ -11,6 +11,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
+	"sidecar/internal/topology/declare"
 )
 
 // subscribe builds a subscription for each configuration, and the two connections that they share. Publishing has a
@@ -73,7 +74,7 @@ func (a *App) isolate(s *subscription, leave func()) broker.Serve {
 			return nil
 		}
 		err := s.serve(ctx, link)
-		if errors.Is(err, broker.ErrUnavailable) && len(a.subscriptions) > 1 {
+		if (errors.Is(err, broker.ErrUnavailable) || errors.Is(err, declare.ErrPlugin)) && len(a.subscriptions) > 1 {
 			s.log.Warn("queue gets a connection of its own", "error", err)
 			s.isolated.Store(true)
 			leave()

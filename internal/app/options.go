@@ -105,7 +105,7 @@ func (sh *shared) outboxOptions(p *broker.Publisher, plan *topology.Plan) outbox
 func (s *subscription) flowOptions() flow.Options {
 	cfg := s.cfg
 	return flow.Options{
-		Concurrency: cfg.Window.Concurrency, Probe: s.probes.of(&cfg.App, s.target.Probe).run,
+		Concurrency: cfg.Window.Concurrency, Probe: s.probes.of(&cfg.App, s.target.Origin(), s.target.Probe).run,
 		Refused:  func(err error) bool { return errors.Is(err, dispatch.ErrRefused) },
 		Interval: cfg.App.HealthInterval, Connects: cfg.App.HealthPath == "",
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,

@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	"net/url"
-	"strings"
 	"sync"
 	"time"
 
@@ -29,8 +27,8 @@ type probe struct {
 }
 
 // of returns the probe of the app that cfg describes; ask is used if it is the first.
-func (p probes) of(cfg *config.App, ask func(context.Context) error) *probe {
-	key := probed{origin: origin(cfg.URL), path: cfg.HealthPath, interval: cfg.HealthInterval, timeout: cfg.HealthTimeout}
+func (p probes) of(cfg *config.App, origin string, ask func(context.Context) error) *probe {
+	key := probed{origin: origin, path: cfg.HealthPath, interval: cfg.HealthInterval, timeout: cfg.HealthTimeout}
 	if key.path != "" {
 		key.token, _ = cfg.Token.Value() // nothing but a health request carries it
 	}
@@ -53,17 +51,4 @@ func (p *probe) run(ctx context.Context) error {
 		p.at, p.err = time.Now(), err
 	}
 	return p.err
-}
-
-// origin returns a valid app URL without its path: where the app listens.
-func origin(raw string) string {
-	if socket, isUnix := strings.CutPrefix(raw, "unix://"); isUnix {
-		socket, _, _ = strings.Cut(socket, ":")
-		return socket
-	}
-	u, err := url.Parse(raw)
-	if err != nil {
-		return raw
-	}
-	return u.Scheme + "://" + u.Host
 }

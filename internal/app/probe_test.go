@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"sidecar/internal/config"
+	"sidecar/internal/dispatch"
+	"sidecar/internal/testkit/must"
 )
 
 // TestOneProbeForEachApp: subscriptions whose app is the same, whatever their paths, share a probe. It asks once while
@@ -18,7 +20,8 @@ func TestOneProbeForEachApp(t *testing.T) {
 	away := errors.New("away")
 	ask := func(context.Context) error { asked++; return away }
 	of := func(url, path string) *probe {
-		return all.of(&config.App{URL: url, HealthPath: path, HealthInterval: time.Hour}, ask)
+		target := must.Get(dispatch.New(dispatch.Options{URL: url}))(t)
+		return all.of(&config.App{URL: url, HealthPath: path, HealthInterval: time.Hour}, target.Origin(), ask)
 	}
 	p := of("http://127.0.0.1:8080/orders", "")
 	if of("http://127.0.0.1:8080/refunds?x=1", "") != p {

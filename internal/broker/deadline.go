@@ -47,7 +47,7 @@ func (s *Session) bounded(name string, deadline time.Time, patient func(since ti
 				return
 			case <-timer.C:
 				if late || !patient(since) {
-					s.fail(callTimeout(name))
+					s.fail(&lateError{name})
 					return
 				}
 			}
@@ -133,8 +133,11 @@ func (s *Session) endError(err error) error {
 	return err
 }
 
-// callTimeout is the reason of a session that was killed because a call had no answer; it is a timeout for every reader
-// of net.Error.
-func callTimeout(call string) error {
-	return fmt.Errorf("%s: no answer in time: %w", call, os.ErrDeadlineExceeded)
+// lateError is the reason of a session that was killed because a call had no answer; it is a timeout for every reader of
+// net.Error.
+type lateError struct{ call string }
+
+func (e *lateError) Error() string {
+	return e.call + ": no answer in time: " + os.ErrDeadlineExceeded.Error()
 }
+func (e *lateError) Unwrap() error { return os.ErrDeadlineExceeded }

@@ -56,13 +56,13 @@ func (p *Publisher) OnConnect(hook ConnectHook) { p.onConnect = append(p.onConne
 func (p *Publisher) Run(ctx context.Context) error {
 	return Supervise(ctx, p.dialer, func(ctx context.Context, s *Session) error {
 		var running sync.WaitGroup
+		defer running.Wait()
 		for _, hook := range p.onConnect {
 			beside, err := hook(ctx, s)
 			if err != nil {
 				s.Kill() // for the functions of the hooks before
 				return err
 			}
-			defer running.Wait()
 			running.Go(beside)
 		}
 		p.use(s)

@@ -107,7 +107,7 @@ func (c *Stream) write(ctx context.Context, r *Receipt) (err error) {
 	pub, msg := r.pub, r.pub.Msg
 	msg.DeliveryMode = amqp.Persistent
 	c.confirms.Publishing()
-	defer context.AfterFunc(ctx, func() { c.session.fail(callTimeout("publish")) })()
+	defer context.AfterFunc(ctx, func() { c.session.fail(&lateError{"publish"}) })()
 	if c.gathers {
 		c.session.wire.Gather(true)
 		defer c.session.wire.Gather(false)
@@ -156,7 +156,7 @@ func (c *Stream) Gather() { c.gathers = true }
 func (c *Stream) flushWithOthers(ctx context.Context) {
 	runtime.Gosched()
 	if c.session.wire.Pending() > 0 {
-		defer context.AfterFunc(ctx, func() { c.session.fail(callTimeout("publish")) })()
+		defer context.AfterFunc(ctx, func() { c.session.fail(&lateError{"publish"}) })()
 		c.Flush()
 	}
 }

@@ -123,6 +123,8 @@ func (s *Subscription) consume(ctx context.Context, prefetch int) (*Consumer, er
 	return c, nil
 }
 
+const consume = "consume" // the name of that call
+
 // begin asks the broker for a consumer. The deliveries never come through the channel that it returns.
 func (s *Subscription) begin(ctx context.Context, tag string) (none <-chan amqp.Delivery, err error) {
 	s.session.beginning.Lock()
@@ -130,13 +132,14 @@ func (s *Subscription) begin(ctx context.Context, tag string) (none <-chan amqp.
 	if err := s.session.Err(); err != nil {
 		return nil, err
 	}
-	err = s.session.Do(ctx, "consume", func() (err error) {
+	err = s.session.Do(ctx, consume, func() (err error) {
 		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, amqp.Table{"x-priority": s.Priority})
 		return err
 	})
 	var closed *amqp.Error
 	ended := s.session.Err()
-	if errors.As(ended, &closed) && closed.Code == amqp.InternalError || ended != nil && causeOf(ended) == causeTimeout {
+	var late *lateError
+	if errors.As(ended, &closed) && closed.Code == amqp.InternalError || errors.As(ended, &late) && late.call == consume {
 		err = fmt.Errorf("%w: %w", ErrUnavailable, ended)
 	}
 	return none, err

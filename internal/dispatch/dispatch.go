@@ -128,6 +128,9 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 // Route returns the number of the route by which m is POSTed, from 1 on, and the URL; 0 if no route matches.
 func (t *Target) Route(m *message.Message) (number int, url string) { return t.encoding.find(m) }
 
+// Origin is the URL of the app up to its path.
+func (t *Target) Origin() string { return t.encoding.origin }
+
 // Close closes the idle connections. Attempts under way finish, and then their connections are closed.
 func (t *Target) Close() { t.client.Close() }
 

@@ -56,10 +56,10 @@ func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amq
 	if ok && answers(answer) {
 		return answer
 	}
-	if ok && unknownType(answer) { // before RabbitMQ 4 it ends the connection
-		name = fixPlugin
-	}
 	p.err = fmt.Errorf("%s: %w", name, err)
+	if ok && unknownType(answer) { // before RabbitMQ 4 it ends the connection
+		p.err = fmt.Errorf("%w: %w", ErrPlugin, err)
+	}
 	return nil
 }
 
@@ -67,6 +67,9 @@ func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amq
 func unknownType(e *amqp.Error) bool {
 	return strings.Contains(e.Reason, "exchange type '"+topology.TypeHash+"'")
 }
+
+// ErrPlugin is the error of a check at a broker that cannot divide a queue.
+var ErrPlugin = errors.New(fixPlugin)
 
 const fixPlugin = "SIDECAR_PARTITIONS needs a plugin that comes with RabbitMQ; enable it on every node of it: " +
 	"rabbitmq-plugins enable rabbitmq_consistent_hash_exchange"

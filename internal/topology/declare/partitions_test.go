@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -148,6 +149,9 @@ func TestPluginOfPartitions(t *testing.T) {
 		}
 		if !strings.Contains(said, "rabbitmq-plugins enable rabbitmq_consistent_hash_exchange") {
 			t.Errorf("%s: %s", name, said)
+		}
+		if err != nil && !errors.Is(err, ErrPlugin) {
+			t.Errorf("%s: %v is not ErrPlugin", name, err)
 		}
 	}
 }
