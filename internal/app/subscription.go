@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -73,13 +72,9 @@ func newSubscription(
 	if err != nil {
 		return nil, err
 	}
-	var priority int32
-	if plan.Partitions != nil { // with equal ones the first replica that starts would be active for all partitions
-		priority = rand.Int32() // #nosec G404 -- no secret
-	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Unroutable: s.unroutable, Memory: memory, Priority: priority,
+		Unroutable: s.unroutable, Memory: memory,
 		Rates: s.limits.rates, Slots: s.limits.slots, OrderBy: cfg.Retry.OrderBy,
 		Dispatcher: dispatcher, Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,

@@ -33,9 +33,6 @@ type Subscription struct {
 	// after Consume.
 	Share *budget.Account
 
-	// Priority of its consumers. The highest is active on a quorum queue with a single active consumer, from RabbitMQ 4.0.
-	Priority int32
-
 	session *Session
 	ch      *amqp.Channel
 	queue   string
@@ -133,7 +130,7 @@ func (s *Subscription) begin(ctx context.Context, tag string) (none <-chan amqp.
 		return nil, err
 	}
 	err = s.session.Do(ctx, consume, func() (err error) {
-		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, amqp.Table{"x-priority": s.Priority})
+		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, nil)
 		return err
 	})
 	var closed *amqp.Error

@@ -47,8 +47,6 @@ type Options struct {
 	// first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
 	PublishPause time.Duration
 
-	Priority int32 // see broker.Subscription
-
 	Memory *budget.Account // for the deliveries, see broker.Subscription; nil: that of the connection
 
 	Rates []*rate.Limiter // each lets a message through before it is POSTed
@@ -160,7 +158,7 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 		if err != nil {
 			return err
 		}
-		sub.Share, sub.Priority = c.o.Memory, c.o.Priority
+		sub.Share = c.o.Memory
 		served := newSession(c, sub, s.Kill, plan)
 		err = served.consume(ctx)
 		served.close()

@@ -23,7 +23,7 @@ type replica struct {
 	last       map[int]uint64 // the tag of each number that it got
 }
 
-func newReplica(t *testing.T, url, queue string, prefetch int, priority int32) *replica {
+func newReplica(t *testing.T, url, queue string, prefetch int) *replica {
 	t.Helper()
 	r := &replica{last: map[int]uint64{}}
 	conn := must.Get(amqp.DialConfig(url, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
@@ -34,7 +34,7 @@ func newReplica(t *testing.T, url, queue string, prefetch int, priority int32) *
 	t.Cleanup(func() { _ = conn.CloseDeadline(time.Now().Add(time.Second)) })
 	r.ch = must.Get(conn.Channel())(t)
 	must.Do(t, r.ch.Qos(prefetch, 0, false))
-	r.deliveries = must.Get(r.ch.Consume(queue, "c", false, false, false, false, amqp.Table{"x-priority": priority}))(t)
+	r.deliveries = must.Get(r.ch.Consume(queue, "c", false, false, false, false, nil))(t)
 	return r
 }
 
@@ -90,7 +90,7 @@ func fortyIn(t *testing.T, queueType string) (url, queue string) {
 func handOver(t *testing.T, queueType string) (queue string, first, second *replica) {
 	t.Helper()
 	url, queue := fortyIn(t, queueType)
-	first, second = newReplica(t, url, queue, 10, 0), newReplica(t, url, queue, 20, 0)
+	first, second = newReplica(t, url, queue, 10), newReplica(t, url, queue, 20)
 	first.takes(t, 10)
 	first.acks(t, 1, 2, 5)
 	first.takes(t, 3)
@@ -114,7 +114,7 @@ func TestHandOverIsInOrder(t *testing.T) {
 					t.Errorf("the second consumer got %v, want %v", got, want)
 				}
 				// Again, with messages that are delivered for the third time beside some that are new to it.
-				third := newReplica(t, brokertest.URL(t), queue, 100, 0)
+				third := newReplica(t, brokertest.URL(t), queue, 100)
 				second.acks(t, 3, 7, 23)
 				second.takes(t, 3)
 				must.Do(t, end(second))
@@ -144,29 +144,6 @@ func TestCancelHandsOverTooEarly(t *testing.T) {
 			}
 			if got := second.takes(t, 1); got[0] != want {
 				t.Errorf("the next consumer got %v first, want %d", got, want)
-			}
-		})
-	}
-}
-
-// TestPriorityHandsOver: on quorum queues of RabbitMQ 4 a consumer with a higher priority takes over, once the active one
-// has settled what it holds. Partitions are spread over replicas by it. Otherwise the first consumer stays active.
-func TestPriorityHandsOver(t *testing.T) {
-	t.Parallel()
-	for _, queueType := range []string{topology.TypeClassic, topology.TypeQuorum} {
-		t.Run(queueType, func(t *testing.T) {
-			t.Parallel()
-			url, queue := fortyIn(t, queueType)
-			first := newReplica(t, url, queue, 10, 1)
-			first.takes(t, 10)
-			second := newReplica(t, url, queue, 20, 2)
-			first.acks(t, numbers(1, 10)...)
-			next, until := second, 30
-			if queueType == topology.TypeClassic || strings.HasPrefix(brokertest.Version(t), "3.") {
-				next, until = first, 20
-			}
-			if got := next.takes(t, until-10); !slices.Equal(got, numbers(11, until)) {
-				t.Errorf("the next messages are %v", got)
 			}
 		})
 	}
