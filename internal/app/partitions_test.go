@@ -100,3 +100,15 @@ func TestPartitions(t *testing.T) {
 		t.Errorf("the redriven message: %d requests", len(got))
 	}
 }
+
+// TestWarningsOfPartitions: what is the same for all partitions is said once.
+func TestWarningsOfPartitions(t *testing.T) {
+	t.Parallel()
+	cfg := load(t, "SIDECAR_ORDER_BY=header:customer", "SIDECAR_PARTITIONS=4", "SIDECAR_TOPOLOGY_MODE=none")
+	a := must.Get(New(cfg, Build{}, &apptest.Log{}))(t)
+	t.Cleanup(a.abandon)
+	const says = "SIDECAR_TOPOLOGY_MODE=none"
+	if own, all := strings.Join(a.Status().Warnings, "\n"), strings.Join(a.consumption(a.subscriptions).Warnings, "\n"); strings.Count(own, says) != 1 || strings.Count(all, says) != 1 {
+		t.Errorf("%s\n%s", own, all)
+	}
+}

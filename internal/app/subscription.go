@@ -103,7 +103,10 @@ func (s *subscription) countCrashes() (consume.Dispatcher, error) {
 
 // warnings are about the settings of the subscription, and what its topology was found to be.
 func (s *subscription) warnings() []string {
-	all := topologyWarnings(s.cfg, s.current.Load())
+	var all []string
+	if p := s.current.Load(); p.Queue == p.Consumed()[0] { // those of the other partitions are the same
+		all = topologyWarnings(s.cfg, p)
+	}
 	for _, f := range s.status.tolerated() {
 		if f.Judgement == topology.Weaker {
 			all = append(all, f.String())
