@@ -89,7 +89,7 @@ func (q *Question) route(cfg *config.Config, m *message.Message) ([]string, erro
 	switch n, url := target.Route(m); {
 	case n > 0:
 		return []string{fmt.Sprintf("POST to %s, by the route %s", url, cfg.App.Routes[n-1])}, nil
-	case cfg.App.RoutesElse == config.RouteApp:
+	case cfg.App.RoutesElse == config.RouteApp, len(cfg.App.Routes) == 0:
 		return []string{fmt.Sprintf("POST to %s, because no route matches", shownURL(cfg.App.URL))}, nil
 	}
 	q.Status, q.Failure = 0, "no_route"

@@ -71,3 +71,14 @@ func TestPlanKeepsTheTopologyOfEachMode(t *testing.T) {
 
 // plain is for output without colours.
 func plain(word string) string { return word }
+
+// TestExplainWithoutRoutes: a subscription without routes POSTs everything, also where messages of others without a route
+// are acked.
+func TestExplainWithoutRoutes(t *testing.T) {
+	t.Parallel()
+	cfg := load(t, "SIDECAR_SUBSCRIPTIONS=x,y", "SIDECAR_SUB_X_ROUTES=a=/a", "SIDECAR_ROUTES_ELSE=ack")
+	e, err := Explain(cfg.Subscriptions[1], Question{RoutingKey: "b", Status: 200, RetryAfter: -1})
+	if text := e.Text(func(s string) string { return s }); err != nil || !strings.Contains(text, "POST to http://127.0.0.1:8080/") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
