@@ -33,7 +33,8 @@ func refused(t *testing.T, says, variable string, environ ...string) {
 // TestBadRoutes: each mistake is a problem of its own, and all are reported at once.
 func TestBadRoutes(t *testing.T) {
 	t.Parallel()
-	refused(t, "set it too", "SIDECAR_ROUTES_ELSE", "SIDECAR_ROUTES_ELSE=park")
+	refused(t, "because SIDECAR_ROUTES is not set", "SIDECAR_ROUTES_ELSE", "SIDECAR_ROUTES_ELSE=park")
+	refused(t, "because SIDECAR_ROUTES is not set", "SIDECAR_SUB_Y_ROUTES_ELSE", "SIDECAR_SUBSCRIPTIONS=x,y", "SIDECAR_SUB_X_ROUTES=a=/a", "SIDECAR_SUB_Y_ROUTES_ELSE=park")
 	refused(t, "not one of the words", "SIDECAR_ROUTES_ELSE", "SIDECAR_ROUTES_ELSE=drop", "SIDECAR_ROUTES=a=/a")
 	refused(t, `route 2, "b=b": the path must begin`, "SIDECAR_ROUTES", "SIDECAR_ROUTES=a=/a, b=b")
 	_, err := judged("SIDECAR_ROUTES=a.#b=/x,=/y,c=/{foo},d=/../e,#=/f,g=/g", "SIDECAR_APP_TIMEOUT=x")
@@ -55,6 +56,35 @@ func TestBadRoutes(t *testing.T) {
 		}
 	}
 	refused(t, "must begin", "SIDECAR_SUB_X_ROUTES", "SIDECAR_SUBSCRIPTIONS=x,y", "SIDECAR_SUB_X_ROUTES=a=a", "SIDECAR_ROUTES=a=/a")
+}
+
+// TestBadRates: the messages of all queues that share a rate are POSTed in 15 minutes.
+func TestBadRates(t *testing.T) {
+	t.Parallel()
+	const names, partitions = "SIDECAR_SUBSCRIPTIONS=a,b,c,d", "SIDECAR_SUB_B_PARTITIONS=8"
+	refused(t, "is 20 messages in total, which take more than 15m", "SIDECAR_RATE_LIMIT", "SIDECAR_RATE_LIMIT=79/h")
+	refused(t, "is 80 messages in total", "SIDECAR_MAX_RATE", "SIDECAR_MAX_RATE=319/h", names)
+	refused(t, "is 160 messages in total", "SIDECAR_SUB_B_RATE_LIMIT", "SIDECAR_SUB_B_RATE_LIMIT=639/h", names, partitions, "SIDECAR_SUB_B_ORDER_BY=header:k")
+	refused(t, "is 220 messages in total", "SIDECAR_MAX_RATE", "SIDECAR_MAX_RATE=879/h", names, partitions, "SIDECAR_ORDER_BY=header:k")
+	for _, environ := range [][]string{
+		{"SIDECAR_RATE_LIMIT=80/h", "SIDECAR_MAX_RATE=80/h"},
+		{"SIDECAR_MAX_RATE=880/h", "SIDECAR_SUB_B_RATE_LIMIT=640/h", names, partitions, "SIDECAR_ORDER_BY=header:k"},
+	} {
+		if _, err := judged(environ...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTooManyQueues: all queues of a sidecar have their channels on one connection.
+func TestTooManyQueues(t *testing.T) {
+	t.Parallel()
+	environ := []string{"SIDECAR_SUBSCRIPTIONS=a,b,c,d,e,f,g,h", "SIDECAR_ORDER_BY=routing-key", "SIDECAR_PARTITIONS=64", "SIDECAR_SUB_H_PARTITIONS=53"}
+	refused(t, "501 queues, partitions included, and one sidecar consumes at most 500", "SIDECAR_SUBSCRIPTIONS", environ...)
+	environ[3] = "SIDECAR_SUB_H_PARTITIONS=52"
+	if _, err := judged(environ...); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestBadTopologies is the list of configurations that no topology can be built from: each is refused with one line

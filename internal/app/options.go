@@ -141,3 +141,8 @@ func (sh *shared) brokerOptions(use string) broker.Options {
 func (sh *shared) newPublisher(use string) *broker.Publisher {
 	return broker.NewPublisher(broker.NewDialer(sh.brokerOptions(use)))
 }
+
+// singleActive reports whether the service's queue needs a single active consumer.
+func singleActive(cfg *config.Config) bool {
+	return cfg.Retry.OrderBy != "" && cfg.Retry.OrderScope != "replica"
+}

@@ -35,9 +35,6 @@ func Rule(cfg *config.Config, before []*config.Config, reject func(variables []s
 	}
 	checkBeside(cfg, before, reject)
 	reject([]string{"SIDECAR_ROUTES"}, dispatch.CheckRoutes(cfg.App.Routes)...)
-	if cfg.App.RoutesElse != config.RouteApp && len(cfg.App.Routes)+len(cfg.Subscriptions) == 0 && cfg.Subscription == "" {
-		reject([]string{"SIDECAR_ROUTES_ELSE"}, "not used without SIDECAR_ROUTES: set it too")
-	}
 	tooLong := func(w topology.WaitPath) bool { return w.Delay > config.MaxOrderDelay }
 	if p, err := declaredPlan(cfg); err == nil && cfg.Retry.OrderBy != "" && slices.ContainsFunc(p.Waits, tooLong) {
 		reject([]string{"SIDECAR_ORDER_BY"}, "a retry delay of the topology is longer than 10m, and messages in order wait "+
@@ -61,31 +58,45 @@ func parsePlan(cfg *config.Config) (*topology.Plan, error) {
 	return p, err
 }
 
-// singleActive reports whether the service's queue needs a single active consumer.
-func singleActive(cfg *config.Config) bool {
-	return cfg.Retry.OrderBy != "" && cfg.Retry.OrderScope != "replica"
-}
-
-// checkBeside rejects what does not fit the subscriptions before it.
+// checkBeside rejects what does not fit the subscriptions before it, and what is too much for all together.
 func checkBeside(cfg *config.Config, before []*config.Config, reject func(variables []string, reasons ...string)) {
 	plan, err := declaredPlan(cfg)
 	if err != nil {
 		return // reported already
 	}
+	queues, window := len(plan.Consumed()), len(plan.Consumed())*cfg.Window.Prefetch
+	slow := func(r config.Rate, variables ...string) {
+		if r > 0 && float64(window) > 15*60*float64(r) { // messages in order return to the queue after 15 minutes
+			reject(variables, fmt.Sprintf("the prefetch of the queues with this rate is %d messages in total, which take more "+
+				"than 15m: the broker takes messages away that are unsettled for too long", window))
+		}
+	}
+	slow(cfg.Window.RateLimit, "SIDECAR_RATE_LIMIT", "SIDECAR_PREFETCH")
 	for _, other := range before {
 		p, err := declaredPlan(other)
 		if err != nil {
 			continue
 		}
+		n := len(p.Consumed())
+		queues, window = queues+n, window+n*other.Window.Prefetch
 		for _, m := range plan.Beside(p, other.Subscription) {
-			variable := m.Variables[0]
-			reject(m.Variables, fmt.Sprintf("%s: give %s another value", m.Reason, config.OwnName(cfg.Subscription, variable)))
+			mine, theirs := m.Variables[0], config.OwnName(other.Subscription, m.Variables[1])
+			reject([]string{mine}, fmt.Sprintf("%s: give %s or %s another value", m.Reason,
+				config.OwnName(cfg.Subscription, mine), theirs))
 		}
 		if !slices.Equal(published(cfg, plan), published(other, p)) {
 			reject([]string{"SIDECAR_EXCHANGE"}, fmt.Sprintf("publishing needs one main exchange, and that of subscription %s "+
 				"is %s: set SIDECAR_OUTBOX_EXCHANGE, and default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES", other.Subscription,
 				mainExchange(other, p)))
 		}
+	}
+	if len(before)+1 < len(cfg.Service.Subscriptions) {
+		return // those that follow count too
+	}
+	slow(cfg.Window.MaxRate, "SIDECAR_MAX_RATE", "SIDECAR_SUBSCRIPTIONS")
+	if queues > 500 { // each has two or more channels, and the broker allows 2047 on a connection
+		reject([]string{"SIDECAR_SUBSCRIPTIONS"}, fmt.Sprintf("%d queues, partitions included, and one sidecar consumes at "+
+			"most 500: use fewer partitions, or several sidecars", queues))
 	}
 }
 

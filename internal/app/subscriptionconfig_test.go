@@ -69,6 +69,7 @@ SIDECAR_SUB_A_CONCURRENCY="50": does not fit SIDECAR_PREFETCH="20": must be at l
 SIDECAR_SUB_A_QUEUE_ARGUMENTS="x-queue-type=quorum": x-queue-type is set by the topology; allowed: 'name=value' of arguments of classic or quorum queues, separated by commas
 SIDECAR_SUB_A_BINDINGS: required for SIDECAR_SUB_A_TOPOLOGY=per-queue and not set; allowed: 'exchange:key', separated by commas; the key may be empty
 SIDECAR_SUB_A_RETRY_QUEUE: can mean RETRY_QUEUE of subscription a or QUEUE of subscription a-retry: give one of them another name in SIDECAR_SUBSCRIPTIONS
+SIDECAR_SUB_REFUNDS_ROUTES_ELSE="ack": not used: there are no routes, because SIDECAR_ROUTES is not set; allowed: app, ack, park
 SIDECAR_SUB_REFUNDS_PREFETCH="5": must be at least SIDECAR_CONCURRENCY, which is 10; allowed: 1 to 65535
 SIDECAR_SUB_REFUNDS_RETRY_DELAY="1s": cannot be combined with SIDECAR_SUB_REFUNDS_RETRY_DELAYS; allowed: a duration from 1ms to 1193h2m47.295s, whole milliseconds
 SIDECAR_SUB_REFUNDS_RETRY_AFTER_MAX="24m": together with SIDECAR_SUB_REFUNDS_APP_TIMEOUT, which is 3m0s, it must not be more than 25m: after 30 minutes the broker takes an unsettled message away; allowed: a duration from 1s to 24m
@@ -101,7 +102,7 @@ SIDECAR_SUB_ORDRES_QUEUE: not a variable of orders, a, a-retry, refunds; the nea
 SIDECAR_SUBSCRIPTIONS=orders,refunds
 SIDECAR_QUEUE=q
 SIDECAR_SUB_REFUNDS_QUEUE_TYPE=quorum`,
-		want: `SIDECAR_QUEUE="q": subscription orders consumes queue "q" too: give SIDECAR_SUB_REFUNDS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+		want: `SIDECAR_QUEUE="q": subscription orders consumes queue "q" too: give SIDECAR_SUB_REFUNDS_QUEUE or SIDECAR_SUB_ORDERS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
 	},
 	{
 		name: "retries of two in one queue",
@@ -110,8 +111,8 @@ SIDECAR_SUBSCRIPTIONS=orders,refunds
 SIDECAR_SUB_ORDERS_RETRY_QUEUE=waiting
 SIDECAR_SUB_REFUNDS_RETRY_QUEUE=waiting
 SIDECAR_SUB_REFUNDS_DLQ=wms.queue.wms-cincout.orders`,
-		want: `SIDECAR_SUB_REFUNDS_RETRY_QUEUE="waiting": queue "waiting" is declared here as retry x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.refunds x-message-ttl=5000, and for subscription orders as retry x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.orders x-message-ttl=5000: give SIDECAR_SUB_REFUNDS_RETRY_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
-SIDECAR_SUB_REFUNDS_DLQ="wms.queue.wms-cincout.orders": queue "wms.queue.wms-cincout.orders" is declared here as dlq, and for subscription orders as main x-dead-letter-exchange=wms.retry-exchange.wms-cincout.orders x-dead-letter-routing-key=retry: give SIDECAR_SUB_REFUNDS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+		want: `SIDECAR_SUB_REFUNDS_RETRY_QUEUE="waiting": queue "waiting" is declared here as retry x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.refunds x-message-ttl=5000, and for subscription orders as retry x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.orders x-message-ttl=5000: give SIDECAR_SUB_REFUNDS_RETRY_QUEUE or SIDECAR_SUB_ORDERS_RETRY_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_SUB_REFUNDS_DLQ="wms.queue.wms-cincout.orders": queue "wms.queue.wms-cincout.orders" is declared here as dlq, and for subscription orders as main x-dead-letter-exchange=wms.retry-exchange.wms-cincout.orders x-dead-letter-routing-key=retry: give SIDECAR_SUB_REFUNDS_DLQ or SIDECAR_SUB_ORDERS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
 	},
 	{
 		name: "shared exchanges",
@@ -121,15 +122,15 @@ SIDECAR_TOPOLOGY=per-queue
 SIDECAR_BINDINGS=domain.events:{subscription}.#
 SIDECAR_RETRY_EXCHANGE=retry
 SIDECAR_DLX=dlx`,
-		want: `SIDECAR_RETRY_EXCHANGE="retry": exchange "retry", which subscription orders uses too, routes the key retry to "q.refunds.retry" and to "q.orders.retry": give SIDECAR_SUB_REFUNDS_RETRY_EXCHANGE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
-SIDECAR_DLX="dlx": exchange "dlx", which subscription orders uses too, routes the key parking to "q.refunds.dlq" and to "q.orders.dlq": give SIDECAR_SUB_REFUNDS_DLX another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+		want: `SIDECAR_RETRY_EXCHANGE="retry": exchange "retry", which subscription orders uses too, routes the key retry to "q.refunds.retry" and to "q.orders.retry": give SIDECAR_SUB_REFUNDS_RETRY_EXCHANGE or SIDECAR_SUB_ORDERS_RETRY_EXCHANGE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_DLX="dlx": exchange "dlx", which subscription orders uses too, routes the key parking to "q.refunds.dlq" and to "q.orders.dlq": give SIDECAR_SUB_REFUNDS_DLX or SIDECAR_SUB_ORDERS_DLX another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
 	},
 	{
 		name: "one exchange of two types",
 		environ: `SIDECAR_SERVICE=wms-cincout
 SIDECAR_SUBSCRIPTIONS=orders,refunds
 SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE=topic`,
-		want: `SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE="topic": exchange "wms.main-exchange" is declared here as topic, and for subscription orders as fanout: give SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE another value; allowed: direct, fanout, topic, headers`,
+		want: `SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE="topic": exchange "wms.main-exchange" is declared here as topic, and for subscription orders as fanout: give SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE or SIDECAR_SUB_ORDERS_EXCHANGE_TYPE another value; allowed: direct, fanout, topic, headers`,
 	},
 	{
 		name: "one dead-letter queue with other arguments",
@@ -137,7 +138,7 @@ SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE=topic`,
 SIDECAR_SUBSCRIPTIONS=orders,refunds
 SIDECAR_TOPOLOGY=topic-tiers
 SIDECAR_SUB_REFUNDS_QUEUE_TYPE=quorum`,
-		want: `SIDECAR_SUB_REFUNDS_DLQ: queue "wms.events.dlq" is declared here as dlq x-delivery-limit=2147483647 x-queue-type=quorum, and for subscription orders as dlq: give SIDECAR_SUB_REFUNDS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+		want: `SIDECAR_SUB_REFUNDS_DLQ: queue "wms.events.dlq" is declared here as dlq x-delivery-limit=2147483647 x-queue-type=quorum, and for subscription orders as dlq: give SIDECAR_SUB_REFUNDS_DLQ or SIDECAR_SUB_ORDERS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
 	},
 	{
 		name: "two main exchanges",
@@ -176,8 +177,7 @@ SIDECAR_SUBSCRIPTIONS=orders,refunds
 SIDECAR_MAX_RATE=1/h
 SIDECAR_PREFETCH=20
 SIDECAR_SUB_REFUNDS_PREFETCH=30`,
-		want: `SIDECAR_MAX_RATE="1/h": the 20 messages of SIDECAR_PREFETCH take more than 25m at that rate: after 30 minutes the broker takes an unsettled message away; allowed: a whole number from 1 to 1000000 and '/s', '/m' or '/h'
-SIDECAR_SUB_REFUNDS_PREFETCH="30": does not fit SIDECAR_MAX_RATE="1/h": the 30 messages of SIDECAR_SUB_REFUNDS_PREFETCH take more than 25m at that rate: after 30 minutes the broker takes an unsettled message away; allowed: 1 to 65535`,
+		want: `SIDECAR_MAX_RATE="1/h": the prefetch of the queues with this rate is 50 messages in total, which take more than 15m: the broker takes messages away that are unsettled for too long; allowed: a whole number from 1 to 1000000 and '/s', '/m' or '/h'`,
 	},
 	{
 		name: "names of subscriptions",
@@ -186,7 +186,7 @@ SIDECAR_SUBSCRIPTIONS=orders,Refunds
 SIDECAR_SUB_ORDERS_CONCURRENCY=0
 SIDECAR_SUB_REFUNDS_CONCURRENCY=0
 SIDECAR_QUEUE=q.{subscription}`,
-		want: `SIDECAR_SUBSCRIPTIONS="orders,Refunds": "Refunds" is not the name of a subscription; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter
+		want: `SIDECAR_SUBSCRIPTIONS="orders,Refunds": not names of subscriptions, or there twice: "Refunds"; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter
 SIDECAR_SUB_ORDERS_CONCURRENCY="0": out of range; allowed: 1 to 10000`,
 	},
 	{
@@ -194,13 +194,33 @@ SIDECAR_SUB_ORDERS_CONCURRENCY="0": out of range; allowed: 1 to 10000`,
 		environ: `SIDECAR_SERVICE=wms-cincout
 SIDECAR_SUBSCRIPTIONS=orders,orders
 SIDECAR_QUEUE=q.{subscription}`,
-		want: `SIDECAR_SUBSCRIPTIONS="orders,orders": item 2 of the list is there twice; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
+		want: `SIDECAR_SUBSCRIPTIONS="orders,orders": not names of subscriptions, or there twice: "orders"; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
+	},
+	{
+		name: "all wrong names at once",
+		environ: `SIDECAR_SERVICE=wms-cincout
+SIDECAR_SUBSCRIPTIONS=orders,orders,Foo,-x,`,
+		want: `SIDECAR_SUBSCRIPTIONS="orders,orders,Foo,-x,": not names of subscriptions, or there twice: "orders", "Foo", "-x", ""; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
+	},
+	{
+		name: "a queue that another one names as its dead-letter queue",
+		environ: `SIDECAR_SERVICE=a-b
+SIDECAR_SUBSCRIPTIONS=a,b
+SIDECAR_SUB_A_DLQ=a.queue.a-b.b`,
+		want: `SIDECAR_SUB_B_QUEUE: queue "a.queue.a-b.b" is declared here as main x-dead-letter-exchange=a.retry-exchange.a-b.b x-dead-letter-routing-key=retry, and for subscription a as dlq: give SIDECAR_SUB_B_QUEUE or SIDECAR_SUB_A_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+	},
+	{
+		name: "a variable that can mean two things, and what follows from it",
+		environ: `SIDECAR_SERVICE=a-b
+SIDECAR_SUBSCRIPTIONS=a,a-retry
+SIDECAR_SUB_A_RETRY_QUEUE=f`,
+		want: `SIDECAR_SUB_A_RETRY_QUEUE: can mean RETRY_QUEUE of subscription a or QUEUE of subscription a-retry: give one of them another name in SIDECAR_SUBSCRIPTIONS`,
 	},
 	{
 		name: "an empty name",
 		environ: `SIDECAR_SERVICE=wms-cincout
 SIDECAR_SUBSCRIPTIONS=,`,
-		want: `SIDECAR_SUBSCRIPTIONS=",": item 1 of the list is empty; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
+		want: `SIDECAR_SUBSCRIPTIONS=",": not names of subscriptions, or there twice: "", ""; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
 	},
 	{
 		name: "no name that can be used",
@@ -208,7 +228,7 @@ SIDECAR_SUBSCRIPTIONS=,`,
 SIDECAR_SUBSCRIPTIONS=1st
 SIDECAR_QUEUE=q.{subscription}
 SIDECAR_SUB_1ST_QUEUE=x`,
-		want: `SIDECAR_SUBSCRIPTIONS="1st": "1st" is not the name of a subscription; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
+		want: `SIDECAR_SUBSCRIPTIONS="1st": not names of subscriptions, or there twice: "1st"; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
 	},
 	{
 		name: "65 names",
@@ -258,7 +278,7 @@ SIDECAR_SUBSCRIPTIONS=orders,refunds
 SIDECAR_CONSUME=off
 SIDECAR_SUB_REFUNDS_QUEUE=wms.queue.wms-cincout.orders`,
 		want: `SIDECAR_CONSUME="off": leaves nothing to do: set SIDECAR_PUBLISH_ADDR or SIDECAR_OUTBOX_DSN; allowed: on, off
-SIDECAR_SUB_REFUNDS_QUEUE="wms.queue.wms-cincout.orders": subscription orders consumes queue "wms.queue.wms-cincout.orders" too: give SIDECAR_SUB_REFUNDS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
+SIDECAR_SUB_REFUNDS_QUEUE="wms.queue.wms-cincout.orders": subscription orders consumes queue "wms.queue.wms-cincout.orders" too: give SIDECAR_SUB_REFUNDS_QUEUE or SIDECAR_SUB_ORDERS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
 	},
 }
 

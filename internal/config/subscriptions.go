@@ -24,16 +24,20 @@ var (
 )
 
 func checkSubscriptions(list string) error {
-	names, err := split(list)
-	for _, name := range names {
-		if !subscriptionName.MatchString(name) {
-			return fmt.Errorf("%s is not the name of a subscription", shown(name))
-		}
-	}
+	names, wrong := strings.Split(list, ","), []string(nil)
 	if len(names) > maxSubscriptions {
 		return fmt.Errorf("has %d names", len(names))
 	}
-	return err
+	for i := range names {
+		names[i] = strings.Trim(names[i], " \t")
+		if !subscriptionName.MatchString(names[i]) || slices.Contains(names[:i], names[i]) {
+			wrong = append(wrong, shown(names[i]))
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("not names of subscriptions, or there twice: %s", strings.Join(wrong, ", "))
+	}
+	return nil
 }
 
 // OwnName is what a variable is called for one subscription.

@@ -74,6 +74,17 @@ func TestSubscriptionSettings(t *testing.T) {
 	}
 }
 
+// TestConcurrencyOfOneOrder: what is in effect is shown, also where another value is set.
+func TestConcurrencyOfOneOrder(t *testing.T) {
+	t.Parallel()
+	for _, environ := range [][]string{{"SIDECAR_ORDER_BY=queue"}, {"SIDECAR_ORDER_BY=queue", "SIDECAR_CONCURRENCY=8"}} {
+		want := Setting{Name: "SIDECAR_CONCURRENCY", Value: "1", Origin: "derived"}
+		if got := load(t, environ...).Effective(); !slices.Contains(got, want) {
+			t.Errorf("%q: no %+v in %+v", environ, want, got)
+		}
+	}
+}
+
 // TestSubscriptionWarnings: a warning that holds for all is there once, another one behind the names it holds for.
 func TestSubscriptionWarnings(t *testing.T) {
 	t.Parallel()

@@ -50,15 +50,18 @@ func (l *loader) checkPurpose() {
 	if l.ok(name, addr, dsn) && l.cfg.Service.Consume == ConsumeOff && !l.isSet(addr) && !l.isSet(dsn) {
 		l.reject(name, "leaves nothing to do: set %s or %s", addr, dsn)
 	}
-	l.warnUnused("SIDECAR_PUBLISH_", addr, "there is no listener to publish on")
-	l.warnUnused("SIDECAR_OUTBOX_", dsn, "there is no outbox")
+	l.unused(l.warn, "SIDECAR_PUBLISH_", addr, "there is no listener to publish on")
+	l.unused(l.warn, "SIDECAR_OUTBOX_", dsn, "there is no outbox")
+	l.unused(l.reject, "SIDECAR_ROUTES_ELSE", "SIDECAR_ROUTES", "there are no routes")
+	l.unused(l.reject, "SIDECAR_ORDER_SCOPE", "SIDECAR_ORDER_BY", "there is no order")
 }
 
-// warnUnused warns about every variable with the prefix that is set while the one that switches it on is not.
-func (l *loader) warnUnused(prefix, on, why string) {
+// unused reports variables with the prefix that are set while on is not: no defaults, and no inherited values.
+func (l *loader) unused(report func(name, format string, args ...any), prefix, on, why string) {
 	for _, v := range l.variables {
-		if !l.isSet(on) && strings.HasPrefix(v.Name, prefix) && l.isSet(v.Name) && !v.bad {
-			l.warn(v.Name, "not used: %s, because %s is not set", why, on)
+		harmless := v.own && (l.cfg.Subscription != "" && v.said == v.Name || v.text == v.tag.Get("envDefault"))
+		if strings.HasPrefix(v.Name, prefix) && l.isSet(v.Name) && !l.isSet(on) && !v.bad && !harmless {
+			report(v.Name, "not used: %s, because %s is not set", why, on)
 		}
 	}
 }

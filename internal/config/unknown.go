@@ -33,6 +33,7 @@ func (l *loader) checkUnknown() {
 			l.warnings = append(l.warnings, shownName(name)+": ignored, because Kubernetes injects such names for a Service; "+
 				l.suggestion(name))
 		default:
+			l.problems = slices.DeleteFunc(l.problems, func(p Problem) bool { return meanings > 1 && p.Variable == name })
 			l.problems = append(l.problems, Problem{Variable: shownName(name), Reason: l.unknown(name)})
 		}
 	}

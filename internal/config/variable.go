@@ -128,7 +128,7 @@ func (v *Variable) check() error {
 	switch {
 	case v.secret():
 		return v.readSecret(cmp.Or(v.text, v.tag.Get("envDefault")))
-	case v.wrong != nil:
+	case v.wrong != nil && v.Name != subscriptions: // its check lists all wrong names
 		return v.wrong
 	case v.text == "" && v.tag.Get("otherwise") == "required":
 		return errors.New("required and not set")
@@ -244,6 +244,8 @@ func (l *loader) setting(v *Variable) Setting {
 		s.Origin = "file:" + v.file
 	case l.cfg.Plan != nil && v.tag.Get("plan") != "":
 		s.Origin, s.Value = "file:"+l.cfg.Topology.PlanFile, v.tag.Get("plan")
+	case v.Name == "SIDECAR_CONCURRENCY" && l.cfg.Retry.OrderBy == "queue": // see checkWindow
+		s.Origin, s.Value = "derived", "1"
 	case v.text != "":
 	case byPreset:
 		s.Origin = "preset"

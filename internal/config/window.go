@@ -59,19 +59,7 @@ func (l *loader) checkWindow() {
 	case w.Prefetch < w.Concurrency:
 		l.reject(prefetch, "must be at least SIDECAR_CONCURRENCY, which is %d", w.Concurrency)
 	}
-	l.checkRates()
 	l.checkMemory()
-}
-
-// checkRates refuses a rate at which the last message of a window would wait for too long.
-func (l *loader) checkRates() {
-	w := &l.cfg.Window
-	for name, r := range map[string]Rate{"SIDECAR_RATE_LIMIT": w.RateLimit, "SIDECAR_MAX_RATE": w.MaxRate} {
-		if l.ok(name, "SIDECAR_PREFETCH") && r > 0 && float64(w.Prefetch) > maxHeld.Seconds()*float64(r) {
-			l.reject(name, "the %d messages of SIDECAR_PREFETCH take more than 25m at that rate: after 30 minutes the broker "+
-				"takes an unsettled message away", w.Prefetch)
-		}
-	}
 }
 
 // checkMemory derives SIDECAR_MEMORY, and refuses bodies that could never be held.

@@ -33,28 +33,31 @@ func (p *Plan) problems(unread []string) []error {
 }
 
 // Beside lists what keeps p from running in one sidecar with the plan of another subscription: objects that both
-// declare, and differently, and messages of one that would reach a queue of the other.
+// declare, and differently, and messages of one that would reach a queue of the other. A
+// problem has two variables: that of p and that of the other plan.
 func (p *Plan) Beside(other *Plan, subscription string) (all []OptionError) {
-	refuse := func(variable, format string, args ...any) {
-		if p.FromFile {
-			variable = "SIDECAR_PLAN_FILE"
+	refuse := func(variables on, format string, args ...any) {
+		for i := range variables {
+			if [...]*Plan{p, other}[i].FromFile {
+				variables[i] = "SIDECAR_PLAN_FILE"
+			}
 		}
-		all = append(all, OptionError{on{variable}, fmt.Sprintf(format, args...)})
+		all = append(all, OptionError{variables, fmt.Sprintf(format, args...)})
 	}
 	described := func(q *Queue) string { return strings.TrimSpace(string(q.Kind) + " " + arguments(q.Args)) }
 	variables := map[Kind]string{KindMain: "SIDECAR_QUEUE", KindRetry: "SIDECAR_RETRY_QUEUE", KindDLQ: "SIDECAR_DLQ"}
 	for _, q := range p.Queues {
 		if o := other.queue(q.Name); o != nil && q.Kind == KindMain && o.Kind == KindMain {
-			refuse("SIDECAR_QUEUE", "subscription %s consumes queue %s too", subscription, brief(q.Name))
+			refuse(on{"SIDECAR_QUEUE", "SIDECAR_QUEUE"}, "subscription %s consumes queue %s too", subscription, brief(q.Name))
 		} else if o != nil && described(&q) != described(o) {
-			refuse(variables[q.Kind], "queue %s is declared here as %s, and for subscription %s as %s", brief(q.Name),
-				described(&q), subscription, described(o))
+			refuse(on{variables[q.Kind], variables[o.Kind]}, "queue %s is declared here as %s, and for subscription %s as %s",
+				brief(q.Name), described(&q), subscription, described(o))
 		}
 	}
 	for _, x := range p.Exchanges {
 		if o := other.exchange(x.Name); o != nil && o.Type != x.Type && o.Type != "" && x.Type != "" {
-			refuse("SIDECAR_EXCHANGE_TYPE", "exchange %s is declared here as %s, and for subscription %s as %s", brief(x.Name),
-				x.Type, subscription, o.Type)
+			refuse(on{"SIDECAR_EXCHANGE_TYPE", "SIDECAR_EXCHANGE_TYPE"}, "exchange %s is declared here as %s, and for "+
+				"subscription %s as %s", brief(x.Name), x.Type, subscription, o.Type)
 		}
 	}
 	if len(all) > 0 {
@@ -68,7 +71,7 @@ func (p *Plan) Beside(other *Plan, subscription string) (all []OptionError) {
 		}
 		for _, q := range both.reach(r.Exchange, r.Key) {
 			if (p.queue(q) == nil) != (p.queue(r.Queue) == nil) {
-				refuse(variable, "exchange %s, which subscription %s uses too, routes the key %s to %s and to %s",
+				refuse(on{variable, variable}, "exchange %s, which subscription %s uses too, routes the key %s to %s and to %s",
 					brief(r.Exchange), subscription, quoteKey(r.Key), brief(r.Queue), brief(q))
 			}
 		}
