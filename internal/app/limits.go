@@ -10,6 +10,7 @@ import (
 type limits struct {
 	rates []*rate.Limiter
 	slots []chan struct{}
+	most  int // slots of one subscription: each other one has one left
 }
 
 // newLimits returns the bounds of all subscriptions together.
@@ -18,17 +19,18 @@ func newLimits(cfg *config.Config, subscribed []*config.Config) (l limits) {
 	for _, c := range subscribed {
 		sum += c.Window.Concurrency
 	}
-	if most > 0 && most < sum {
-		l.slots = append(l.slots, make(chan struct{}, most))
+	if l.most = sum; most > 0 && most < sum {
+		l.slots, l.most = append(l.slots, make(chan struct{}, most)), most-len(subscribed)+1
 	}
 	return l.withRate(cfg.Window.MaxRate)
 }
 
-// of returns the bounds of a subscription that has several queues: its own first, so that it takes nothing of all
-// subscriptions before it can use it.
+// of returns the bounds of a subscription: its own first, so that it takes nothing of all subscriptions before it can
+// use it.
 func (l limits) of(cfg *config.Config, queues int) limits {
-	if queues > 1 { // otherwise its only consumer keeps the concurrency
-		l.slots = append([]chan struct{}{make(chan struct{}, cfg.Window.Concurrency)}, l.slots...)
+	most := min(cfg.Window.Concurrency, l.most)
+	if queues > 1 || most < cfg.Window.Concurrency { // otherwise its only consumer keeps the concurrency
+		l.slots = append([]chan struct{}{make(chan struct{}, most)}, l.slots...)
 	}
 	return l.withRate(cfg.Window.RateLimit)
 }

@@ -29,6 +29,16 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestEachHasASlot: one subscription cannot take all slots.
+func TestEachHasASlot(t *testing.T) {
+	t.Parallel()
+	c := load(t, "SIDECAR_MAX_CONCURRENCY=4", "SIDECAR_CONCURRENCY=3")
+	l := newLimits(c, []*config.Config{c, c, c}).of(c, 1)
+	if len(l.slots) != 2 || cap(l.slots[0]) != 2 || cap(l.slots[1]) != 4 {
+		t.Errorf("slots %v", l.slots)
+	}
+}
+
 // TestNoLimits: without a bound nothing is shared, and a bound that is the sum is none.
 func TestNoLimits(t *testing.T) {
 	t.Parallel()

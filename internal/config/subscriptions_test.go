@@ -118,3 +118,11 @@ func TestEachVariableForOneSubscription(t *testing.T) {
 		}
 	}
 }
+
+// TestAPlaceForEach: with fewer places than subscriptions one could keep another from its own.
+func TestAPlaceForEach(t *testing.T) {
+	t.Parallel()
+	refuseSaying(t, "at least the number of subscriptions, which is 3", "SIDECAR_MAX_CONCURRENCY", "SIDECAR_SUBSCRIPTIONS=a,b,c",
+		"SIDECAR_MAX_CONCURRENCY=2")
+	load(t, "SIDECAR_SUBSCRIPTIONS=a,b,c", "SIDECAR_MAX_CONCURRENCY=3")
+}

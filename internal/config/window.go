@@ -19,7 +19,8 @@ type Window struct {
 	// The same for all subscriptions together.
 	MaxRate Rate `env:"MAX_RATE" otherwise:"no limit" allowed:"a whole number from 1 to 1000000 and '/s', '/m' or '/h'" scope:"process"` // 0 = no limit
 
-	// Messages POSTed at once by all subscriptions together. They take turns.
+	// Messages POSTed at once by all subscriptions together. They take turns, and one has at most so many that each of
+	// the others has one left: at least the number of subscriptions.
 	MaxConcurrency int `env:"MAX_CONCURRENCY" otherwise:"the sum of the subscriptions' SIDECAR_CONCURRENCY" range:"1..640000" scope:"process"` // 0 = no bound
 
 	// A message with a larger body is parked with the reason `too_large` and never POSTed. At most `SIDECAR_MEMORY`.
@@ -58,6 +59,9 @@ func (l *loader) checkWindow() {
 		w.Prefetch = min(2*w.Concurrency, maxPrefetch)
 	case w.Prefetch < w.Concurrency:
 		l.reject(prefetch, "must be at least SIDECAR_CONCURRENCY, which is %d", w.Concurrency)
+	}
+	if most, n := "SIDECAR_MAX_CONCURRENCY", len(l.subscriptions()); l.ok(most) && l.isSet(most) && w.MaxConcurrency < n {
+		l.reject(most, "must be at least the number of subscriptions, which is %d: each can POST one message then", n)
 	}
 	l.checkMemory()
 }
