@@ -26,7 +26,8 @@ const sharedPatience = 200 * time.Millisecond
 // errGone ends the reading of a connection that ended while it waited for memory.
 var errGone = fmt.Errorf("while waiting for memory: %w", net.ErrClosed)
 
-var errNoMemory = errors.New("other messages use all of the memory")
+// ErrNoMemory is why a delivery has neither a body nor headers.
+var ErrNoMemory = errors.New("other messages use all of the memory")
 
 // hold takes the memory for a delivery whose body has size bytes, and waits for it if necessary: the socket is not read
 // during the wait, which stops the broker. A body that can never fit, or not soon, goes to a file. Without room for a
@@ -48,7 +49,7 @@ func (in *intake) hold(d *Delivery, size int64, share *budget.Account) error {
 		d.Body = slices.Grow(d.Body, int(size))
 		return nil
 	}
-	err, patience := errNoMemory, in.o.Patience
+	err, patience := ErrNoMemory, in.o.Patience
 	if share != nil && !share.Take(least) {
 		memory, patience = in.o.Memory, sharedPatience
 		share = nil

@@ -152,7 +152,7 @@ func TestNoMemoryForHeaders(t *testing.T) {
 		wholeDelivery(1, []byte("1")), wholeDelivery(2, []byte("2")), wholeDelivery(3, []byte("3")), wholeDelivery(4, []byte("4"))))
 	all := r.take(t, 4)
 	last := all[3]
-	if last.DecodeHeaders(); last.Missing != 1 || !errors.Is(last.MissingWhy, errNoMemory) || last.Headers != nil || last.MessageId != "id" {
+	if last.DecodeHeaders(); last.Missing != 1 || !errors.Is(last.MissingWhy, ErrNoMemory) || last.Headers != nil || last.MessageId != "id" {
 		t.Errorf("%+v", last)
 	}
 	free(all)

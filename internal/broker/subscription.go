@@ -20,6 +20,9 @@ type (
 	Spool = amqpwire.Spool
 )
 
+// ErrNoMemory is the MissingWhy of a delivery that has lost its headers, too.
+var ErrNoMemory = amqpwire.ErrNoMemory
+
 // NewSpool returns a spool in dir that may use up to limit bytes of disk.
 func NewSpool(dir string, limit int64) *Spool { return amqpwire.NewSpool(dir, limit) }
 

@@ -1,11 +1,10 @@
 package consume
 
-import (
-	"time"
-)
+import "time"
 
 // admit waits until the rates and the slots of the consumer's options let one more message through. It returns false
-// when the gate closes, the consumer stops or the session ends; then the message has taken neither.
+// when the gate closes, the consumer stops or the session ends: then the slots are given back, and of the rates
+// only what it still waited for.
 func (s *session) admit() bool {
 	if s.admitted {
 		return true
@@ -43,6 +42,8 @@ func (s *session) awaitEither(due <-chan time.Time, slots chan<- struct{}) bool 
 		case <-s.c.stopping:
 			return false
 		case <-s.done:
+			return false
+		case <-s.leaving.Done():
 			return false
 		}
 	}

@@ -167,6 +167,8 @@ func benchSession(tb testing.TB, c *Consumer) *session {
 	tb.Helper()
 	r := &session{c: c, plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics)}
 	r.settler.ordered = c.order != nil
+	r.leaving, r.leave = context.WithCancel(tb.Context())
+	context.AfterFunc(r.leaving, func() { signal(c.woken) })
 	c.background.Go(r.settler.run)
 	tb.Cleanup(func() {
 		r.outstanding.Wait()

@@ -54,6 +54,8 @@ type Options struct {
 
 	OrderBy string // see message.Message.Key: by key the messages are handled in order. Plan has InPlace then. "": in none
 
+	Attempt time.Duration // the longest one: in order none begins that could outlast a delivery's time
+
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
 	Dispatcher  Dispatcher

@@ -70,6 +70,7 @@ func (s *session) settle(r *record, by topology.Settlement) {
 	}
 	if r.held != nil && by.Verdict.Action == message.Retry {
 		r.held.failed++
+		r.held.due = time.Now().Add(by.Hold) // also for the next delivery
 	}
 	switch {
 	case s.gone(): // the message is delivered again, and that delivery decides: neither park nor copy it
@@ -167,7 +168,7 @@ func (c *Consumer) holdMissing(d delivery) {
 	r.begin(d)
 	r.read(c.o.Plan)
 	by := requeued(message.ReasonTooLarge, c.o.MissingHold)
-	if d.held != nil && !d.held.due.IsZero() { // only the next delivery has a body again
+	if d.held != nil && d.held.due.After(d.held.arrived) { // only the next delivery has a body again
 		by.Hold = 0
 	}
 	d.session.settle(&r, by)

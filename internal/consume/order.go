@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -9,8 +10,8 @@ import (
 )
 
 // maxStay is the age at which a delivery is not handled any more: everything unsettled returns to the queue and is
-// delivered again, before the broker closes the channel over it (after 30 minutes).
-const maxStay = 15 * time.Minute
+// delivered again, before the broker closes the channel over it (after 30 minutes). maxUnsettled is for its attempt.
+const maxStay, maxUnsettled = 15 * time.Minute, 28 * time.Minute
 
 // order decides which deliveries may be handled, so that the messages of one key are handled one after the other. It
 // belongs to the consumer and not to a session: an attempt of a lost session still runs, and keeps its key busy.
@@ -22,7 +23,7 @@ type order struct {
 	lanes    map[string][]*entry // by key: the first one has to end before the next one; without a key: none
 	ready    []*entry            // may be handled now
 	inflight int                 // offered to a worker, POSTed or parked
-	full     bool                // every place of the window is taken by a message that waits
+	shown    flow.Reason         // in the gate, why no message is handled; "": none
 	kept     map[identity]tried  // of messages that were tried here and are in the queue again
 }
 
@@ -63,13 +64,19 @@ func (o *order) unlock() {
 	o.mu.Unlock()
 }
 
-// report shows in the gate whether messages that wait take the whole window.
+// report shows in the gate whether messages that wait take the whole window: for a failed message of their key, or for
+// one that cannot be parked. The gate stays open, because the end of the channel would begin everything anew.
 func (o *order) report() {
-	if full := len(o.all) >= o.c.o.Prefetch && o.inflight == 0 && len(o.ready) == 0; full != o.full {
-		if o.full = full; full {
-			o.c.o.Flow.Hold(flow.Order, "every message in flight waits for a failed message of its key")
-		} else {
-			o.c.o.Flow.Lift(flow.Order)
+	why, unpublished := flow.Reason(""), o.c.Unpublished()
+	if len(o.all) >= o.c.o.Prefetch && o.inflight == unpublished && len(o.ready) == 0 {
+		if why = flow.Order; unpublished > 0 {
+			why = flow.Publishing
+		}
+	}
+	if why != o.shown {
+		o.c.o.Flow.Lift(o.shown)
+		if o.shown = why; why != "" {
+			o.c.o.Flow.Show(why, "every message in flight waits for a failed message of its key")
 		}
 	}
 }
@@ -82,15 +89,18 @@ func (o *order) add(s *session, d *broker.Delivery) {
 	m := s.scratch.read(o.c.o.Plan)
 	e.identity = identity{m.Key(o.c.o.OrderBy), d.MessageId, len(d.Body), d.Timestamp}
 	o.mu.Lock()
-	defer o.mu.Unlock()
+	defer o.unlock()
 	o.all[e] = struct{}{}
+	if s.blind {
+		return // and it is not behind a key that cannot be read
+	}
+	s.blind = errors.Is(d.MissingWhy, broker.ErrNoMemory)
 	if e.key != "" {
 		o.lanes[e.key] = append(o.lanes[e.key], e)
 	}
 	if len(o.lanes[e.key]) < 2 {
 		o.start(e)
 	}
-	o.report()
 }
 
 // start makes the first of a key ready, at its time. A redelivered one continues where its last delivery ended.
@@ -133,7 +143,7 @@ func (o *order) take() delivery {
 		return delivery{}
 	}
 	e := o.ready[0]
-	if time.Since(e.arrived) > maxStay {
+	if time.Since(e.arrived) > min(maxStay, maxUnsettled-o.c.o.Attempt) {
 		e.session.leave()
 		return delivery{}
 	}
@@ -182,11 +192,11 @@ func (o *order) finish(e *entry) {
 	}
 }
 
-// remove takes e out. Without room for what is remembered of it, attempts are given back.
+// remove takes e out. Attempts are given back without room, and without an id: another message may be the same then.
 func (o *order) remove(e *entry) {
 	delete(o.all, e)
 	o.stop(e)
-	if e.failed > 0 {
+	if e.failed > 0 && e.id != "" {
 		if len(o.kept) >= 2*o.c.o.Prefetch {
 			clear(o.kept)
 		}
@@ -203,6 +213,7 @@ func (o *order) drop(s *session) {
 	o.mu.Lock()
 	defer o.unlock()
 	s.dropped = true
+	s.leave() // a park that cannot be published must not keep the channel
 	o.ready = nil
 	for key, lane := range o.lanes {
 		if lane[0].inflight {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	amqp "github.com/rabbitmq/amqp091-go"
+	"golang.org/x/time/rate"
 
 	"sidecar/internal/amqpwire"
 	"sidecar/internal/broker"
@@ -463,35 +464,175 @@ func TestNoMemoryInOrder(t *testing.T) {
 	}
 }
 
-// TestOldDeliveriesReturn: no delivery is handled that the broker may take away soon.
+// ordered is a session in virtual time, without a broker, of which a key can be read.
+func ordered(t *testing.T, d dispatcher, change func(*Options)) (*Consumer, *session) {
+	t.Helper()
+	o := benchOptions(t, 2)
+	o.OrderBy, o.Dispatcher, o.Plan.InPlace = byKey, d, true
+	change(&o)
+	c := New(o)
+	t.Cleanup(func() { c.Drain(context.Background()) })
+	return c, benchSession(t, c)
+}
+
+// TestOldDeliveriesReturn: no delivery is handled that the broker may take away soon, or before its attempt ends.
 func TestOldDeliveriesReturn(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := benchOptions(t, 2)
-		attempts := 0
-		o.OrderBy, o.Dispatcher = "queue", dispatcher(func(context.Context, *message.Message) message.Outcome {
-			attempts++
-			time.Sleep(maxStay + time.Second)
-			return answer(200)
+	for attempt, takes := range map[time.Duration]time.Duration{0: maxStay + time.Second, 20 * time.Minute: 9 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			attempts := 0
+			c, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
+				attempts++
+				time.Sleep(takes)
+				return answer(200)
+			}, func(o *Options) { o.OrderBy, o.Attempt = "queue", attempt })
+			deliveries := amqpwire.NewDeliveries(0)
+			for tag := range uint64(3) {
+				deliveries.Add(benchDelivery(tag+1, nil, time.Now()))
+			}
+			err := s.pump(deliveries)
+			synctest.Wait()
+			if err != errPaused || attempts != 1 { //nolint:errorlint // it is itself
+				t.Errorf("%v after %d attempts", err, attempts)
+			}
+			c.order.drop(s)
+			if len(c.order.all) != 0 || c.returned.Load() != 2 {
+				t.Errorf("%d entries, %d returned", len(c.order.all), c.returned.Load())
+			}
 		})
-		c := New(o)
-		t.Cleanup(func() { c.Drain(context.Background()) })
-		s := benchSession(t, c)
-		deliveries := amqpwire.NewDeliveries(0)
-		for tag := range uint64(3) {
-			deliveries.Add(benchDelivery(tag+1, nil, time.Now()))
-		}
-		err := s.pump(deliveries)
-		synctest.Wait()
-		if err != errPaused || attempts != 1 { //nolint:errorlint // it is itself
-			t.Errorf("%v after %d attempts", err, attempts)
+	}
+}
+
+// TestNothingPassesALostKey: behind a delivery without headers, for want of memory, nothing is handled; everything
+// returns after a while.
+func TestNothingPassesALostKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var posted []uint64
+		c, s := ordered(t, func(_ context.Context, m *message.Message) message.Outcome {
+			posted = append(posted, uint64(len(m.Body)))
+			return answer(200)
+		}, func(*Options) {})
+		deliveries, key := amqpwire.NewDeliveries(0), amqp.Table{"key": "a"}
+		lost := benchDelivery(2, nil, time.Now())
+		lost.Missing, lost.MissingWhy = 1, broker.ErrNoMemory
+		deliveries.Add(benchDelivery(1, key, time.Now()))
+		deliveries.Add(lost)
+		deliveries.Add(benchDelivery(3, key, time.Now()))
+		began := time.Now()
+		if err := s.pump(deliveries); err != errPaused || len(posted) != 1 || time.Since(began) != c.o.MissingHold { //nolint:errorlint // it is itself
+			t.Errorf("%v, %d attempts, after %v", err, len(posted), time.Since(began))
 		}
 		c.order.drop(s)
-		if len(c.order.all) != 0 || c.returned.Load() != 2 {
-			t.Errorf("%d entries, %d returned", len(c.order.all), c.returned.Load())
+		if len(c.order.all) != 0 {
+			t.Errorf("%d entries are left", len(c.order.all))
 		}
 	})
 }
+
+// TestAttemptsAreOfOneMessage: without a message id another message may be the same, and begins anew.
+func TestAttemptsAreOfOneMessage(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]int{"": 0, "m": 1} {
+		c, s := ordered(t, nil, func(*Options) {})
+		for attempt := range 2 {
+			d := benchDelivery(uint64(attempt+1), amqp.Table{"key": "a"}, time.Time{})
+			d.MessageId, d.Redelivered = id, attempt > 0
+			c.order.add(s, d)
+			e := c.order.take().held
+			if attempt > 0 && e.failed != want {
+				t.Errorf("id %q: %d attempts, want %d", id, e.failed, want)
+			}
+			e.failed++
+			c.order.hold(e, 0)
+			c.order.drop(s)
+			s = benchSession(t, c)
+		}
+	}
+}
+
+// TestLateAttemptHasADelay: what an attempt of a lost session asked for holds for the next delivery.
+func TestLateAttemptHasADelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		c, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
+			close(done)
+			return answer(500)
+		}, func(*Options) {})
+		s.done = done
+		s.pending = []*broker.Delivery{benchDelivery(1, amqp.Table{"key": "a"}, time.Now())}
+		var r record
+		d := s.next()
+		r.begin(d)
+		c.order.drop(s)
+		c.handle(&r)
+		for _, was := range c.order.kept {
+			if was.failed == 1 && was.due.After(time.Now()) {
+				return
+			}
+		}
+		t.Errorf("remembered: %+v", c.order.kept)
+	})
+}
+
+// TestLeavingDoesNotWaitForARate: a session that has to return everything does so at once.
+func TestLeavingDoesNotWaitForARate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := ordered(t, always(200), func(o *Options) { o.Rates = []*rate.Limiter{rate.NewLimiter(rate.Every(time.Hour), 1)} })
+		s.c.o.Rates[0].Allow()
+		time.AfterFunc(time.Minute, s.leave)
+		began, deliveries := time.Now(), amqpwire.NewDeliveries(0)
+		deliveries.Add(benchDelivery(1, amqp.Table{"key": "a"}, began))
+		if err := s.pump(deliveries); err != errPaused || time.Since(began) != time.Minute { //nolint:errorlint // it is itself
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		s.c.order.drop(s)
+	})
+}
+
+// TestFailingParkInOrder: it is shown when nothing else can be handled, and a pause returns its message to its place.
+func TestFailingParkInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	var fails atomic.Bool
+	fails.Store(true)
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		if m.MessageID == "a/0" {
+			return answer(500)
+		}
+		return answer(200)
+	}), settings{order: "queue", concurrency: 1, prefetch: 2, maxRetries: 1, publisher: func(real Publisher) Publisher {
+		return publisherFunc(func(ctx context.Context, p *message.Publication) error {
+			if fails.Load() {
+				return errRefused
+			}
+			return real.Publish(ctx, p)
+		})
+	}})
+	r.publishKeyed("a", 0, 4)
+	r.eventually("the reason", func() bool {
+		h := r.flow.Holds()
+		return len(h) == 1 && h[0].Reason == flow.Publishing && r.flow.Open() && r.Active()
+	})
+	r.flow.Hold(flow.Operator, "")
+	r.holds(r.plan.Queue, 4)
+	if h := r.flow.Holds(); len(h) != 1 || h[0].Reason != flow.Operator {
+		t.Errorf("reasons %+v", h)
+	}
+	fails.Store(false)
+	r.flow.Lift(flow.Operator)
+	r.acked(3)
+	if d := r.parked(); d.MessageId != "a/0" || d.Headers["x-final-retry-count"] != int32(1) {
+		t.Errorf("parked %s with %v", d.MessageId, d.Headers)
+	}
+	same(t, &l, "a", []string{"a/0#0", "a/0#1", "a/0#1", "a/1#0", "a/2#0", "a/3#0"})
+}
+
+type publisherFunc func(ctx context.Context, p *message.Publication) error
+
+func (f publisherFunc) Publish(ctx context.Context, p *message.Publication) error { return f(ctx, p) }
 
 // history checks the attempts of one key: first attempts in the order of publishing, one at a time, a retry directly
 // behind its attempt. When a connection was cut since the last attempt, a key may go back, and runs in order from there.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"sidecar/internal/broker"
@@ -38,9 +37,11 @@ type session struct {
 
 	admitted bool // the delivery that is offered to the workers has passed admit
 
-	left    atomic.Bool // in order: the channel has to be closed
-	dropped bool        // by order.drop; its mutex guards this
-	scratch record      // of pump
+	leaving context.Context    // in order: ends when the channel has to be closed
+	leave   context.CancelFunc // it makes pump end, too
+	dropped bool               // by order.drop; its mutex guards this
+	blind   bool               // of pump: a delivery has lost its key, and nothing behind it is handled
+	scratch record             // of pump
 
 	batch   []*broker.Delivery // memory of the deliveries that were taken last
 	pending []*broker.Delivery // those of them that no worker has taken
@@ -54,6 +55,8 @@ func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan func() 
 		delays: make(chan struct{}, max(1, c.o.Prefetch-c.o.Concurrency)),
 	}
 	s.settler.ordered = c.order != nil
+	s.leaving, s.leave = context.WithCancel(context.Background())
+	context.AfterFunc(s.leaving, func() { signal(c.woken) })
 	c.background.Go(s.settler.run)
 	return s
 }
@@ -138,7 +141,7 @@ func (s *session) pump(deliveries *broker.Deliveries) error {
 	}()
 	flow := s.c.o.Flow
 	changed := flow.Changed()
-	for flow.Open() && !s.left.Load() {
+	for flow.Open() && s.leaving.Err() == nil {
 		if next.Delivery == nil {
 			if next = s.next(); next.Delivery != nil && next.Missing > 0 {
 				s.c.holdMissing(next)
@@ -153,7 +156,7 @@ func (s *session) pump(deliveries *broker.Deliveries) error {
 		case (s.c.limited || flow.Ramping()) && s.c.inflight.Load() >= int64(flow.Limit()):
 			ready, work = nil, nil
 		case s.c.limited && !s.admit(): // one of the channels below says why
-			ready, work, freed = nil, nil, nil
+			ready, work, freed = nil, nil, s.c.woken
 		default:
 			ready, freed = nil, nil
 		}
@@ -212,12 +215,6 @@ func (s *session) next() (d delivery) {
 		s.receive(d.Delivery)
 	}
 	return d
-}
-
-// leave makes pump end, so that the channel is closed.
-func (s *session) leave() {
-	s.left.Store(true)
-	signal(s.c.woken)
 }
 
 // receive counts a delivery: from here on it is outstanding until end. In order each attempt counts as a delivery.

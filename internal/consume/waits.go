@@ -29,7 +29,7 @@ func (s *session) beside(r *record, by topology.Settlement, wait func(*record, t
 }
 
 // replace publishes the message that takes the original's place, then settles the original. Until the broker has
-// confirmed the copy the original stays unacked, however long that takes.
+// confirmed the copy the original stays unacked, however long that takes; in order until its channel has to be closed.
 func (s *session) replace(r *record, by topology.Settlement) {
 	pauses := goretry.WithCappedDuration(publishPauseMax, goretry.NewExponential(s.c.o.PublishPause))
 	for failed := false; s.publish(r, by.Publish) != nil; {
@@ -131,13 +131,15 @@ func (s *session) hold(by topology.Settlement) {
 	s.wait(by.Hold+rand.N(by.Jitter+1), s.c.stopping) // #nosec G404 -- spreads load, guards nothing
 }
 
-// wait lets d pass. It returns early, with the reason to give the message back, when the session ends or stop is
-// closed.
+// wait lets d pass. It returns early, with the reason to give the message back, when the session ends or leaves, or
+// stop is closed.
 func (s *session) wait(d time.Duration, stop <-chan struct{}) (why message.Reason, over bool) {
 	select {
 	case <-time.After(d):
 		return 0, true
 	case <-s.done:
+		return message.ReasonSessionLost, false
+	case <-s.leaving.Done():
 		return message.ReasonSessionLost, false
 	case <-stop:
 		return message.ReasonShutdown, false

@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -210,7 +211,7 @@ func TestRampIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(benchOptions(t, 4))
 		c.inflight.Store(int64(c.o.Flow.Limit()))
-		r := &session{c: c, plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics)}
+		r := &session{c: c, leaving: context.Background(), plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics)}
 		c.background.Go(r.settler.run)
 		deliveries := amqpwire.NewDeliveries(0)
 		deliveries.Add(benchDelivery(1, nil, time.Now()))

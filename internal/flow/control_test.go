@@ -450,7 +450,7 @@ func TestHoldsAddUp(t *testing.T) {
 func TestOrderKeepsTheGateOpen(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, c *Control) {
-		c.Hold(Order, "a window of held messages")
+		c.Show(Order, "a window of held messages")
 		if !c.Open() || c.gauge(t, "sidecar_paused") != 1 || !slices.Equal(reasons(c), []Reason{Order}) {
 			t.Fatalf("open %v, holds %v", c.Open(), reasons(c))
 		}

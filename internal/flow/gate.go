@@ -5,6 +5,7 @@ package flow
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,7 @@ type Hold struct {
 	Since  time.Time
 	Until  time.Time // zero when no time is set
 
+	shown bool        // the gate stays open
 	timer *time.Timer // fires at Until
 }
 
@@ -68,6 +70,14 @@ func (g *Gate) Changed() <-chan struct{} {
 
 // Hold shuts the gate for r until Lift(r). It reports whether r was not held before.
 func (g *Gate) Hold(r Reason, detail string) bool { return g.HoldFor(r, 0, detail, nil) }
+
+// Show makes r, which is not held, a reason that leaves the gate as it is until Lift(r).
+func (g *Gate) Show(r Reason, detail string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holds[r] = &Hold{Reason: r, Detail: detail, Since: time.Now(), shown: true}
+	g.announce()
+}
 
 // HoldFor shuts the gate for r for d, without an end for 0, and calls lifted (may be nil) right before it opens, while
 // it is locked: lifted must not use the gate. A hold that already lasts longer wins. It reports whether r was not held
@@ -156,8 +166,7 @@ func (g *Gate) stop() {
 
 // announce publishes the state and closes the channel of Changed. The caller holds mu.
 func (g *Gate) announce() {
-	_, ordered := g.holds[Order]
-	g.open.Store(len(g.holds) == 0 || ordered && len(g.holds) == 1)
+	g.open.Store(!slices.ContainsFunc(slices.Collect(maps.Values(g.holds)), func(h *Hold) bool { return !h.shown }))
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
