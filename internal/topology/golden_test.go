@@ -112,6 +112,28 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// TestOwnsWithoutPartitions: queues with the names of partitions belong to other services where there are none.
+func TestOwnsWithoutPartitions(t *testing.T) {
+	t.Parallel()
+	p := *show(t, PresetFanout, nil)
+	p.Redrive.Exchange = "orders"
+	for _, queue := range []string{"orders", "orders.p0", "orders.p63"} {
+		if p.Owns(queue) {
+			t.Errorf("messages of %s", queue)
+		}
+	}
+	if !p.Owns(p.Queue) {
+		t.Error("its own messages are another service's")
+	}
+	for _, parts := range partitioned(t) {
+		for _, queue := range []string{"", "p", ".p0", "p0", "-1", ".p-1", ".p64", ".p00", ".p+1", ".p99999999999999999999"} {
+			if queue = strings.TrimSuffix(parts.Partitions[0], ".p0") + queue; queue+".p0" != parts.Partitions[0] && parts.Owns(queue) != strings.HasSuffix(queue, ".p0") {
+				t.Errorf("messages of %s", queue)
+			}
+		}
+	}
+}
+
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	plans := goldens(t)

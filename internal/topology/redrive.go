@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -95,9 +96,7 @@ func (p *Plan) Owns(queue string) bool {
 		q := p.queue(p.Park.Queue)
 		return q == nil || !q.Shared
 	}
-	owns := p.queue(queue) != nil || queue == p.divided()
-	for i := range maxPartitions { // those of another number, too
-		owns = owns || queue == PartitionName(p.divided(), i)
-	}
-	return owns
+	i, err := strconv.Atoi(queue[strings.LastIndex(queue, "p")+1:]) // a partition of another number, too
+	isPart := err == nil && i >= 0 && i < maxPartitions && queue == PartitionName(p.divided(), i)
+	return p.queue(queue) != nil || p.Partitions != nil && (isPart || queue == p.divided())
 }
