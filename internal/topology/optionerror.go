@@ -41,7 +41,7 @@ func ValidateOptions(given Options) []OptionError {
 }
 
 const (
-	maxPartitions   = 64
+	maxPartitions   = 64 // as the configuration has it
 	maxRetriesLimit = 1_000_000
 	maxTTL          = (1<<32 - 1) * time.Millisecond // what a broker's timer takes
 )
@@ -107,14 +107,11 @@ func (c *optionValidator) checkOptions() {
 // checkPartitions refuses partitions without what decides which message is in which.
 func (c *optionValidator) checkPartitions() {
 	o, partitions := &c.given, "SIDECAR_PARTITIONS"
-	if o.Partitions == 0 {
-		return
-	}
-	c.refuse(o.Partitions < 2 || o.Partitions > maxPartitions, on{partitions}, "2 to %d", maxPartitions)
-	c.refuse(o.PartitionBy == "" || o.PartitionBy == "queue" || !o.SingleActive,
+	c.refuse(o.Partitions > 0 && (o.PartitionBy == "" || o.PartitionBy == "queue" || !o.SingleActive),
 		on{partitions, "SIDECAR_ORDER_BY", "SIDECAR_ORDER_SCOPE"},
 		"needs SIDECAR_ORDER_BY=routing-key, correlation-id or header:NAME, and not SIDECAR_ORDER_SCOPE=replica")
-	c.refuse(o.RetryExchange != "" || o.RetryQueue != "", on{partitions, "SIDECAR_RETRY_EXCHANGE", "SIDECAR_RETRY_QUEUE"},
+	c.refuse(o.Partitions > 0 && (o.RetryExchange != "" || o.RetryQueue != ""),
+		on{partitions, "SIDECAR_RETRY_EXCHANGE", "SIDECAR_RETRY_QUEUE"},
 		"SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the sidecar")
 }
 

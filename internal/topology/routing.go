@@ -148,7 +148,7 @@ func (b *builder) partition() {
 	b.p.Redrive = Route{Exchange: x.Name, Queue: b.p.Queue} // with the key of the message
 }
 
-// Consumed are the queues that the service consumes.
+// Consumed are all queues that the service consumes, also for one of the Parts.
 func (p *Plan) Consumed() []string {
 	if p.Partitions != nil {
 		return p.Partitions
@@ -156,21 +156,22 @@ func (p *Plan) Consumed() []string {
 	return []string{p.Queue}
 }
 
-// Parts returns a plan for each queue that is consumed. The first one is p, with the objects of all; the others have
-// only their own queue, and do not bind it to what producers publish to.
+// Parts returns a plan for each queue that is consumed. The first one is p, the whole, with the objects of all; the
+// others have only their own queue, and do not bind it to what producers publish to. Each has the Partitions of all.
 func (p *Plan) Parts() []*Plan {
 	all := []*Plan{p}
 	for _, own := range p.Consumed()[1:] {
-		c := p.clone()
-		c.Queue = own
-		c.Queues = slices.DeleteFunc(c.Queues, func(q Queue) bool { return q.Kind == KindMain && q.Name != own })
-		c.Bindings = slices.DeleteFunc(c.Bindings, func(b Binding) bool { return c.queue(b.Queue) == nil })
-		all = append(all, c)
+		part := p.clone()
+		part.Queue = own
+		part.Queues = slices.DeleteFunc(part.Queues, func(q Queue) bool { return q.Kind == KindMain && q.Name != own })
+		part.Bindings = slices.DeleteFunc(part.Bindings, func(b Binding) bool { return part.queue(b.Queue) == nil })
+		all = append(all, part)
 	}
 	return all
 }
 
-// Leftovers are queues that another number of partitions has: none of them may exist beside those of the plan.
+// Leftovers are queues that another number of partitions has: none of them may exist beside those of the plan. RabbitMQ
+// logs an error for each that is searched for and does not exist, so they are not searched for at every check.
 func (p *Plan) Leftovers() []string {
 	if p.Partitions == nil || p.Queue != p.Partitions[0] {
 		return nil

@@ -54,8 +54,6 @@ func TestCheckBlames(t *testing.T) {
 		{"the retry queue beside tiers", Options{Service: "x", DLQ: "default.retry-queue.x", RetryDelays: []time.Duration{time.Second}}, []string{"SIDECAR_DLQ"}, "two queues"},
 		{"no retry queue beside tiers", Options{Preset: PresetDelayLadder, Service: "x-y", DLQ: "x.y.delay", Bindings: bound}, nil, ""},
 		{"partitions", parts("x", 64), nil, ""},
-		{"too many", parts("x", 65), []string{"SIDECAR_PARTITIONS"}, "2 to 64"},
-		{"too few", parts("x", 1), []string{"SIDECAR_PARTITIONS"}, "2 to 64"},
 		{"partitions without a key", Options{Service: "x", Partitions: 2, SingleActive: true}, []string{"SIDECAR_PARTITIONS"}, "needs SIDECAR_ORDER_BY="},
 		{"partitions with one key", Options{Service: "x", Partitions: 2, PartitionBy: "queue", SingleActive: true}, []string{"SIDECAR_PARTITIONS"}, "needs SIDECAR_ORDER_BY="},
 		{"partitions of a replica", Options{Service: "x", Partitions: 2, PartitionBy: "header:a"}, []string{"SIDECAR_PARTITIONS"}, "not SIDECAR_ORDER_SCOPE=replica"},
