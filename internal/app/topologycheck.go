@@ -99,10 +99,10 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 
 // ensure declares or verifies the topology, and keeps the gate shut while something blocks. The plan of the last check
 // is compared in one round trip, whatever the size of the topology. After the broker has refused that once, or has
-// taken too long over it, the objects are checked one at a time.
+// taken too long over it, the objects are checked one at a time; so is the first check of a session with Leftovers.
 func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	const tries = 2 // a session that ended may have had no time, or no network: one more try decides
-	if s.atOnceFailures < tries {
+	if s.atOnceFailures < tries && (s.connected.Load() || s.plan.Leftovers() == nil) {
 		plan, tolerated := s.found, s.status.tolerated()
 		if plan == nil {
 			plan, tolerated = s.plan, nil

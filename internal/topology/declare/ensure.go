@@ -78,8 +78,8 @@ func (e *ensurer) ensure(ctx context.Context) {
 }
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
-// it sends the same requests without waiting for the answers in between. True means that Ensure would have no findings,
-// or those it had when it returned p. False says nothing: Ensure then finds which object was refused, and why.
+// it sends the same requests without waiting for the answers in between. True means that Ensure would have no findings
+// except leftovers, or those it had when it returned p. False says nothing: Ensure then finds what was refused, and why.
 //
 // In ModeDeclare it creates what is missing, but nothing of a plan that adopts what exists: where that is gone, such as
 // on a broker that lost its data, the plan that was asked for is the one to declare. Nor of one whose type is decided
@@ -87,8 +87,8 @@ func (e *ensurer) ensure(ctx context.Context) {
 //
 // All requests together have the time that Ensure gives to each, and the session is lost when it runs out.
 func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
-	if mode == topology.ModeNone || len(p.Leftovers()) > 0 { // which only Ensure reports
-		return mode == topology.ModeNone
+	if mode == topology.ModeNone {
+		return true
 	}
 	var questions []question
 	if p.AutoType && !p.Adopts && mode == topology.ModeDeclare { // a service queue of another type decides
