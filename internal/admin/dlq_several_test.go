@@ -144,6 +144,13 @@ func TestSeveralDeadLetterQueues(t *testing.T) {
 				t.Errorf("export: %s", got.body)
 			}
 			name := queues[len(queues)-1].Name()
+			now := "/admin/dlq/queues/" + name + "/re-drive?subscription="
+			p.wantProblem(now, p.post(now+"x", ""), http.StatusNotFound)
+			p.wantProblem(now, p.post(now+"refunds&limit=1", ""), http.StatusBadRequest)
+			if got := p.post(now+"refunds", ""); got.StatusCode != http.StatusOK || !strings.Contains(got.body, `"redriven":1`) {
+				t.Errorf("%s: %+v", now, got)
+			}
+			brokertest.Publish(t, p.ch, "", name, amqp.Publishing{Headers: amqp.Table{"x-original-queue": list.Queues[1].Queue}})
 			op := p.ended(p.begin("/dlq/discard?subscription=refunds", `{"all":true,"confirm":"`+name+`"}`).ID)
 			if op.Progress.Done != 1 || op.Queue != name {
 				t.Errorf("%+v", op)

@@ -216,12 +216,12 @@ func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
 	q := struct {
 		Limit int `json:"limit"`
 	}{defaultRedriveLimit}
-	queue := a.o.Queues[0]
-	ok := a.readRequest(w, r, "redrive", &q, func() error {
-		if q.Limit < 1 || q.Limit > maxList {
-			return fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
+	var queue *deadletter.Queue
+	ok := a.readRequest(w, r, "redrive", &q, func() (err error) {
+		if queue, err = a.queue(r); err == nil && (q.Limit < 1 || q.Limit > maxList) {
+			err = fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
 		}
-		return nil
+		return err
 	})
 	if !ok {
 		return

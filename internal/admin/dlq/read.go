@@ -106,7 +106,7 @@ func (a *API) readHandler(known parameters, do func(context.Context, readParams)
 		l, err := readQuery(r, known)
 		if err == nil {
 			l.queues, err = a.o.Queues.Of(l.subscription)
-			l.scan.Limit = max(l.scan.Limit/max(len(l.queues), 1), min(l.scan.Limit, 1)) // of each; 0 is none
+			l.scan.Limit = max(l.scan.Limit/max(len(l.queues), 1), min(l.scan.Limit, 1)) // 0: all; else 1 of each or more
 		}
 		if err != nil {
 			refuseError(w, err)
