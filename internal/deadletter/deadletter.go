@@ -65,6 +65,7 @@ type Queue struct {
 	o       Options
 	name    string
 	narrow  bool // it has only the messages of its owner
+	several bool // several subscriptions park in it, also where Owners has one of them
 	dialer  *broker.Dialer
 	metrics *metrics
 	hold    time.Duration

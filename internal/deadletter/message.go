@@ -65,11 +65,8 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 	d.DecodeHeaders()
 	h := d.Headers
 	original := cmp.Or(text(h, message.HeaderOriginalQueue), text(h, "x-first-death-queue"))
-	owner := q.Owners[0]
-	i := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Plan.Owns(original) })
-	if i >= 0 {
-		owner = q.Owners[i]
-	}
+	i := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Plan.Owns(original) && (original != "" || !q.several) })
+	owner := q.Owners[max(i, 0)]
 	var m message.Message
 	m.FromDelivery(&d.Delivery, owner.Plan.Queue, owner.Plan.MaxRetries)
 	p := Message{Properties: d.Delivery, plan: owner.Plan, Facts: Facts{

@@ -25,7 +25,7 @@ func NewQueues(o Options, owners []Owner) (all Queues, err error) {
 	for _, owner := range owners {
 		i := slices.IndexFunc(all, func(q *Queue) bool { return q.name == owner.Plan.Park.Queue })
 		if i >= 0 {
-			all[i].Owners = append(all[i].Owners, owner)
+			all[i].Owners, all[i].several = append(all[i].Owners, owner), true
 			continue
 		}
 		o.Plan = owner.Plan
