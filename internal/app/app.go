@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -175,11 +176,13 @@ func (a *App) listen() error {
 func (a *App) warnings() []string {
 	all := append([]string{}, a.cfg.Warnings()...)
 	for _, s := range a.subscriptions {
-		for _, text := range s.warnings() {
+		for _, text := range s.warnings(nil) {
 			if s.cfg.Subscription != "" {
 				text = s.cfg.Subscription + ": " + text
 			}
-			all = append(all, text)
+			if !slices.Contains(all, text) { // partitions have the same ones
+				all = append(all, text)
+			}
 		}
 	}
 	return append(all, outboxWarnings(a.cfg)...)

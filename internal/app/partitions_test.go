@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,43 @@ import (
 	"sidecar/internal/deadletter"
 	"sidecar/internal/testkit/must"
 )
+
+// TestPartitionsInStatus: they have one concurrency together, a warning is shown once, and queues of another number of
+// partitions are searched for once in a session.
+func TestPartitionsInStatus(t *testing.T) {
+	t.Parallel()
+	a := must.Get(New(live(t, "SIDECAR_ORDER_BY=header:customer", "SIDECAR_PARTITIONS=3", "SIDECAR_CONCURRENCY=3",
+		"SIDECAR_QUEUE_TYPE=classic"), Build{}, &apptest.Log{}))(t)
+	t.Cleanup(a.abandon)
+	ch, link := brokertest.Channel(t, brokertest.URL(t)), must.Get(a.dialer.Dial(t.Context()))(t)
+	defer link.Close()
+	left, s := brokertest.Queue(t, brokertest.URL(t), "demo.queue.demo-orders.p3", nil), a.subscriptions[0]
+	brokertest.Queue(t, brokertest.URL(t), "demo.dlq.demo-orders", amqp.Table{"x-max-length": int64(9000)}) // a warning of each
+	leftover := func(when string, want bool) {
+		t.Helper()
+		for _, s := range a.subscriptions {
+			must.Do(t, s.ensure(t.Context(), link))
+		}
+		if strings.Contains(fmt.Sprint(a.Status().Warnings), left) != want {
+			t.Errorf("%s: %q", when, a.Status().Warnings)
+		}
+	}
+	leftover("first check", true)
+	st := a.Status()
+	for _, all := range [][]string{st.Warnings, a.consumption(a.subscriptions).Warnings} {
+		if once := slices.Compact(slices.Sorted(slices.Values(all))); len(once) != len(all) || len(all) != 2 {
+			t.Errorf("warnings %q", all)
+		}
+	}
+	if st.Concurrency != 3 || st.Prefetch != 3*s.cfg.Window.Prefetch {
+		t.Errorf("concurrency %d, prefetch %d", st.Concurrency, st.Prefetch)
+	}
+	must.Get(ch.QueueDelete(left, false, false, false))(t)
+	s.connected.Store(true)
+	leftover("second check", true) // it is not searched for again
+	s.connected.Store(false)
+	leftover("next session", false)
+}
 
 // TestPartitions: messages of one key are POSTed in order from one partition, also while a second replica comes and the
 // first one goes. All partitions of a replica keep the concurrency together. A parked message is redriven into its

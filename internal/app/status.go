@@ -160,7 +160,9 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 	for i, sub := range subs {
 		if i > 0 {
 			c.Queue += ", " + sub.plan.Queue
-			c.Concurrency += sub.cfg.Window.Concurrency
+			if sub.cfg != subs[i-1].cfg { // partitions have one concurrency together
+				c.Concurrency += sub.cfg.Window.Concurrency
+			}
 			c.Prefetch += sub.cfg.Window.Prefetch
 		}
 		c.Delayed += int(sub.consumer.Delayed())
@@ -175,7 +177,7 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 				Of: of, Object: f.Object, Problem: string(f.Problem), Wanted: f.Wanted, Found: f.Found, Fix: f.Fix,
 			})
 		}
-		c.Warnings = append(c.Warnings, sub.warnings()...)
+		c.Warnings = append(c.Warnings, sub.warnings(c.Warnings)...)
 	}
 	for _, w := range plan.Waits {
 		c.RetryDelays = append(c.RetryDelays, w.Delay.String())

@@ -62,8 +62,10 @@ func TestNamedSubscriptions(t *testing.T) {
 // TestUnreadySubscription: a subscription whose queue is missing is not ready, and no other one is affected.
 func TestUnreadySubscription(t *testing.T) {
 	t.Parallel()
-	a, _, _ := run(t, live(t, "SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_APP_URL="+apptest.NewApp(t).URL,
-		"SIDECAR_SUB_REFUNDS_TOPOLOGY_MODE=verify"))
+	cfg := live(t, "SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_APP_URL="+apptest.NewApp(t).URL,
+		"SIDECAR_SUB_REFUNDS_TOPOLOGY_MODE=verify")
+	declared(t, cfg.Subscriptions[0]) // with the exchange of both
+	a, _, _ := run(t, cfg)
 	brokertest.Eventually(t, 20*time.Second, "one is ready", func() bool { return a.Ready("orders").Ready })
 	brokertest.Eventually(t, 20*time.Second, "the other is checked", func() bool { return len(a.Status().Subscriptions[1].Findings) > 0 })
 	if a.Ready("refunds").Ready || a.Ready("").Ready {

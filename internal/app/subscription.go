@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 )
 
 // subscription is everything that belongs to one queue that is consumed: its plan, the gate, the consumer with its
-// channel, the checks of the topology, and the dead-letter queue.
+// channel, and the checks of the topology.
 type subscription struct {
 	shared
 
@@ -101,12 +102,9 @@ func (s *subscription) countCrashes() (consume.Dispatcher, error) {
 	}), nil
 }
 
-// warnings are about the settings of the subscription, and what its topology was found to be.
-func (s *subscription) warnings() []string {
-	var all []string
-	if p := s.current.Load(); p.Queue == p.Consumed()[0] { // those of the other partitions are the same
-		all = topologyWarnings(s.cfg, p)
-	}
+// warnings are about the settings of the subscription, and what its topology was found to be. Known ones are left out.
+func (s *subscription) warnings(known []string) []string {
+	all := topologyWarnings(s.cfg, s.current.Load())
 	for _, f := range s.status.tolerated() {
 		if f.Judgement == topology.Weaker {
 			all = append(all, f.String())
@@ -115,7 +113,7 @@ func (s *subscription) warnings() []string {
 	if text := s.consumer.Oversized(); text != "" {
 		all = append(all, text)
 	}
-	return all
+	return slices.DeleteFunc(all, func(text string) bool { return slices.Contains(known, text) })
 }
 
 func (s *subscription) close() {
