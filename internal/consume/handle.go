@@ -57,7 +57,7 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 	}
 	m.Trace = message.TraceContext(r.span.Client())
 	o := c.o.Dispatcher.Dispatch(c.interrupt, m)
-	r.span.ClientEnd(o.Status, o.Failure.String(), o.URL)
+	r.span.ClientEnd(o.Failure != message.FailureNoRoute, o.Status, o.Failure.String(), o.URL)
 	c.o.Flow.Report(m, &o)
 	return o
 }

@@ -26,7 +26,7 @@ func benchmarkMessage(b *testing.B, t *Tracing, h amqp.Table) {
 func message(t *Tracing, h amqp.Table) {
 	s := t.Process(CarrierFrom(h), attrs)
 	s.Client()
-	s.ClientEnd(204, "", "")
+	s.ClientEnd(true, 204, "", "")
 	s.Settle("ack")
 	_ = s.TraceID()
 	s.End("ack", "success")

@@ -147,7 +147,7 @@ func TestOffPassesAValidContextOn(t *testing.T) {
 	if s.TraceID() != traceID {
 		t.Errorf("trace id %q", s.TraceID())
 	}
-	s.ClientEnd(500, "", "")
+	s.ClientEnd(true, 500, "", "")
 	s.Send("", "q")
 	s.SendEnd(nil)
 	s.Settle("ack")

@@ -127,10 +127,10 @@ func (s *Span) Client() Carrier {
 	return carrierOf(s.child.SpanContext(), s.out.Baggage)
 }
 
-// ClientEnd ends the span of the POST. status is 0 without an answer; failure is then its class from a closed set. url
-// is where it went, "" for the URL of ForQueue. A message without a route was not sent, and has no such span.
-func (s *Span) ClientEnd(status int, failure, url string) {
-	if s.child == nil || failure == "no_route" {
+// ClientEnd ends the span of the POST, or drops it if nothing was sent: a span that does not end is not exported. status
+// is 0 without an answer; failure is then its class from a closed set. url is where it went, "" for the URL of ForQueue.
+func (s *Span) ClientEnd(sent bool, status int, failure, url string) {
+	if s.child == nil || !sent {
 		s.child = nil
 		return
 	}

@@ -60,7 +60,7 @@ func TestSpansOfOneMessage(t *testing.T) {
 		Broker: server("[::1]:5672"), DeliveryTag: 7,
 	})
 	out := s.Client()
-	s.ClientEnd(503, "", "")
+	s.ClientEnd(true, 503, "", "")
 	s.Send("", "wms.dlq.a")
 	s.SendEnd(nil)
 	s.Send("wms.retry", "retry\xff")
@@ -201,7 +201,7 @@ func TestSpanWithoutParentStartsATrace(t *testing.T) {
 		s := tracing.Process(Carrier{Traceparent: "junk", Tracestate: "a=1"}, Attrs{RoutingKey: "q"})
 		id = s.TraceID()
 		s.Client()
-		s.ClientEnd(204, "", "")
+		s.ClientEnd(true, 204, "", "")
 		s.End("ack", "success")
 	})
 	root := c.spans["process q"]
@@ -225,8 +225,8 @@ func TestFailuresAreMarked(t *testing.T) {
 		cause := errors.New("no confirm \xff" + strings.Repeat("x", 1000))
 		s := tracing.Process(Carrier{}, Attrs{})
 		s.Client()
-		s.ClientEnd(0, "timeout", "")
-		s.ClientEnd(0, "ignored: none is open", "")
+		s.ClientEnd(true, 0, "timeout", "")
+		s.ClientEnd(true, 0, "ignored: none is open", "")
 		s.Send("d", "")
 		s.SendEnd(cause)
 		s.Settle("nack")
@@ -260,7 +260,7 @@ func TestUnsampledContextStillTravels(t *testing.T) {
 	c := traced(t, TracingOptions{Sampler: "always_off"}, func(tracing *Tracing) {
 		s := tracing.Process(Carrier{Traceparent: parent}, Attrs{})
 		out = s.Client()
-		s.ClientEnd(500, "", "")
+		s.ClientEnd(true, 500, "", "")
 		s.Settle("ack")
 		s.End("ack", "success")
 	})
@@ -299,7 +299,7 @@ func TestSpanOfARoute(t *testing.T) {
 		c := traced(t, TracingOptions{}, func(tracing *Tracing) {
 			s := tracing.ForQueue("q", "http://app/in").Process(Carrier{}, Attrs{})
 			s.Client()
-			s.ClientEnd(0, failure, "http://app/orders/a%2Fb")
+			s.ClientEnd(failure == "", 0, failure, "http://app/orders/a%2Fb")
 			s.Settle("ack")
 			s.End("ack", "success")
 		})
