@@ -77,10 +77,9 @@ func (s *Server) unlessDraining(do func(subscription string)) func(*http.Request
 // written down with who asked for it, and the answer is the state it led to.
 func (s *Server) change(action string, do func(r *http.Request, subscription string) int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		status, detail := httpguard.CheckEmpty(w, r)
-		name := ""
+		name, status, detail := s.subscription(r, true)
 		if status == 0 {
-			name, status, detail = s.subscription(r, true)
+			status, detail = httpguard.CheckEmpty(w, r)
 		}
 		if status != 0 {
 			refuse(w, status, detail)

@@ -13,7 +13,7 @@ import (
 
 // route gives the messages that match a pattern a path of their own.
 type route struct {
-	of      int // place in placeholders of what the pattern is for: the routing key or the type
+	of      int // place in placeholders of what the pattern is for: 0 the routing key, 1 the type
 	pattern message.Topic
 	url     string // with placeholders
 }

@@ -53,7 +53,7 @@ func newRejects(c *Control) *rejects {
 	}
 }
 
-// limit ends for the messages of other paths when there is none for a path that rejects.
+// limit ends after rejectsPauseMax without a message on a path that rejects: then the other paths are not held back.
 func (r *rejects) limit() int32 {
 	if len(r.paths) > 1 && int64(time.Since(r.epoch))-r.resumed.Load() > int64(rejectsPauseMax) {
 		return math.MaxInt32
