@@ -38,9 +38,9 @@ func check(ctx context.Context, c *call) error {
 		}
 		err = errors.Join(err, app.Check(ctx, of, c.out, c.json, func(word string) string {
 			return c.painted(c.stdout, word, map[string]string{"problem": red, "warning": yellow, "ok": green}[word])
-		}))
+		}), c.out.Flush()) // the next round trip is written past c.out
 	}
-	return errors.Join(err, c.out.Flush())
+	return err
 }
 
 func (c *call) warn(warnings []string) {
