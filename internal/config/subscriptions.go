@@ -50,19 +50,19 @@ func OwnName(subscription, variable string) string {
 // that is not set is reported under the name for the subscription.
 func (l *loader) read(v *Variable) {
 	of := l.cfg.Subscription
-	if of == "" || v.own {
+	if of == "" || v.scoped {
 		inherited := l.env[v.Name] != "" || l.env[v.FileVariant()] != ""
 		if of != "" {
-			v.said = OwnName(of, v.Name)
+			v.from = OwnName(of, v.Name)
 		}
-		if l.order = append(l.order, v.said); v.FileVariant() != "" {
+		if l.order = append(l.order, v.from); v.FileVariant() != "" {
 			l.order = append(l.order, v.FileVariant())
 		}
-		if inherited && l.env[v.said] == "" && l.env[v.FileVariant()] == "" {
-			v.said = v.Name
+		if inherited && l.env[v.from] == "" && l.env[v.FileVariant()] == "" {
+			v.from = v.Name
 		}
 	}
-	v.raw = l.env[v.said]
+	v.raw = l.env[v.from]
 	v.text, v.file = v.raw, l.env[v.FileVariant()]
 	if names := l.subscriptions(); v.tag.Get("holds") == placeholder && len(names) > 0 {
 		v.text = strings.ReplaceAll(v.text, placeholder, cmp.Or(of, names[0]))
@@ -123,7 +123,7 @@ func (l *loader) blame(variables []string, reason string) {
 	v.bad = true
 	blamed := v
 	for _, name := range append(slices.Clone(variables), variableName.FindAllString(reason, -1)...) {
-		if w := l.byName[name]; blamed == v && v.said == v.Name && w != nil && w.said != w.Name && l.isSet(name) {
+		if w := l.byName[name]; blamed == v && v.from == v.Name && w != nil && w.from != w.Name && l.isSet(name) {
 			blamed = w
 		}
 	}
@@ -146,7 +146,7 @@ func (l *loader) renamed(text string) string {
 		return text
 	}
 	return variableName.ReplaceAllStringFunc(text, func(name string) string {
-		if v := l.byName[name]; v != nil && v.said != v.Name && l.isSet(name) {
+		if v := l.byName[name]; v != nil && v.from != v.Name && l.isSet(name) {
 			return v.key()
 		}
 		return name

@@ -30,25 +30,25 @@ type Variable struct {
 	tag   reflect.StructTag
 	value reflect.Value // the field itself
 
-	own  bool   // can be set for one subscription
-	said string // name of the variable that the value is from
-	raw  string // as set; "" when it was not
-	text string // raw with the name of the subscription
-	file string // path, when the file variant was set instead
-	bad  bool   // a problem was found
+	scoped bool   // can be set for one subscription
+	from   string // name of the variable that the value is from
+	raw    string // as set; "" when it was not
+	text   string // raw with the name of the subscription
+	file   string // path, when the file variant was set instead
+	bad    bool   // a problem was found
 
 	wrong error // why the text could not be parsed
 }
 
 // PerSubscription reports whether the variable can be set for one subscription.
-func (v *Variable) PerSubscription() bool { return v.own }
+func (v *Variable) PerSubscription() bool { return v.scoped }
 
 func (v *Variable) secret() bool { return v.value.Type() == reflect.TypeFor[Secret]() }
 
 // FileVariant returns the name of the variable that may name a file instead, "" if there is none.
 func (v *Variable) FileVariant() string {
 	if v.secret() && strings.HasPrefix(v.Name, prefix) {
-		return v.said + fileSuffix
+		return v.from + fileSuffix
 	}
 	return ""
 }
@@ -58,7 +58,7 @@ func (v *Variable) key() string {
 	if v.file != "" && v.text == "" {
 		return v.FileVariant()
 	}
-	return v.said
+	return v.from
 }
 
 // shown is the value as a problem may repeat it.
@@ -115,7 +115,7 @@ func sections(c *Config) []Section {
 		for g, value := range target.Fields() {
 			name := s.prefix + g.Tag.Get("env")
 			s.Variables = append(s.Variables, &Variable{
-				Name: name, Field: g.Name, tag: g.Tag, value: value, said: name, own: own && g.Tag.Get("scope") == "",
+				Name: name, Field: g.Name, tag: g.Tag, value: value, from: name, scoped: own && g.Tag.Get("scope") == "",
 			})
 		}
 		all = append(all, s)
@@ -233,7 +233,7 @@ type Setting struct {
 func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
 
 func (l *loader) setting(v *Variable) Setting {
-	s := Setting{Name: v.Name, Value: v.public(v.text), Origin: "environment", Own: v.own && l.cfg.Subscription != ""}
+	s := Setting{Name: v.Name, Value: v.public(v.text), Origin: "environment", Own: v.scoped && l.cfg.Subscription != ""}
 	if l.cfg.Subscription != "" && l.isSet(v.Name) {
 		s.Variable = v.key()
 	}
