@@ -133,8 +133,8 @@ func (s *Session) endError(err error) error {
 	return err
 }
 
-// lateError is the reason of a session that was killed because a call had no answer; it is a timeout for every reader of
-// net.Error.
+// lateError is the reason of a session that was killed because a call had no answer; it is a timeout for every reader
+// of net.Error.
 type lateError struct{ call string }
 
 func (e *lateError) Error() string {

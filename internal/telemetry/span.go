@@ -127,8 +127,9 @@ func (s *Span) Client() Carrier {
 	return carrierOf(s.child.SpanContext(), s.out.Baggage)
 }
 
-// ClientEnd ends the span of the POST, or drops it if nothing was sent: a span that does not end is not exported. status
-// is 0 without an answer; failure is then its class from a closed set. url is where it went, "" for the URL of ForQueue.
+// ClientEnd ends the span of the POST, or drops it if nothing was sent: a span that does not end is not exported.
+// status is 0 without an answer; failure is then its class from a closed set. url is where it went, "" for the URL of
+// ForQueue.
 func (s *Span) ClientEnd(sent bool, status int, failure, url string) {
 	if s.child == nil || !sent {
 		s.child = nil
