@@ -7,6 +7,7 @@ The message body is JSON; everything in it is optional:
 
 The first delivery of a message gets the first answer, the second delivery the second, and so on; the last one repeats.
 A body that says nothing gets 200. A message is known by its Amqp-Message-Id, or by its body if it has none.
+Each path counts for itself.
 
     usage: app.py [PORT]      default 8080, 0 takes a free one; listens on 127.0.0.1 only
 """
@@ -26,7 +27,7 @@ class App(ThreadingHTTPServer):
 
     def __init__(self, address):
         super().__init__(address, Handler)
-        self.deliveries = {}  # message -> how often it came
+        self.deliveries = {}  # (path, message) -> how often it came
         self.busy = 0
         self.stopping = False
         self.changed = threading.Condition()
@@ -74,13 +75,13 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         wish = parse(body)
         message_id = self.headers.get("Amqp-Message-Id")
-        delivery = self.server.next_delivery(message_id or body)
+        delivery = self.server.next_delivery((self.path, message_id or body))
         answers = wish.get("answers") or [200]
         status = answers[min(delivery, len(answers)) - 1]
         time.sleep(wish.get("delay_ms", 0) / 1000)
         self.server.say(f"POST id={message_id or '-'} delivery={delivery}"
                         f" attempt={self.headers.get('Amqp-Delivery-Attempt', '-')}"
-                        f" retries={self.headers.get('Amqp-Retry-Count', '-')} status={status}")
+                        f" retries={self.headers.get('Amqp-Retry-Count', '-')} status={status} path={self.path}")
         self.answer(status, wish.get("headers", {}))
 
     def answer(self, status, headers):

@@ -19,7 +19,7 @@ type event struct {
 	retries         int
 }
 
-var appLine = regexp.MustCompile(`^(\S+) POST id=(\S+) delivery=\d+ attempt=(\d+) retries=\d+ status=(\d+)$`)
+var appLine = regexp.MustCompile(`^(\S+) POST id=(\S+) delivery=\d+ attempt=(\d+) retries=\d+ status=(\d+)(?: path=\S+)?$`)
 
 func appEvent(line []byte) (event, bool) {
 	found := appLine.FindSubmatch(line)
