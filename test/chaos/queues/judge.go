@@ -165,11 +165,15 @@ func (j *verdict) purged(q int) (n int) {
 // effect is how long after a fault its effects may show.
 const effect = int64(3 * time.Second)
 
-// disturbed reports whether a fault that concerns the message happened in its life.
+// disturbed reports whether a fault that concerns the message happened in its life. After a failed attempt there is one
+// more, which an app that is killed may not have recorded.
 func (j *verdict) disturbed(m *message) bool {
 	from, to := m.sent.At, m.sent.Done
 	for i := range m.Receipts {
 		to = max(to, m.Receipts[i].At, m.Receipts[i].Done)
+	}
+	if n := len(m.Receipts); n > 0 && m.Receipts[n-1].Kind == kit.Failed {
+		to += int64(j.run.RetryDelay + time.Second)
 	}
 	return slices.ContainsFunc(j.faults, func(f Fault) bool {
 		return (f.Queue < 0 || f.Queue == m.name.Queue) && f.Start <= to && max(f.End, f.Recovered)+effect >= from

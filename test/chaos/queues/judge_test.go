@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	kit "sidecar/internal/testkit/judge"
 	"sidecar/internal/testkit/must"
 	"sidecar/test/chaos/ledger"
 )
@@ -126,6 +127,26 @@ func TestJudge(t *testing.T) {
 }
 
 // late makes a message arrive two seconds after it was published.
+// TestUnrecordedAttempt: a fault after a failed attempt may be in the next attempt, and after a 2xx there is none.
+func TestUnrecordedAttempt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind  kit.Kind
+		after time.Duration // from the last receipt to the fault
+		want  bool
+	}{
+		{kit.Failed, 310 * time.Millisecond, true}, {kit.Failed, 2 * time.Second, false}, {kit.Accepted, 310 * time.Millisecond, false},
+	} {
+		m := &message{sent: &Sent{At: ms(0), Done: ms(1)}}
+		m.Receipts = []kit.Receipt{{At: ms(10), Done: ms(15), Kind: c.kind}}
+		start := ms(15) + int64(c.after)
+		j := &verdict{books: &books{run: Run{RetryDelay: 300 * time.Millisecond}, faults: []Fault{{Queue: -1, Start: start, End: start}}}}
+		if got := j.disturbed(m); got != c.want {
+			t.Errorf("%v after an attempt of kind %v: disturbed %v", c.after, c.kind, got)
+		}
+	}
+}
+
 func (s *story) late(n Name) {
 	r, a := s.of(n)
 	r.At, a.Begun, a.At = r.At+2e9, a.Begun+2e9, a.At+2e9
