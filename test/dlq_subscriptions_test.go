@@ -66,7 +66,7 @@ func TestDLQOfSubscriptions(t *testing.T) {
 					break // one queue
 				}
 				must.Do(t, os.WriteFile(file, nil, 0o600))
-				if r := sc.cli(64, args...); !strings.Contains(r.stderr, "this is for one dead-letter queue: choose the subscription, one of orders, refunds (--subscription)") {
+				if r := sc.cli(64, args...); !strings.Contains(r.stderr, "this is for one dead-letter queue: choose the subscription, one of orders, refunds (--subscription, over HTTP ?subscription=)") {
 					t.Errorf("%q: %s", args, r.stderr)
 				}
 			}

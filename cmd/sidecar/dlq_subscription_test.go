@@ -15,7 +15,7 @@ func TestChooseSubscription(t *testing.T) {
 	t.Parallel()
 	environ := append([]string{"SIDECAR_SUBSCRIPTIONS=orders,refunds"}, nowhere...)
 	for _, c := range []struct{ subscription, want, err string }{
-		{"", "orders refunds", "this is for one dead-letter queue: choose the subscription, one of orders, refunds (--subscription)"},
+		{"", "orders refunds", "this is for one dead-letter queue: choose the subscription, one of orders, refunds (--subscription, over HTTP ?subscription=)"},
 		{"refunds", "refunds", ""},
 		{"refund", "", `no subscription "refund"; did you mean refunds?`},
 		{"zzz", "", `no subscription "zzz"; there are orders, refunds`},

@@ -59,7 +59,8 @@ func (qs Queues) Of(name string) (Queues, error) {
 // Only returns the queue if there is one; ErrInvalid if there are several.
 func (qs Queues) Only() (*Queue, error) {
 	if len(qs) > 1 {
-		return nil, fmt.Errorf("%w: this is for one dead-letter queue: choose the subscription, one of %s (--subscription)",
+		return nil, fmt.Errorf("%w: this is for one dead-letter queue: choose the subscription, one of %s "+
+			"(--subscription, over HTTP ?subscription=)",
 			ErrInvalid, strings.Join(qs.Subscriptions(), ", "))
 	}
 	return qs[0], nil
