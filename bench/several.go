@@ -19,7 +19,7 @@ const sevenQueues = 7
 // keys is how many keys the messages have whose order is kept.
 const keys = 1000
 
-// severalResult is what was found about several queues in one sidecar, and about order.
+// severalResult has the figures of several queues in one sidecar, and those of order.
 type severalResult struct {
 	Machine machine          `json:"machine"`
 	Quick   bool             `json:"quick,omitempty"` // no figures to quote

@@ -186,7 +186,7 @@ func TestFirstOfTwoCounts(t *testing.T) {
 	}
 }
 
-// TestOrderOfAQueue: one message at a time, and a warning where that is not what was said.
+// TestOrderOfAQueue: one message at a time, and a warning when a larger concurrency was set.
 func TestOrderOfAQueue(t *testing.T) {
 	t.Parallel()
 	for env, warnings := range map[string]int{"SIDECAR_CONCURRENCY=1": 0, "SIDECAR_CONCURRENCY=8": 1, "SIDECAR_LOG_LEVEL=info": 0} {

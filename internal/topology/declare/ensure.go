@@ -79,8 +79,7 @@ func (e *ensurer) ensure(ctx context.Context) {
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
 // it sends the same requests without waiting for the answers in between. True means that Ensure would have no findings
-// except leftovers, or those it had when it returned p. False says nothing: Ensure then finds what was refused, and
-// why.
+// except leftovers, or those it had when it returned p. After false only Ensure can say which object was refused.
 //
 // In ModeDeclare it creates what is missing, but nothing of a plan that adopts what exists: where that is gone, such as
 // on a broker that lost its data, the plan that was asked for is the one to declare. Nor of one whose type is decided

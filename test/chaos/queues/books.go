@@ -118,7 +118,7 @@ func (b *books) receipt(begun, answered *Receipt) {
 	m.Receipts = append(m.Receipts, r)
 }
 
-// parked reads what was in the queues in the end.
+// parked reads the messages that were in the queues at the end of the run.
 func (b *books) parked(dir string) error {
 	err := ledger.Each(dir, ledger.ParkedFile, func(p *ledger.Parked) error {
 		if m := b.of(p.ID); m != nil {
