@@ -206,7 +206,7 @@ func dlqRedrive(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	a := action{name: "redrive", done: "redriven", rest: stays, dry: r.DryRun}
+	a := &action{name: "redrive", done: "redriven", rest: stays, dry: r.DryRun}
 	if r.To != "" {
 		a.done = fmt.Sprintf("redriven to %q", r.To)
 	}
@@ -233,7 +233,7 @@ func dlqDiscard(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	a := action{name: "discard", done: "discarded", rest: stays, dry: *dry}
+	a := &action{name: "discard", done: "discarded", rest: stays, dry: *dry}
 	if ask {
 		p, err := q.Discard(ctx, s, true, nil)
 		if err != nil || p.Matched == 0 {

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +19,7 @@ type action struct {
 	done string // redriven
 	rest string // what to do when it ended before its end
 	dry  bool   // it only counts
+	pipe bool   // standard output carries the messages
 }
 
 // actionResult is the one document that --json gives of an action.
@@ -32,17 +31,21 @@ type actionResult struct {
 	Error string `json:"error,omitempty"`
 }
 
-// act does a to at most limit messages, 0 for any number: it shows the progress of do, and reports how it ended.
-func (c *call) act(ctx context.Context, q *deadletter.Queue, a action, limit int,
+// act does a to at most limit messages, 0 for any number: it shows the progress of do, unless the messages themselves
+// are on the screen, and reports how it ended.
+func (c *call) act(ctx context.Context, q *deadletter.Queue, a *action, limit int,
 	do func(deadletter.Report) (deadletter.Progress, error)) error {
-	m := c.meter(a.done, limit, c.quiet)
+	m := c.meter(a.done, limit)
+	if _, screen := terminalWidth(c.stdout); c.quiet || a.pipe && screen {
+		m.w = io.Discard
+	}
 	p, err := do(m.report)
 	m.stop()
 	return c.report(ctx, q, a, &p, err)
 }
 
 // report ends an action: it says what has been done, also when err is why it ended, and explains err.
-func (c *call) report(ctx context.Context, q *deadletter.Queue, a action, p *deadletter.Progress, err error) error {
+func (c *call) report(ctx context.Context, q *deadletter.Queue, a *action, p *deadletter.Progress, err error) error {
 	rest := fmt.Sprintf("%d %s, %s", p.Done, a.done, a.rest)
 	if p.Scanned == 0 {
 		rest = "nothing was changed"
@@ -55,6 +58,10 @@ func (c *call) report(ctx context.Context, q *deadletter.Queue, a action, p *dea
 	if failed == nil {
 		failed = c.missing(p)
 	}
+	say := c.say
+	if a.pipe {
+		say = c.note
+	}
 	if c.json {
 		r := actionResult{Queue: q.Name(), Action: a.name, DryRun: a.dry, Progress: *p}
 		if failed != nil {
@@ -64,7 +71,7 @@ func (c *call) report(ctx context.Context, q *deadletter.Queue, a action, p *dea
 			return err
 		}
 	} else if failed == nil || p.Total > 0 || p.Scanned > 0 {
-		c.say("%s", outcome(a, p))
+		say("%s", outcome(a, p))
 	}
 	if err := c.out.Flush(); err != nil && failed == nil {
 		return c.failed("%d %s, but the output could not be written: %v", p.Done, a.done, err)
@@ -73,7 +80,7 @@ func (c *call) report(ctx context.Context, q *deadletter.Queue, a action, p *dea
 }
 
 // outcome is one line on what an action has done.
-func outcome(a action, p *deadletter.Progress) string {
+func outcome(a *action, p *deadletter.Progress) string {
 	total := number(p.Total, "message")
 	text := fmt.Sprintf("%d of %s %s", p.Done, total, a.done)
 	switch {
@@ -154,9 +161,8 @@ func (c *call) readOnly(ctx context.Context, command func(deadletter.Queues) err
 }
 
 const (
-	meterRedraw = 200 * time.Millisecond // on a terminal
-	meterLine   = 10 * time.Second       // elsewhere
-	meterBar    = 24                     // columns, at most
+	meterLine = 10 * time.Second // between two lines where there is no terminal
+	meterBar  = 24               // columns, at most
 )
 
 // meter shows the progress of an action on standard error: a bar on a terminal, a line now and then elsewhere.
@@ -168,70 +174,38 @@ type meter struct {
 
 	began time.Time // the rate is taken from then on: not while a canary waits
 	part  float64   // what was done before
-	last  atomic.Pointer[deadletter.Progress]
-	ends  chan struct{}
-	wait  sync.WaitGroup
+	shown time.Time // the last line, where there is no terminal
 }
 
-// meter starts one, which shows nothing if it is to be quiet. stop ends it.
-func (c *call) meter(done string, limit int, quiet bool) *meter {
-	width, _ := terminalWidth(c.stderr)
-	m := &meter{w: c.stderr, width: width, done: done, limit: limit}
-	if quiet {
-		m.w = io.Discard
-	}
-	m.start()
-	return m
+func (c *call) meter(done string, limit int) *meter {
+	now := time.Now()
+	return &meter{w: c.stderr, done: done, limit: limit, began: now, shown: now}
 }
 
-func (m *meter) start() {
-	m.ends = make(chan struct{})
-	m.last.Store(&deadletter.Progress{})
-	m.wait.Go(m.run)
-}
-
-// report takes the progress. It never waits for the terminal.
-func (m *meter) report(p deadletter.Progress) { m.last.Store(&p) }
-
-// stop ends it and waits until it shows nothing any more.
-func (m *meter) stop() {
-	close(m.ends)
-	m.wait.Wait()
-}
-
-func (m *meter) run() {
-	every := meterLine
-	if m.width > 0 {
-		every = meterRedraw
-	}
-	t := time.NewTicker(every)
-	defer t.Stop()
-	m.began = time.Now()
-	for {
-		select {
-		case now := <-t.C:
-			m.show(now)
-		case <-m.ends:
-			if m.width > 0 {
-				_, _ = io.WriteString(m.w, "\r\x1b[K") // the result replaces it
-			}
-			return
-		}
-	}
-}
-
-// show shows the progress.
-func (m *meter) show(now time.Time) {
+// report shows the progress. A terminal that does not take it delays only the end of the operation, when all messages
+// that stay have been requeued.
+func (m *meter) report(p deadletter.Progress) {
 	if columns, ok := terminalWidth(m.w); ok { // the window may have another size now
 		m.width = columns
 	}
-	text := m.text(m.last.Load(), now)
-	if m.width > 0 { // a line that wraps could not be written over
+	now := time.Now()
+	text := m.text(&p, now)
+	switch {
+	case m.width > 0: // a line that wraps could not be written over
 		text = "\r" + cut(text, m.width-1) + "\x1b[K"
-	} else {
-		text += "\n"
+	case now.Sub(m.shown) < meterLine:
+		return
+	default:
+		text, m.shown = text+"\n", now
 	}
 	_, _ = io.WriteString(m.w, text)
+}
+
+// stop makes room on a terminal for the result.
+func (m *meter) stop() {
+	if m.width > 0 {
+		_, _ = io.WriteString(m.w, "\r\x1b[K")
+	}
 }
 
 func (m *meter) text(p *deadletter.Progress, now time.Time) string {

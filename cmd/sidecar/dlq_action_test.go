@@ -35,7 +35,7 @@ func TestOutcome(t *testing.T) {
 		"0 messages imported":                                      {imports, false, deadletter.Progress{}},
 	} {
 		c.a.dry = c.dry
-		if got := outcome(c.a, &c.p); got != want {
+		if got := outcome(&c.a, &c.p); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -55,7 +55,7 @@ func reported(t *testing.T, args []string, p deadletter.Progress, err error) (st
 	for i := range min(p.Matched+p.Skipped, len(c.filter.IDs)) { // as many as the operation says to have found
 		c.filter.Match(&deadletter.Message{Facts: deadletter.Facts{MessageID: c.filter.IDs[i]}})
 	}
-	failed = c.report(t.Context(), anyQueue(t), action{name: "redrive", done: "redriven", rest: stays}, &p, err)
+	failed = c.report(t.Context(), anyQueue(t), &action{name: "redrive", done: "redriven", rest: stays}, &p, err)
 	return out.String(), failed
 }
 
@@ -105,7 +105,7 @@ func TestUnreadableReport(t *testing.T) {
 		c := newCall(invocation{stdout: full{}}, "sidecar dlq", subcommand{name: "redrive"})
 		c.json = asJSON
 		p := deadletter.Progress{Total: 2, Matched: 2, Done: 2}
-		err := c.report(t.Context(), anyQueue(t), action{name: "redrive", done: "redriven", rest: stays}, &p, nil)
+		err := c.report(t.Context(), anyQueue(t), &action{name: "redrive", done: "redriven", rest: stays}, &p, nil)
 		if err == nil || !strings.Contains(err.Error(), "2 redriven, but the output could not be written: "+errFull.Error()) {
 			t.Errorf("%v", err)
 		}

@@ -12,14 +12,16 @@ import (
 	"time"
 
 	"sidecar/internal/amqpvalue"
+	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
 )
 
 func dlqShow(ctx context.Context, c *call) error {
 	maxBody := 64 << 10
 	c.flags.Func("max-body", "show at most `SIZE` of the body: a number of bytes, or one followed by KiB or MiB "+
-		"(default 64KiB)", func(v string) (err error) {
-		maxBody, err = parseBytes(v)
+		"(default 64KiB)", func(v string) error {
+		size, err := config.ParseSize(v)
+		maxBody = int(min(size, 1<<30))
 		return err
 	})
 	noBody := c.flags.Bool("no-body", false, "leave the body out")
@@ -47,21 +49,6 @@ func dlqShow(ctx context.Context, c *call) error {
 		c.show(m, time.Now())
 		return nil
 	})
-}
-
-// parseBytes reads "65536", "64KiB" or "1MiB".
-func parseBytes(v string) (int, error) {
-	digits, unit := v, 1
-	if d, found := strings.CutSuffix(v, "KiB"); found {
-		digits, unit = d, 1<<10
-	} else if d, found := strings.CutSuffix(v, "MiB"); found {
-		digits, unit = d, 1<<20
-	}
-	n, err := strconv.Atoi(digits)
-	if err != nil || n < 0 || n > 1<<30/unit {
-		return 0, fmt.Errorf("want a number of bytes, such as 65536 or 64KiB")
-	}
-	return n * unit, nil
 }
 
 // show writes all of m for people.

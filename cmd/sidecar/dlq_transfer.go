@@ -34,13 +34,17 @@ func dlqExport(ctx context.Context, c *call) error {
 		return err
 	}
 	s := deadletter.Selection{Filter: c.filter, Limit: c.limit}
+	a := &action{name: "export", done: "exported"}
 	if name == "-" {
-		return c.exportToStdout(ctx, q, s)
+		a.pipe, a.rest = true, "which is not all: run the same command again"
+		return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
+			return q.Export(ctx, c.stdout, s, report)
+		})
 	}
 	if err := vacant(name, *force); err != nil {
 		return c.failed("%v", err)
 	}
-	a := action{name: "export", done: "exported", rest: "no file was written: run the same command again"}
+	a.rest = "no file was written: run the same command again"
 	return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (p deadletter.Progress, err error) {
 		err = writeFile(name, *force, func(w io.Writer) error {
 			p, err = q.Export(ctx, w, s, report)
@@ -48,20 +52,6 @@ func dlqExport(ctx context.Context, c *call) error {
 		})
 		return p, err
 	})
-}
-
-func (c *call) exportToStdout(ctx context.Context, q *deadletter.Queue, s deadletter.Selection) error {
-	_, shown := terminalWidth(c.stdout) // the messages themselves are on the screen
-	a := action{name: "export", done: "exported"}
-	m := c.meter(a.done, s.Limit, c.quiet || shown)
-	p, err := q.Export(ctx, c.stdout, s, m.report)
-	m.stop()
-	rest := fmt.Sprintf("%d exported, which is not all: run the same command again", p.Done)
-	if failed := c.explainError(ctx, err, rest); failed != nil {
-		return failed
-	}
-	c.note("%s", outcome(a, &p))
-	return c.missing(&p)
 }
 
 // vacant reports why a file cannot have that name.
@@ -122,18 +112,19 @@ func dlqImport(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	m := c.meter("imported", 0, c.quiet)
-	p, err := q.Import(ctx, from, skip, m.report)
-	m.stop()
-	next := skip
-	if at, ok := errors.AsType[*deadletter.LineError](err); ok {
-		next = max(skip, at.Line-1)                // all before it are parked
-		if errors.Is(err, deadletter.ErrInvalid) { // the line, not the command line
-			err = fmt.Errorf("line %d: %w", at.Line, plainly(at.Err))
+	a := &action{name: "import", done: "imported"}
+	return c.act(ctx, q, a, 0, func(report deadletter.Report) (deadletter.Progress, error) {
+		p, err := q.Import(ctx, from, skip, report)
+		next := skip
+		if at, ok := errors.AsType[*deadletter.LineError](err); ok {
+			next = max(skip, at.Line-1)                // all before it are parked
+			if errors.Is(err, deadletter.ErrInvalid) { // the line, not the command line
+				err = fmt.Errorf("line %d: %w", at.Line, plainly(at.Err))
+			}
 		}
-	}
-	a := action{name: "import", done: "imported", rest: fmt.Sprintf("go on with --skip %d", next)}
-	return c.report(ctx, q, a, &p, err)
+		a.rest = fmt.Sprintf("go on with --skip %d", next)
+		return p, err
+	})
 }
 
 // source is what is imported.

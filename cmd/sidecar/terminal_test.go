@@ -92,14 +92,4 @@ func TestBytes(t *testing.T) {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
-	for s, want := range map[string]int{"0": 0, "77": 77, "64KiB": 65536, "1MiB": 1 << 20} {
-		if got, err := parseBytes(s); got != want || err != nil {
-			t.Errorf("%s: %d, %v", s, got, err)
-		}
-	}
-	for _, s := range []string{"", "KiB", "1KB", "-1", "1.5KiB", "1 KiB", "99999999999", "2000MiB", "1KiBMiB"} {
-		if got, err := parseBytes(s); err == nil {
-			t.Errorf("%q: %d", s, got)
-		}
-	}
 }

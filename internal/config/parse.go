@@ -20,7 +20,7 @@ var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[bool]():            parser(parseBool),
 	reflect.TypeFor[time.Duration]():   parser(parseDuration),
 	reflect.TypeFor[Millis]():          parser(parseMillis),
-	reflect.TypeFor[Size]():            parser(parseSize),
+	reflect.TypeFor[Size]():            parser(ParseSize),
 	reflect.TypeFor[Rate]():            parser(parseRate),
 	reflect.TypeFor[[]string]():        parser(split),
 	reflect.TypeFor[[]int]():           parser(parseStatuses),
@@ -119,8 +119,8 @@ var sizeUnits = []struct {
 	bytes  int64
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}}
 
-// parseSize reads "16MiB" or "1048576". MB and friends are refused rather than taken for one of their two meanings.
-func parseSize(v string) (Size, error) {
+// ParseSize reads "16MiB" or "1048576". MB and friends are refused rather than taken for one of their two meanings.
+func ParseSize(v string) (Size, error) {
 	unit := int64(1)
 	for _, u := range sizeUnits {
 		if digits, found := strings.CutSuffix(v, u.suffix); found {

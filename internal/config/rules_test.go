@@ -54,11 +54,11 @@ func TestTagsAreSound(t *testing.T) {
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Size{"0": 0, "1": 1, "1000": 1000, "1KiB": 1024, "1024": 1024, "3MiB": 3 << 20, "2GiB": 2 << 30} {
-		got, err := parseSize(text)
+		got, err := ParseSize(text)
 		if err != nil || got != want {
 			t.Errorf("%s: %d, %v", text, got, err)
 		}
-		if again, err := parseSize(got.String()); err != nil || again != got {
+		if again, err := ParseSize(got.String()); err != nil || again != got {
 			t.Errorf("%s prints as %s", text, got)
 		}
 	}
