@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strconv"
 	"strings"
 )
 
@@ -20,7 +19,8 @@ type Endpoint struct {
 	Target           string // the request target: path and query
 }
 
-// ParseEndpoint reads an app URL. Its errors never repeat the URL, which may hold a secret by mistake.
+// ParseEndpoint reads an app URL that the configuration has judged. It refuses only what could not be sent. Its errors
+// never repeat the URL, which may hold a secret by mistake.
 func ParseEndpoint(raw string) (Endpoint, error) {
 	if rest, ok := strings.CutPrefix(raw, "unix://"); ok {
 		return parseUnix(rest)
@@ -36,20 +36,12 @@ func ParseEndpoint(raw string) (Endpoint, error) {
 	if !known {
 		return Endpoint{}, errors.New("scheme must be http, https or unix")
 	}
-	port = cmp.Or(u.Port(), port)
-	switch n, err := strconv.ParseUint(port, 10, 16); {
-	case u.User != nil:
-		return Endpoint{}, errors.New("user and password are not allowed")
-	case u.Fragment != "":
-		return Endpoint{}, errors.New("a fragment is not allowed")
-	case u.Hostname() == "" || !Printable(u.Host) || strings.Contains(u.Host, "%"):
+	if u.Hostname() == "" || !Printable(u.Host) || strings.Contains(u.Host, "%") {
 		return Endpoint{}, errors.New("a plain host name or IP address is needed")
-	case err != nil || n == 0:
-		return Endpoint{}, errors.New("port must be 1 to 65535")
 	}
 	target, err := RequestTarget(u.RequestURI())
 	return Endpoint{
-		network: "tcp", address: net.JoinHostPort(u.Hostname(), port), secure: u.Scheme == "https",
+		network: "tcp", address: net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)), secure: u.Scheme == "https",
 		serverName: u.Hostname(), Origin: u.Scheme + "://" + u.Host, Host: u.Host, Target: target,
 	}, err
 }
@@ -57,13 +49,6 @@ func ParseEndpoint(raw string) (Endpoint, error) {
 // parseUnix reads "/path/to.sock:/http/path"; the HTTP path starts at the first ":/" and may be missing.
 func parseUnix(rest string) (Endpoint, error) {
 	socket, path, _ := strings.Cut(rest, ":/")
-	if !strings.HasPrefix(socket, "/") {
-		return Endpoint{}, errors.New("a unix URL needs an absolute socket path: unix:///path/to.sock:/http/path")
-	}
-	// The kernel's limit for a socket address; a longer path would fail on every dial.
-	if len(socket) > 107 {
-		return Endpoint{}, errors.New("the socket path is longer than 107 bytes")
-	}
 	target, err := RequestTarget("/" + path)
 	origin := "unix://" + socket + ":"
 	return Endpoint{network: "unix", address: socket, Origin: origin, Host: "localhost", Target: target}, err

@@ -72,9 +72,7 @@ func (f *fields) setLength(b []byte) bool {
 
 // hasToken reports whether the comma-separated list b holds the lower-case token.
 func hasToken(b []byte, token string) bool {
-	for len(b) > 0 {
-		var item []byte
-		item, b, _ = bytes.Cut(b, []byte{','})
+	for item := range bytes.SplitSeq(b, []byte{','}) {
 		if FoldEqual(bytes.Trim(item, " \t"), token) {
 			return true
 		}
@@ -85,9 +83,7 @@ func hasToken(b []byte, token string) bool {
 // keepAlive reads "timeout=N" of a Keep-Alive header and stays a second below it, or half of it where N is 1: the app
 // counts from when it sent, we from when we received.
 func keepAlive(b []byte) time.Duration {
-	for len(b) > 0 {
-		var item []byte
-		item, b, _ = bytes.Cut(b, []byte{','})
+	for item := range bytes.SplitSeq(b, []byte{','}) {
 		item = bytes.Trim(item, " \t")
 		if !FoldPrefix(item, "timeout=") {
 			continue
