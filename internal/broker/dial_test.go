@@ -117,7 +117,7 @@ func TestDialNamesTheReason(t *testing.T) {
 		"wrong password":  {func(o *Options) { o.Password = text("canary") }, causeAuth, ""},
 		"unknown vhost":   {func(o *Options) { o.URLs = urls(strings.TrimSuffix(url, "/") + "/missing") }, causeAuth, "missing"},
 		"malformed":       {func(o *Options) { o.URLs = urls("amqp://user:canary%zz@host/") }, causeConfig, "1 of 1"},
-		"no URL":          {func(o *Options) { o.URLs = urls() }, causeConfig, "no broker URL"},
+		"no URL":          {func(o *Options) { o.URLs = urls() }, causeConfig, "no URL"},
 		"unreadable URL":  {func(o *Options) { o.URLs = func() ([]string, error) { return nil, errors.New("gone") } }, causeConfig, "gone"},
 		"unreadable user": {func(o *Options) { o.Username = unreadable }, causeConfig, "gone"},
 		"unreadable pass": {func(o *Options) { o.Password = unreadable }, causeConfig, "gone"},

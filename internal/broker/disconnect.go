@@ -1,8 +1,6 @@
 package broker
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -32,30 +30,22 @@ var causes = []cause{
 	causeNetwork, causeTimeout, causeAuth, causeTLS, causeBroker, causeChannel, causeCancelled, causeConfig, causeOther,
 }
 
-// tlsError marks what happened before or in the TLS handshake, where the types of the errors do not distinguish it.
-type tlsError struct{ err error }
-
-func (e *tlsError) Error() string { return "tls: " + e.err.Error() }
-func (e *tlsError) Unwrap() error { return e.err }
-
-// configError marks a URL or a secret that could not be read.
-type configError struct{ err error }
-
-func (e *configError) Error() string { return e.err.Error() }
-func (e *configError) Unwrap() error { return e.err }
+var (
+	errTLS    = errors.New("tls")             // marks what happened before or in the TLS handshake
+	errConfig = errors.New("broker settings") // marks a URL or a secret that could not be read
+)
 
 // causeOf classifies the end of a session or of an attempt to make one.
 func causeOf(err error) cause {
 	var (
-		config *configError
 		closed *amqp.Error
 		broken amqpwire.ProtocolError
 		netErr net.Error
 	)
 	switch {
-	case errors.As(err, &config):
+	case errors.Is(err, errConfig):
 		return causeConfig
-	case isTLS(err):
+	case errors.Is(err, errTLS), isAlert(err):
 		return causeTLS
 	case errors.As(err, &broken):
 		return causeBroker
@@ -85,19 +75,9 @@ func causeOfClose(e *amqp.Error) cause {
 	return causeBroker
 }
 
-func isTLS(err error) bool {
-	var (
-		ours     *tlsError
-		alert    *net.OpError
-		record   tls.RecordHeaderError
-		verify   *tls.CertificateVerificationError
-		unknown  x509.UnknownAuthorityError
-		hostname x509.HostnameError
-	)
-	// Package tls reports an alert as a net.OpError with these operations and an unexported type inside.
-	if errors.As(err, &alert) && (alert.Op == "remote error" || alert.Op == "local error") {
-		return true
-	}
-	return errors.As(err, &ours) || errors.As(err, &record) || errors.As(err, &verify) ||
-		errors.As(err, &unknown) || errors.As(err, &hostname)
+// isAlert reports whether the peer, or package tls, has given up a connection: without a client certificate that is as
+// late as the first read. The package reports it as a net.OpError with an unexported type inside.
+func isAlert(err error) bool {
+	alert, ok := errors.AsType[*net.OpError](err)
+	return ok && (alert.Op == "remote error" || alert.Op == "local error")
 }

@@ -110,10 +110,8 @@ func (l *links) removeLink(k *link) {
 	l.over = len(l.all) == 0
 }
 
-func (l *links) linkUp(k *link, s *Session) { l.set(k, s) }
-func (l *links) linkDown(k *link)           { l.set(k, nil) }
-
-func (l *links) set(k *link, s *Session) {
+// setLink notes that the link is up with a session, or down without one.
+func (l *links) setLink(k *link, s *Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k.session = s

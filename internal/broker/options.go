@@ -71,12 +71,8 @@ type TLSOptions struct {
 }
 
 func (o *Options) setDefaults() {
-	if o.Heartbeat <= 0 {
-		o.Heartbeat = defaultHeartbeat
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
-	}
+	o.Heartbeat = cmp.Or(o.Heartbeat, defaultHeartbeat)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.Backoff = cmp.Or(o.Backoff, defaultBackoff)
 	o.closeTimeout = cmp.Or(o.closeTimeout, closeTimeout)
 	o.blockedPatience = cmp.Or(o.blockedPatience, blockedPatience)
@@ -85,7 +81,5 @@ func (o *Options) setDefaults() {
 	if o.Connect == nil {
 		o.Connect = dialTCP
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 }

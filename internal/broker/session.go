@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -162,26 +160,23 @@ func (s *Session) Blocked() bool {
 // FrameMax is the negotiated size of a frame in bytes; a header table must fit into one, less its overhead.
 func (s *Session) FrameMax() int { return s.conn.Config.FrameSize }
 
-// Major is the first number of the broker's version, 0 when it does not say.
-func (s *Session) Major() int { return s.versionPart(0) }
+// version is the beginning of the broker's version, 0 for what it does not say.
+func (s *Session) version() (major, minor int) {
+	version, _ := s.conn.Properties["version"].(string)
+	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return major, minor
+}
+
+// Major is the first number of the broker's version.
+func (s *Session) Major() int {
+	major, _ := s.version()
+	return major
+}
 
 // AtLeast reports whether the broker says that its version is this one or a newer one.
 func (s *Session) AtLeast(major, minor int) bool {
-	is := s.Major()
-	return is > major || is == major && s.versionPart(1) >= minor
-}
-
-func (s *Session) versionPart(i int) int {
-	version, _ := s.conn.Properties["version"].(string)
-	parts := strings.Split(version, ".")
-	if i >= len(parts) {
-		return 0
-	}
-	n, err := strconv.Atoi(parts[i])
-	if err != nil {
-		return 0
-	}
-	return n
+	is, then := s.version()
+	return is > major || is == major && then >= minor
 }
 
 // Channel opens a channel.

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"log/slog"
 	"reflect"
 	"time"
 
@@ -51,14 +52,7 @@ func Supervise(ctx context.Context, d *Dialer, serves ...Serve) error {
 		if err == nil {
 			return nil
 		}
-		why := causeOf(err)
-		d.metrics.reconnect(why)
-		if lasted > d.o.steady {
-			backoff = newBackoff(d.o.Backoff)
-		}
-		pause := pauseAfter(why, backoff)
-		d.o.Logger.Warn("broker session over", "connection", d.o.Name, "cause", string(why), "error", err,
-			"retry_in", pause.Round(time.Millisecond).String())
+		why, pause := d.lost(slog.LevelWarn, "broker session over", err, lasted, &backoff)
 		if why == causeAuth || why == causeConfig {
 			d.waitUnlessChanged(ctx, pause, credentials)
 		} else {
@@ -79,8 +73,8 @@ func superviseOnce(ctx context.Context, d *Dialer, link *link, serves []Serve) (
 	}
 	defer s.Close()
 	defer func(since time.Time) { lasted = time.Since(since) }(time.Now())
-	d.metrics.linkUp(link, s)
-	defer d.metrics.linkDown(link)
+	d.metrics.setLink(link, s)
+	defer d.metrics.setLink(link, nil)
 
 	// It has ended whenever an error of the session can be seen: the end of s.ctx is that of its children at once.
 	serving, cancel := context.WithCancelCause(s.ctx)
@@ -109,14 +103,7 @@ func (d *Dialer) keep(ctx context.Context, s *Session, serve Serve) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		cause := causeOf(err)
-		d.metrics.reconnect(cause)
-		if time.Since(begun) > d.o.steady {
-			backoff = newBackoff(d.o.Backoff)
-		}
-		pause := pauseAfter(cause, backoff)
-		d.o.Logger.Warn("broker channel over", "connection", d.o.Name, "cause", string(cause), "error", err,
-			"retry_in", pause.Round(time.Millisecond).String())
+		_, pause := d.lost(slog.LevelWarn, "broker channel over", err, time.Since(begun), &backoff)
 		if sleep(ctx, pause); ctx.Err() != nil {
 			return err
 		}
@@ -129,13 +116,22 @@ func newBackoff(first time.Duration) retry.Backoff {
 	return retry.WithFullJitter(retry.WithCappedDuration(backoffLimit, retry.NewExponential(first)))
 }
 
-// pauseAfter is the next pause of backoff, or a longer one.
-func pauseAfter(why cause, backoff retry.Backoff) time.Duration {
-	pause, _ := backoff.Next()
+// lost counts and logs the end of a session, or of its use, that has lasted so long. It returns the cause and the pause
+// before the next one.
+func (d *Dialer) lost(level slog.Level, event string, err error, lasted time.Duration, backoff *retry.Backoff) (cause,
+	time.Duration) {
+	why := causeOf(err)
+	d.metrics.reconnect(why)
+	if lasted > d.o.steady {
+		*backoff = newBackoff(d.o.Backoff)
+	}
+	pause, _ := (*backoff).Next()
 	if why == causeAuth {
 		pause *= authFactor
 	}
-	return pause
+	d.o.Logger.Log(context.Background(), level, event, "connection", d.o.Name, "cause", string(why), "error", err,
+		"retry_in", pause.Round(time.Millisecond).String())
+	return why, pause
 }
 
 // waitUnlessChanged waits for at most pause: it ends as soon as the credentials differ from those that were refused.

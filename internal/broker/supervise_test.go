@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/sethvargo/go-retry"
 
 	"sidecar/internal/brokertest"
@@ -280,8 +282,12 @@ func TestConnectedMeansAllConnections(t *testing.T) {
 
 func TestPauseIsLongerAfterARefusedPassword(t *testing.T) {
 	t.Parallel()
-	for why, want := range map[cause]time.Duration{causeAuth: authFactor * time.Second, causeConfig: time.Second, causeNetwork: time.Second} {
-		if got := pauseAfter(why, retry.BackoffFunc(func() (time.Duration, bool) { return time.Second, false })); got != want {
+	d := NewDialer(options(t))
+	var backoff retry.Backoff = retry.BackoffFunc(func() (time.Duration, bool) { return time.Second, false })
+	for err, want := range map[error]time.Duration{
+		amqp.ErrCredentials: authFactor * time.Second, errConfig: time.Second, ErrDisconnected: time.Second,
+	} {
+		if why, got := d.lost(slog.LevelWarn, "over", err, 0, &backoff); got != want {
 			t.Errorf("%s: %v, want %v", why, got, want)
 		}
 	}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -19,35 +20,22 @@ func (t target) addr() string { return net.JoinHostPort(t.uri.Host, strconv.Itoa
 
 func (d *Dialer) targets() ([]target, error) {
 	urls, err := d.o.URLs()
-	if err != nil {
-		return nil, &configError{fmt.Errorf("read the broker's URL: %w", err)}
+	username, userErr := secret(d.o.Username)
+	password, passwordErr := secret(d.o.Password)
+	if err = cmp.Or(err, userErr, passwordErr); err == nil && len(urls) == 0 {
+		err = errors.New("no URL is set")
 	}
-	if len(urls) == 0 {
-		return nil, &configError{errors.New("no broker URL is set")}
-	}
-	username, err := secret(d.o.Username)
 	if err != nil {
-		return nil, &configError{fmt.Errorf("read the broker's user name: %w", err)}
-	}
-	password, err := secret(d.o.Password)
-	if err != nil {
-		return nil, &configError{fmt.Errorf("read the broker's password: %w", err)}
+		return nil, fmt.Errorf("%w: %w", errConfig, err)
 	}
 	targets := make([]target, len(urls))
 	for i, u := range urls {
 		uri, err := amqp.ParseURI(u)
 		if err != nil {
 			// The parser's text may quote the URL, and with it a password.
-			return nil, &configError{fmt.Errorf("broker URL %d of %d is malformed", i+1, len(urls))}
+			return nil, fmt.Errorf("%w: URL %d of %d is malformed", errConfig, i+1, len(urls))
 		}
-		t := target{uri: uri, username: uri.Username, password: uri.Password}
-		if username != "" {
-			t.username = username
-		}
-		if password != "" {
-			t.password = password
-		}
-		targets[i] = t
+		targets[i] = target{uri, cmp.Or(username, uri.Username), cmp.Or(password, uri.Password)}
 	}
 	return targets, nil
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"syscall"
 	"time"
 )
@@ -16,8 +17,5 @@ func limitUnacknowledged(_, _ string, c syscall.RawConn) error {
 	err := c.Control(func(fd uintptr) {
 		failed = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(unacknowledged/time.Millisecond))
 	})
-	if err != nil {
-		return err
-	}
-	return failed
+	return cmp.Or(err, failed)
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -15,24 +16,21 @@ import (
 func startTLS(ctx context.Context, raw net.Conn, o TLSOptions, host string) (net.Conn, error) {
 	config, err := TLSConfig(o, host)
 	if err != nil {
-		return nil, &tlsError{err}
+		return nil, fmt.Errorf("%w: %w", errTLS, err)
 	}
 	c := tls.Client(raw, config)
 	if err := c.HandshakeContext(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("tls handshake: %w", err) // a silent peer, not a bad certificate
 		}
-		return nil, &tlsError{err}
+		return nil, fmt.Errorf("%w: %w", errTLS, err)
 	}
 	return c, nil
 }
 
 // TLSConfig is for connections to a host; an empty one is left to the client.
 func TLSConfig(o TLSOptions, host string) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
-	if c.ServerName == "" {
-		c.ServerName = host
-	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cmp.Or(o.ServerName, host)}
 	if o.CAFile != "" {
 		pem, err := os.ReadFile(o.CAFile)
 		if err != nil {
