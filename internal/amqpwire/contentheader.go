@@ -48,33 +48,20 @@ func (c *cursor) bytes(n int) []byte {
 	return b
 }
 
-func (c *cursor) uint8() byte {
-	if b := c.bytes(1); b != nil {
-		return b[0]
+// fixed returns the next n bytes, or zeros when there are fewer.
+func (c *cursor) fixed(n int) []byte {
+	if b := c.bytes(n); b != nil {
+		return b
 	}
-	return 0
+	return zeros[:n]
 }
 
-func (c *cursor) uint16() uint16 {
-	if b := c.bytes(2); b != nil {
-		return binary.BigEndian.Uint16(b)
-	}
-	return 0
-}
+var zeros [8]byte
 
-func (c *cursor) uint32() uint32 {
-	if b := c.bytes(4); b != nil {
-		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (c *cursor) uint64() uint64 {
-	if b := c.bytes(8); b != nil {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
-}
+func (c *cursor) uint8() byte    { return c.fixed(1)[0] }
+func (c *cursor) uint16() uint16 { return binary.BigEndian.Uint16(c.fixed(2)) }
+func (c *cursor) uint32() uint32 { return binary.BigEndian.Uint32(c.fixed(4)) }
+func (c *cursor) uint64() uint64 { return binary.BigEndian.Uint64(c.fixed(8)) }
 
 // short returns the bytes of a short string.
 func (c *cursor) short() []byte { return c.bytes(int(c.uint8())) }

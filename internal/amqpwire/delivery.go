@@ -66,16 +66,6 @@ func (d *Delivery) Free() {
 	spare.Put(d)
 }
 
-// free gives back deliveries that are not handled any more.
-func free(list []*Delivery) {
-	for i, d := range list {
-		if d != nil {
-			d.Free()
-		}
-		list[i] = nil
-	}
-}
-
 // Deliveries are the messages that a consumer has received and that were not taken yet, in the order of their tags. The
 // broker's prefetch count bounds their number, and the memory budget their size.
 type Deliveries struct {
@@ -134,8 +124,10 @@ func (q *Deliveries) Drop() {
 	q.End()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	free(q.waiting)
-	q.waiting = q.waiting[:0]
+	for _, d := range q.waiting {
+		d.Free()
+	}
+	q.waiting = nil
 }
 
 // End says that no more will come.

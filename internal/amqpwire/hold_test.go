@@ -70,6 +70,12 @@ func (r *receiving) take(t *testing.T, n int) (all []*Delivery) {
 	return all
 }
 
+func free(list []*Delivery) {
+	for _, d := range list {
+		d.Free()
+	}
+}
+
 func TestDeliveriesWaitForMemory(t *testing.T) {
 	t.Parallel()
 	body := bytes.Repeat([]byte("b"), 300<<10)
