@@ -160,22 +160,27 @@ func (s *Session) Blocked() bool {
 // FrameMax is the negotiated size of a frame in bytes; a header table must fit into one, less its overhead.
 func (s *Session) FrameMax() int { return s.conn.Config.FrameSize }
 
-// version is the beginning of the broker's version, 0 for what it does not say.
-func (s *Session) version() (major, minor int) {
+// Version is what the broker says that its version is, such as 4.3.1; "" when it does not say.
+func (s *Session) Version() string {
 	version, _ := s.conn.Properties["version"].(string)
-	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor)
+	return version
+}
+
+// numbers is the beginning of the broker's version, 0 for what it does not say.
+func (s *Session) numbers() (major, minor int) {
+	_, _ = fmt.Sscanf(s.Version(), "%d.%d", &major, &minor)
 	return major, minor
 }
 
 // Major is the first number of the broker's version.
 func (s *Session) Major() int {
-	major, _ := s.version()
+	major, _ := s.numbers()
 	return major
 }
 
 // AtLeast reports whether the broker says that its version is this one or a newer one.
 func (s *Session) AtLeast(major, minor int) bool {
-	is, then := s.version()
+	is, then := s.numbers()
 	return is > major || is == major && then >= minor
 }
 

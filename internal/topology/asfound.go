@@ -38,6 +38,7 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 	if own != nil && p.AutoType {
 		c.setType(own[ArgType] == TypeQuorum)
 	}
+	c.besideOwnDelays(f)
 	all, unseen := c.besideChangedDelays(f), false
 	for i := range c.Exchanges {
 		x := &c.Exchanges[i]
@@ -110,6 +111,9 @@ func (p *Plan) besideChangedDelays(f Found) []Difference {
 	for i := range p.Waits {
 		w := &p.Waits[i]
 		old := p.queue(w.Queue)
+		if old.Kind == KindMain || old.Beside {
+			continue
+		}
 		seen := f.Queues[w.Queue]
 		name := w.Queue + "." + w.Tier()
 		x := p.exchange(w.Exchange)
@@ -171,6 +175,8 @@ func returnsAll(q *Queue, f amqp.Table) bool {
 func (p *Plan) requeueLimit(own amqp.Table, major int) int {
 	limit, finite := own[ArgDeliveryLimit].(int64)
 	switch {
+	case p.DelaysItself(): // it counts only what is rejected or lost
+		return 0
 	case own == nil, own[ArgType] != TypeQuorum:
 		return p.RequeueLimit
 	case finite && limit >= 0 && limit < NoDeliveryLimit:
@@ -214,7 +220,7 @@ func (q *Queue) makeQuorum() {
 		q.Args = amqp.Table{}
 	}
 	q.Args[ArgType] = TypeQuorum
-	if q.Kind != KindRetry {
+	if q.Kind != KindRetry && q.Args[ArgDeliveryLimit] == nil {
 		q.Args[ArgDeliveryLimit] = NoDeliveryLimit
 	}
 	if _, _, deadLetters := q.DeadLetter(); deadLetters {

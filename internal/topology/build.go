@@ -26,8 +26,8 @@ func Build(given Options) (*Plan, error) {
 	b := builder{o: o, preset: blueprints[o.Preset], names: o.names()}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
-		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && o.Partitions == 0,
-		Attempt: o.Attempt, Tiered: o.RetryDelays != nil, SingleActive: o.SingleActive,
+		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && o.Partitions == 0 && !b.preset.wait.inQueue,
+		Attempt: o.Attempt, Tiered: o.RetryDelays != nil && !b.preset.wait.inQueue, SingleActive: o.SingleActive,
 		StampQueue: b.preset.wait.backExchange != "" && o.Partitions == 0, CountHeader: b.preset.countHeader,
 		Redrive: Route{Key: o.Queue, Queue: o.Queue}, arguments: o.QueueArguments,
 	}
@@ -189,6 +189,11 @@ func (b *builder) parkKey() string {
 // wait lays the ways to wait.
 func (b *builder) wait() {
 	w := &b.preset.wait
+	if w.inQueue {
+		shortest, _ := b.o.delayRange()
+		b.p.Waits = []WaitPath{{Delay: shortest, Route: Route{Key: b.o.Queue, Queue: b.o.Queue}, InQueue: true}}
+		return
+	}
 	if b.o.plainRetryQueue(b.preset) {
 		one := b.waitQueue(b.o.RetryQueue, w.key, cmp.Or(b.o.RetryDelay, w.delay))
 		one.ByReject = b.o.Partitions == 0 && !b.p.Tiered && !b.preset.parksDeadLetters
@@ -233,6 +238,11 @@ func (b *builder) service() {
 		if key := b.parkKey(); key != "" {
 			args[ArgDLKey] = key
 		}
+	}
+	if b.preset.wait.inQueue {
+		shortest, longest := b.o.delayRange()
+		args[ArgRetryType], args[ArgRetryMin], args[ArgRetryMax] = delayFailed, shortest.Milliseconds(), longest.Milliseconds()
+		args[ArgDeliveryLimit] = ownLimit(*b.o.MaxRetries)
 	}
 	if b.o.SingleActive {
 		args[ArgSingleConsumer] = true

@@ -59,6 +59,8 @@ func (p *Plan) drawSettlements(d *drawing, all *Plan) {
 			d.line("sidecar -->|failed: wait %s| sidecar", w.Tier())
 		} else if w.ByReject {
 			d.line("sidecar -->|failed: reject| %s", own)
+		} else if w.InQueue {
+			d.line("sidecar -->|failed: reject, wait %s| %s", p.DelaysText(), own)
 		} else {
 			all.drawPublish(d, w.Route, "failed: publish, wait "+w.Tier())
 		}

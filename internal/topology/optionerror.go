@@ -85,6 +85,11 @@ func (c *optionValidator) checkOptions() {
 		on{"SIDECAR_SERVICE", "SIDECAR_QUEUE"},
 		"%s names the queue after what follows the first hyphen, and nothing does", o.Preset)
 
+	c.refuse(b.wait.inQueue && o.QueueType == TypeClassic, on{"SIDECAR_QUEUE_TYPE", "SIDECAR_TOPOLOGY"},
+		"only a quorum queue delays messages itself")
+	c.refuse(b.wait.inQueue && (o.RetryExchange != "" || o.RetryQueue != ""),
+		on{"SIDECAR_TOPOLOGY", "SIDECAR_RETRY_EXCHANGE", "SIDECAR_RETRY_QUEUE"},
+		"SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the service's queue")
 	c.refuse(!o.autoType() && o.QueueType != TypeClassic && o.QueueType != TypeQuorum, on{"SIDECAR_QUEUE_TYPE"},
 		"%s, %s or %s", TypeAuto, TypeClassic, TypeQuorum)
 	c.refuse(o.ExchangeType != "" && !slices.Contains(exchangeTypes, o.ExchangeType), on{"SIDECAR_EXCHANGE_TYPE"},
@@ -107,6 +112,8 @@ func (c *optionValidator) checkOptions() {
 // checkPartitions refuses partitions without what decides which message is in which.
 func (c *optionValidator) checkPartitions() {
 	o, partitions := &c.given, "SIDECAR_PARTITIONS"
+	c.refuse(o.Partitions > 0 && c.b.wait.inQueue, on{partitions, "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that "+
+		"delays messages itself: what a lost connection returns comes later than what is behind it")
 	c.refuse(o.Partitions > 0 && (o.PartitionBy == "" || o.PartitionBy == "queue" || !o.SingleActive),
 		on{partitions, "SIDECAR_ORDER_BY", "SIDECAR_ORDER_SCOPE"},
 		"needs SIDECAR_ORDER_BY=routing-key, correlation-id or header:NAME, and not SIDECAR_ORDER_SCOPE=replica")
@@ -129,6 +136,9 @@ func (c *optionValidator) checkRetries() {
 		c.refuse(*n > 0 && none, on{"SIDECAR_MAX_RETRIES", delays},
 			"with %s=none there is nowhere to wait, only 0 is possible", delays)
 	}
+	c.refuse(c.b.wait.inQueue && o.RetryDelays != nil && len(o.RetryDelays) != 2, on{delays, "SIDECAR_TOPOLOGY"},
+		"two for %s, the shortest and the longest: the broker waits the first once for each failure, at most the second",
+		o.Preset)
 	c.checkDelay("SIDECAR_RETRY_DELAY", o.RetryDelay)
 	for i, d := range o.RetryDelays {
 		c.refuse(d == 0, on{delays}, "1ms to %s", maxTTL)
@@ -149,9 +159,10 @@ func (c *optionValidator) checkDelay(variable string, d time.Duration) {
 func (c *optionValidator) checkQueueArguments() {
 	args := c.given.QueueArguments
 	variable := on{"SIDECAR_QUEUE_ARGUMENTS"}
-	for _, name := range []string{ArgDLX, ArgDLKey, ArgStrategy, ArgType} {
+	for _, name := range []string{ArgDLX, ArgDLKey, ArgStrategy, ArgType, ArgRetryType, ArgRetryMin, ArgRetryMax} {
 		_, set := args[name]
-		c.refuse(set, variable, "%s is set by the topology", name)
+		free := !c.b.wait.inQueue && strings.HasPrefix(name, "x-delayed-retry-")
+		c.refuse(set && !free, variable, "%s is set by the topology", name)
 	}
 	overflow, set := args[ArgOverflow]
 	c.refuse(set && overflow != overflowReject, variable, "%s=%v: only %s loses nothing", ArgOverflow, overflow,

@@ -15,6 +15,7 @@ const (
 	PresetPerQueue    = "per-queue"
 	PresetDelayLadder = "delay-ladder"
 	PresetDeadLetter  = "dead-letter"
+	PresetNative      = "native"
 )
 
 // Options says which topology to build. A preset fills only what is left at its zero value.
@@ -46,7 +47,8 @@ type Options struct {
 	QueueArguments amqp.Table
 
 	RetryDelay time.Duration // one wait queue
-	// RetryDelays are tiers, ascending. nil means the preset's own, empty but not nil means no waiting at all.
+	// RetryDelays are tiers, ascending, or of PresetNative the shortest delay and the longest. nil means the preset's own,
+	// empty but not nil means no waiting at all.
 	RetryDelays []time.Duration
 
 	Attempt time.Duration // see Plan.Attempt

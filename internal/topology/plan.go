@@ -140,8 +140,7 @@ type Queue struct {
 	Beside bool `json:"-"`
 }
 
-// Queue arguments. x-consumer-timeout and x-delayed-retry-* are missing on purpose: one is refused by some brokers,
-// the other is accepted and ignored by most. Every integer is an int64. RabbitMQ compares integers by value whatever
+// Queue arguments. Every integer is an int64. RabbitMQ compares integers by value whatever
 // their width, so a queue that another client declared with 32 bits is the same queue; but it distinguishes integers
 // from texts and floats.
 const (
@@ -152,6 +151,9 @@ const (
 	ArgStrategy      = "x-dead-letter-strategy"
 	ArgOverflow      = "x-overflow"
 	ArgDeliveryLimit = "x-delivery-limit"
+	ArgRetryType     = "x-delayed-retry-type" // this one and the next two are accepted and ignored before RabbitMQ 4.3
+	ArgRetryMin      = "x-delayed-retry-min"
+	ArgRetryMax      = "x-delayed-retry-max"
 )
 
 // Queue types, as the argument x-queue-type says them, and other values of arguments.
@@ -162,6 +164,9 @@ const (
 
 	strategyAtLeastOnce = "at-least-once"
 	overflowReject      = "reject-publish"
+	delayFailed         = "failed" // what is rejected with requeue, and what a lost connection returns
+	delayAll            = "all"    // and what is given back by a nack
+	delayNothing        = "disabled"
 
 	// NoDeliveryLimit means "no limit" on every broker version. -1 would say the same on some, but RabbitMQ 3.10 takes it
 	// for a limit that is already reached.
@@ -209,6 +214,10 @@ type WaitPath struct {
 
 	// ByReject says that rejecting a message on the service's queue takes it here too. At most one path can say so.
 	ByReject bool
+
+	// InQueue says that Queue is the service's own, which delays a rejected message itself: by Delay for each delivery that
+	// failed, at most by its argument x-delayed-retry-max. There is no other path then.
+	InQueue bool
 }
 
 // Tier returns the delay as it appears in names and texts.

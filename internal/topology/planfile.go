@@ -56,19 +56,21 @@ type planFile struct {
 
 // planWait is a WaitPath as JSON.
 type planWait struct {
-	// How long the message waits, such as 500ms, 30s or 1h30m. The queue's x-message-ttl is the same in milliseconds.
+	// How long the message waits, such as 500ms, 30s or 1h30m. The queue's x-message-ttl is the same in milliseconds, or
+	// x-delayed-retry-min where the service's queue delays the message itself.
 	Delay planDelay `json:"delay"`
 
 	Route
 
 	// How a message gets there: publish, or reject where the service's queue dead-letters to this queue. Messages that
-	// must not be rejected are published there too.
-	By string `json:"by" oneof:"publish|reject"`
+	// must not be rejected are published there too. Or requeue: the queue is the service's own, and delays it itself.
+	By string `json:"by" oneof:"publish|reject|requeue"`
 }
 
 const (
 	byPublish = "publish"
 	byReject  = "reject"
+	byRequeue = "requeue"
 )
 
 // planDelay is a duration that JSON writes as text.
@@ -89,8 +91,11 @@ func (p *Plan) JSON() ([]byte, error) {
 	}
 	for _, w := range p.Waits {
 		wait := planWait{Delay: planDelay(w.Delay), Route: w.Route, By: byPublish}
-		if w.ByReject {
+		switch {
+		case w.ByReject:
 			wait.By = byReject
+		case w.InQueue:
+			wait.By = byRequeue
 		}
 		f.Waits = append(f.Waits, wait)
 	}
@@ -149,7 +154,9 @@ func (f *planFile) plan(service string) *Plan {
 		}),
 	}
 	for _, w := range f.Waits {
-		p.Waits = append(p.Waits, WaitPath{Delay: time.Duration(w.Delay), Route: w.Route, ByReject: w.By == byReject})
+		p.Waits = append(p.Waits, WaitPath{
+			Delay: time.Duration(w.Delay), Route: w.Route, ByReject: w.By == byReject, InQueue: w.By == byRequeue,
+		})
 	}
 	if f.Park != nil {
 		p.Park = *f.Park

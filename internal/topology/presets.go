@@ -32,6 +32,7 @@ type blueprint struct {
 
 // wait is how retries wait. A queue that is reached through the default exchange has its name for a key.
 type wait struct {
+	inQueue      bool   // see WaitPath.InQueue; only delay has a meaning then
 	exchange     string // direct; empty: the default exchange
 	shared       bool   // other services declare that exchange too
 	queue        string // the only queue, or what the tiers' names start with
@@ -126,6 +127,16 @@ var blueprints = map[string]*blueprint{
 			exchange: "{exchange}.dlx", exchangeType: "topic", queue: "{queue}.dlq", key: "{dlq}", shared: true,
 		},
 		parksDeadLetters: true, maxRetries: 4, mayDiscard: true,
+	},
+
+	// main-exchange ─▶ queue ─reject▶ queue, which delays it itself
+	//                    └─publish▶ dlq
+	PresetNative: {
+		exchanges: []string{"{prefix}.main-exchange"}, exchangeType: "fanout",
+		queue: "{prefix}.queue.{scope}", bindingKey: "#", queueType: TypeQuorum,
+		wait:             wait{inQueue: true, delay: 5 * time.Second},
+		park:             park{exchangeType: "direct", queue: "{prefix}.dlq.{scope}", key: "{dlq}"},
+		parksDeadLetters: true, maxRetries: 10,
 	},
 }
 

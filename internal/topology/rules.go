@@ -25,7 +25,7 @@ const (
 
 // textArguments are those whose values are texts; all others are numbers, but for ArgSingleConsumer.
 var textArguments = []string{ArgDLX, ArgDLKey, ArgType, ArgStrategy, ArgOverflow, "x-queue-mode",
-	"x-queue-leader-locator", "x-queue-master-locator", "x-delayed-retry-type"}
+	"x-queue-leader-locator", "x-queue-master-locator", ArgRetryType}
 
 // rules judge every property and argument that RabbitMQ 3.10 to 4.3 has for classic and quorum queues, and those of
 // exchanges. An argument without a rule is unknown here.
@@ -46,6 +46,9 @@ var rules = []rule{
 	{on: anyQueue, properties: []string{argExpires}, when: set, judgement: Breaks,
 		reason: "the broker deletes the queue with its messages after %v ms without a consumer", fix: "{another}"},
 
+	{on: mainQueue, properties: []string{ArgType}, when: both(wantsDelay, value(TypeClassic)), judgement: Breaks,
+		reason: "only a quorum queue delays messages itself", fix: "{another}",
+		explains: []string{ArgStrategy, ArgOverflow, ArgDeliveryLimit, ArgRetryType, ArgRetryMin, ArgRetryMax}},
 	{on: anyQueue, properties: []string{ArgType}, when: value(TypeQuorum), judgement: Harmless,
 		reason: "a quorum queue keeps more than was asked for"},
 	{on: mainQueue | retryQueue, properties: []string{ArgType}, when: value(TypeClassic), judgement: Weaker,
@@ -58,6 +61,9 @@ var rules = []rule{
 		reason: "messages of a %v queue are not taken out one by one", fix: "{another}",
 		explains: []string{ArgDLX, ArgDLKey, ArgTTL, ArgStrategy, ArgOverflow, ArgDeliveryLimit}},
 
+	{on: mainQueue, properties: []string{ArgDLX, ArgDLKey}, when: both(wantsDelay, differs), judgement: Weaker,
+		reason: "a message that the broker takes away, because it killed its consumer too often, goes elsewhere than what is " +
+			"parked", fix: "{another}", explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
 	{on: mainQueue, properties: []string{ArgDLX}, judgement: Harmless,
 		reason:   "retries do not need it: they are published, with confirmation, before the original is acked",
 		explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
@@ -122,6 +128,11 @@ var rules = []rule{
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: negativeBefore4, judgement: Breaks,
 		reason: "before RabbitMQ 4.0 a negative limit is one that is already reached: the first message that is given " +
 			"back is lost", fix: "{another}"},
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: parksEarly, judgement: Breaks,
+		reason: "the broker counts each failed attempt, and takes a message away before its retries are used up",
+		fix:    "lower SIDECAR_MAX_RETRIES, or {another}"},
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: ampleLimit, judgement: Harmless,
+		reason: "it ends what kills its consumer again and again"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: belowSafeLimit, judgement: Breaks,
 		reason: "the broker takes a message away that returns more than %v times without an answer: a few lost " +
 			"connections are enough",
@@ -149,11 +160,28 @@ var rules = []rule{
 			"their sum is below that, or {another}"},
 	{on: anyQueue, properties: []string{argConsumerTimeout}, judgement: Harmless,
 		reason: "it is longer than any attempt"},
-	{on: mainQueue, properties: []string{"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"},
-		when: set, judgement: Weaker, reason: "what is given back waits in the broker once more",
-		explains: []string{"x-delayed-retry-min", "x-delayed-retry-max"}},
+	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, value(nil)), judgement: Weaker,
+		reason: "the queue delays nothing unless a policy says so, which cannot be seen: if a rejected message comes back at " +
+			"once, nothing is consumed any more",
+		fix:      "set a policy with delayed-retry-type=failed, delayed-retry-min and delayed-retry-max on it",
+		explains: []string{ArgRetryMin, ArgRetryMax}},
+	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, value(delayAll)), judgement: Weaker,
+		reason: "what a 425, a pause or a stop gives back waits in the broker, too", fix: "{another}"},
+	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, differs), judgement: Breaks,
+		reason: "a rejected message comes back at once", fix: "{another}", explains: []string{ArgRetryMin, ArgRetryMax}},
+	{on: mainQueue, properties: []string{ArgRetryMin, ArgRetryMax}, when: wantsDelay, judgement: Harmless,
+		reason: "it goes on delaying what is in it; retries wait in a retry queue beside it where one can be declared, which " +
+			"costs more: a policy can make its delays shorter, and a queue with another name longer"},
+	{on: mainQueue, properties: []string{ArgRetryType}, when: both(set, inOrder), judgement: Breaks,
+		reason: "what a lost connection returns waits in the broker, and messages with its key go first",
+		fix:    "{another}, or set a policy with delayed-retry-type=disabled on it"},
+	{on: mainQueue, properties: []string{ArgRetryType}, when: either(value("returned"), value(delayAll)), judgement: Weaker,
+		reason:   "what a 425, a pause or a stop gives back waits in the broker once more",
+		explains: []string{ArgRetryMin, ArgRetryMax}},
+	{on: mainQueue, properties: []string{ArgRetryType}, when: value(delayFailed), judgement: Harmless,
+		reason: "only what a lost connection returns waits in the broker", explains: []string{ArgRetryMin, ArgRetryMax}},
 	{on: anyQueue, properties: []string{ArgTTL, argExpires, argMaxLength, argMaxBytes, ArgSingleConsumer,
-		"x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max", argMaxPriority, "x-queue-mode",
+		ArgRetryType, ArgRetryMin, ArgRetryMax, argMaxPriority, "x-queue-mode",
 		"x-queue-version", "x-queue-leader-locator",
 		"x-queue-master-locator", "x-quorum-initial-group-size", "x-quorum-target-group-size", "x-max-in-memory-length",
 		"x-max-in-memory-bytes"}, judgement: Harmless, reason: "retries, parking and counting do not depend on it"},
@@ -183,6 +211,12 @@ func value(v any) func(*property) bool { return func(f *property) bool { return 
 func both(a, b func(*property) bool) func(*property) bool {
 	return func(f *property) bool { return a(f) && b(f) }
 }
+
+func either(a, b func(*property) bool) func(*property) bool {
+	return func(f *property) bool { return a(f) || b(f) }
+}
+
+func inOrder(f *property) bool { return f.plan.InPlace && f.value != delayNothing }
 
 // rejecting reports whether the queue has a limit and refuses messages when it is full.
 func rejecting(f *property) bool {

@@ -11,11 +11,13 @@ import (
 // Final is what happens to the original delivery in the end.
 type Final uint8
 
-// The finals. FinalReject is a nack without requeue: the broker dead-letters the message.
+// The finals. FinalReject is a nack without requeue: the broker dead-letters the message. FinalDelay is a reject with
+// requeue: the queue delays the message itself, and counts that, unlike FinalRequeue, which is a nack.
 const (
 	FinalAck Final = iota
 	FinalRequeue
 	FinalReject
+	FinalDelay
 )
 
 // Settlement is a verdict in the terms of one topology: the only thing that settling obeys.
@@ -108,6 +110,8 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 	switch {
 	case nearFrameMax(m):
 		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
+	case w.InQueue:
+		s.Final = FinalDelay
 	// A reject cannot write a crash down, nor correct a stamp.
 	case w.ByReject && rejectable(m) && !m.NewCrash() && !p.stampedElsewhere(m.Headers):
 		s.Final = FinalReject
@@ -157,7 +161,7 @@ func rejectable(m *message.Message) bool {
 
 // detour is used when no place to wait here is free: the message waits in the broker, uncounted.
 func (p *Plan) detour(m *message.Message, delay time.Duration) *message.Publication {
-	if len(p.Waits) == 0 || p.InPlace || nearFrameMax(m) {
+	if len(p.Waits) == 0 || p.InPlace || p.DelaysItself() || nearFrameMax(m) {
 		return nil
 	}
 	return p.retryPublication(m, p.shortest(delay), m.RetryCount)

@@ -32,6 +32,10 @@ func (p *Plan) Text() string {
 	fmt.Fprintf(w, "\nWHAT HAPPENS\tBY\tTO\na message arrives\tconsume from\t%s\n", strings.Join(p.Consumed(), ", "))
 	waits := min(len(p.Waits), p.MaxRetries) // others only serve messages that ask for their delay
 	for i, path := range p.Waits[:waits] {
+		if path.InQueue {
+			fmt.Fprintf(w, "a failure waits %s\treject and requeue\t%s, which delays it\n", p.DelaysText(), path.Queue)
+			break
+		}
 		fmt.Fprintln(w, path.sentence(i+1, p.MaxRetries, len(p.Waits)))
 	}
 	last := "ack\tdiscarded"

@@ -91,7 +91,7 @@ func (c *optionValidator) queues() []name {
 	if c.o.plainRetryQueue(c.b) {
 		all = append(all, c.names["SIDECAR_RETRY_QUEUE"])
 	}
-	for _, d := range c.o.RetryDelays {
+	for _, d := range c.o.tiers(c.b) {
 		queue, _ := c.o.tierNames(c.b, d)
 		all = append(all, name{
 			what: "retry queue for " + TierLabel(d), variable: "SIDECAR_RETRY_QUEUE", value: queue,
@@ -115,7 +115,7 @@ func (c *optionValidator) keys() []name {
 	if len(c.o.Bindings) == 0 && c.o.ExchangeType == "topic" {
 		add(c.o.names().Replace(c.b.bindingKey), c.b.bindingKey)
 	}
-	for _, d := range c.o.RetryDelays {
+	for _, d := range c.o.tiers(c.b) {
 		_, key := c.o.tierNames(c.b, d)
 		add(key, c.b.wait.tierKey)
 	}

@@ -99,6 +99,10 @@ func (v *planValidator) waits() {
 			v.misrouted(v.Partitions == nil, path+".queue", "wait path %s: queue %q is not in the plan", w.Tier(), w.Queue)
 			continue
 		}
+		if w.InQueue {
+			v.waitInQueue(path, &w, q)
+			continue
+		}
 		v.refuse(seen[w.Queue], path+".queue", "wait path %s shares queue %q: every delay needs a queue of its own", w.Tier(),
 			w.Queue)
 		seen[w.Queue] = true
@@ -126,6 +130,23 @@ func (v *planValidator) waitQueue(path string, w *WaitPath, q *Queue) {
 	// Other listeners of the exchange get the retry too. By the stamp their sidecars recognise that it is not for them.
 	v.refuse(exchange != "" && !v.StampQueue, at("stamp_queue"), "wait path %s returns through exchange %q, which others "+
 		"may be bound to: the plan has to stamp its retries", w.Tier(), exchange)
+}
+
+// waitInQueue checks the service's queue where it delays what is rejected itself.
+func (v *planValidator) waitInQueue(path string, w *WaitPath, q *Queue) {
+	v.refuse(q.Name != v.Queue || len(v.Waits) > 1, path+".by", "wait path %s: only the service's queue delays messages "+
+		"itself, and then it is the only place to wait", w.Tier())
+	v.refuse(q.Args[ArgType] != TypeQuorum, v.argument(q.Name, ArgType), "queue %q must be a quorum queue to delay messages "+
+		"itself", q.Name)
+	v.refuse(q.Args[ArgRetryType] != delayFailed, v.argument(q.Name, ArgRetryType), "queue %q must have %s=%s: messages are "+
+		"rejected to be delayed in it, and given back to come at once", q.Name, ArgRetryType, delayFailed)
+	v.refuse(q.Args[ArgRetryMin] != w.Delay.Milliseconds() && v.read(path+".delay"), v.argument(q.Name, ArgRetryMin),
+		"wait path %s: %s of queue %q must be the number %d and is %s", w.Tier(), ArgRetryMin, q.Name,
+		w.Delay.Milliseconds(), argumentText(q.Args[ArgRetryMin]))
+	longest, ok := q.Args[ArgRetryMax].(int64)
+	v.refuse(!ok || longest < w.Delay.Milliseconds(), v.argument(q.Name, ArgRetryMax),
+		"wait path %s: %s of queue %q must be a number of at least that and is %s", w.Tier(), ArgRetryMax, q.Name,
+		argumentText(q.Args[ArgRetryMax]))
 }
 
 // argumentText writes the value of an argument so that a text differs from a number.

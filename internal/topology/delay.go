@@ -1,0 +1,112 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/amqpvalue"
+)
+
+// A quorum queue of RabbitMQ 4.3 can delay messages itself (WaitPath.InQueue). What is rejected with requeue, and what
+// a lost connection returns, waits x-delayed-retry-min for each time that this has happened to the message, at most
+// x-delayed-retry-max. A nack with requeue comes back at once and is not counted.
+
+// returnsPerRetry is the delivery limit of a queue that delays messages itself, for each retry. The broker counts lost
+// connections as well: the limit only ends what kills its consumer again and again.
+const returnsPerRetry = 20
+
+func ownLimit(maxRetries int) int64 { return int64(max(maxRetries, 1)) * returnsPerRetry }
+
+// DelaysItself reports whether retries wait in the service's queue, see WaitPath.InQueue. Brokers before RabbitMQ 4.3
+// ignore its arguments: a rejected message comes back at once, over a thousand times in a second.
+func (p *Plan) DelaysItself() bool { return len(p.Waits) > 0 && p.Waits[0].InQueue }
+
+// DelayAfter is how long a message waits in the service's queue that is rejected at a delivery to which the broker
+// wrote that count, see message.Deliveries; 0 where that queue delays nothing itself.
+func (p *Plan) DelayAfter(deliveries int) time.Duration {
+	if !p.DelaysItself() {
+		return 0
+	}
+	longest, _ := p.OwnQueue().Args[ArgRetryMax].(int64)
+	shortest := p.Waits[0].Delay
+	return min(shortest*time.Duration(min(max(deliveries, 0), 1<<20)+1), max(shortest, time.Duration(longest)*time.Millisecond))
+}
+
+// DelaysText says for people how long messages wait in the service's queue.
+func (p *Plan) DelaysText() string {
+	first, last := p.DelayAfter(0), p.DelayAfter(1<<20)
+	if first == last {
+		return TierLabel(first)
+	}
+	return fmt.Sprintf("%s more each time, at most %s", TierLabel(first), TierLabel(last))
+}
+
+// delayRange are the shortest and the longest delay of filled options whose queue delays messages itself.
+func (o *Options) delayRange() (shortest, longest time.Duration) {
+	if len(o.RetryDelays) > 0 {
+		return o.RetryDelays[0], o.RetryDelays[len(o.RetryDelays)-1]
+	}
+	return o.RetryDelay, o.RetryDelay
+}
+
+// tiers are the delays that have a retry queue each.
+func (o *Options) tiers(b *blueprint) []time.Duration {
+	if b.wait.inQueue {
+		return nil
+	}
+	return o.RetryDelays
+}
+
+// besideOwnDelays adds retry queues where the service's queue exists and delays messages by other times: it cannot be
+// changed, and goes on delaying what is in it. Retries are published to them, with the count in a header.
+func (p *Plan) besideOwnDelays(f Found) {
+	seen, args := f.Queues[p.Queue], p.OwnQueue().Args
+	if !p.DelaysItself() || !delaysFailed(seen) ||
+		seen[ArgRetryMin] == args[ArgRetryMin] && seen[ArgRetryMax] == args[ArgRetryMax] {
+		return
+	}
+	var queues []Queue
+	var waits []WaitPath
+	for _, d := range slices.Compact([]time.Duration{p.DelayAfter(0), p.DelayAfter(1 << 20)}) {
+		q := Queue{
+			Name: p.Queue + "." + TierLabel(d), Kind: KindRetry, Beside: true,
+			Args: amqp.Table{ArgTTL: d.Milliseconds(), ArgDLX: "", ArgDLKey: p.Queue},
+		}
+		if f.Barred[q.Title()] {
+			return // it keeps its own delays
+		}
+		q.makeQuorum()
+		queues, waits = append(queues, q), append(waits, WaitPath{Delay: d, Route: Route{Key: q.Name, Queue: q.Name}})
+	}
+	p.Queues, p.Waits, p.Tiered = append(queues, p.Queues...), waits, len(waits) > 1
+}
+
+// delaysFailed reports whether a queue as it was found delays what is rejected.
+func delaysFailed(found amqp.Table) bool {
+	return found[ArgRetryType] == delayFailed || found[ArgRetryType] == delayAll
+}
+
+// Conditions of rules.
+
+// wantsDelay reports whether the plan needs the service's queue to delay messages itself.
+func wantsDelay(f *property) bool {
+	own := f.plan.OwnQueue()
+	return own != nil && own.Args[ArgRetryType] == delayFailed
+}
+
+// parksEarly reports whether the broker takes messages away that have retries left: rejects count, too.
+func parksEarly(f *property) bool {
+	limit, finite := amqpvalue.Count(f.value)
+	if f.value == nil && f.all[ArgType] == TypeQuorum {
+		limit, finite = brokersLimit, true
+	}
+	return wantsDelay(f) && finite && limit < f.plan.MaxRetries
+}
+
+func ampleLimit(f *property) bool {
+	limit, finite := f.value.(int64)
+	return wantsDelay(f) && finite && limit >= ownLimit(f.plan.MaxRetries)
+}
