@@ -33,6 +33,9 @@ func (r *Report) Blocking() []Finding { return Blocking(r.Findings) }
 // bindings cannot be seen over AMQP, see Plan.WithoutReject. It publishes nothing: a connection that publishes during a
 // memory or disk alarm is not read any more.
 func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (Report, error) {
+	if f, old := TooOld(s, p); old {
+		return Report{Plan: p, Findings: []Finding{f}}, nil
+	}
 	if mode == topology.ModeNone {
 		return Report{Plan: p}, nil
 	}
@@ -49,6 +52,9 @@ func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode
 
 // Inspect is Ensure for what shall run in a mode, and declares nothing.
 func Inspect(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (Report, error) {
+	if f, old := TooOld(s, p); old {
+		return Report{Plan: p, Findings: []Finding{f}}, nil
+	}
 	e := newEnsurer(s, p, topology.ModeVerify)
 	e.later = mode == topology.ModeDeclare
 	defer e.close(ctx)
@@ -87,6 +93,9 @@ func (e *ensurer) ensure(ctx context.Context) {
 //
 // All requests together have the time that Ensure gives to each, and the session is lost when it runs out.
 func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
+	if _, old := TooOld(s, p); old {
+		return false
+	}
 	if mode == topology.ModeNone {
 		return true
 	}

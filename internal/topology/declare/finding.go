@@ -22,6 +22,7 @@ const (
 	ProblemRefused    Problem = "refused"    // the broker refuses for another reason
 	ProblemLeftover   Problem = "leftover"   // no setting names it any more
 	ProblemUnseen     Problem = "unseen"     // whether it is as planned cannot be seen
+	ProblemVersion    Problem = "version"    // the broker is too old for the plan
 )
 
 // Finding is something in the broker that is not as planned. It is text for people; it holds no secret.
@@ -128,6 +129,28 @@ func Unroutable(p *topology.Plan, exchange, key string) Finding {
 		}
 	}
 	return f
+}
+
+// TooOld is the finding of a broker that ignores what the plan rests on; ok is false for one that does not. It has to
+// be known before anything is declared or rejected.
+func TooOld(s Session, p *topology.Plan) (f Finding, ok bool) {
+	return Finding{
+		Object: "broker", Problem: ProblemVersion, Wanted: "RabbitMQ 4.3 or newer", Found: written(s.Version()),
+		Reason: "it ignores the delays of " + topology.QueueTitle(p.Queue) + ": a rejected message would come back at once, " +
+			"thousands of times",
+		Fix: "another topology, such as fanout with SIDECAR_QUEUE_TYPE=quorum, or upgrade every node of the broker",
+	}, p.DelaysItself() && !s.AtLeast(4, 3)
+}
+
+// Undelayed is the finding of a rejected message that came back at once.
+func Undelayed(p *topology.Plan) Finding {
+	return Finding{
+		Object: topology.QueueTitle(p.Queue), Problem: ProblemDrift, Property: topology.ArgRetryType,
+		Wanted: topology.ArgRetryType + " failed", Found: "a rejected message came back at once",
+		Reason: "the broker does not delay messages, or for less than 0.1 s: by its arguments or a policy, or because a node " +
+			"of the cluster is older than RabbitMQ 4.3",
+		Fix: "set a policy with delayed-retry-type=failed, delayed-retry-min and delayed-retry-max on it",
+	}
 }
 
 // MissingBinding is the finding of a binding that the broker does not have. instead describes what it has in its place.

@@ -21,6 +21,10 @@ type Session interface {
 	Do(ctx context.Context, name string, fn func() error) error
 	// Major is the first part of the broker's version, 0 if unknown.
 	Major() int
+	// Version is what the broker says that its version is, such as 4.3.1.
+	Version() string
+	// AtLeast reports whether the broker says that its version is this one or a newer one.
+	AtLeast(major, minor int) bool
 }
 
 // question asks the broker one thing. With noWait the broker answers only when it refuses.
