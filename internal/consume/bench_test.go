@@ -27,6 +27,7 @@ type counting struct{ frames int }
 func (c *counting) Ack(uint64, bool) error { c.frames++; return nil }
 func (c *counting) Requeue(uint64) error   { c.frames++; return nil }
 func (c *counting) Reject(uint64) error    { c.frames++; return nil }
+func (c *counting) Delay(uint64) error     { c.frames++; return nil }
 
 type ok struct{}
 

@@ -42,6 +42,10 @@ type Options struct {
 	// Unroutable is called when a publication found no queue: a missing binding shows in no other way. It must not block.
 	Unroutable func(exchange, key string)
 
+	// Undelayed is called when a message came back at once that the service's queue should have delayed. It must not
+	// block.
+	Undelayed func()
+
 	PanicHold   time.Duration // delay before requeueing a message that made the sidecar panic; 5 s when zero
 	MissingHold time.Duration // delay before requeueing a message whose body could not be kept; 30 s when zero
 	// first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
@@ -78,6 +82,8 @@ type Consumer struct {
 	limited bool          // by rates or slots
 	order   *order        // nil: the messages are handled in no order
 	woken   chan struct{} // in order another delivery may be handled; capacity 1
+
+	attempts *attempts // nil: the headers of a message say how often it failed
 
 	inflight  atomic.Int64 // being POSTed
 	delayed   atomic.Int64 // held before a requeue
@@ -132,6 +138,9 @@ func New(o Options) *Consumer {
 	}
 	if o.OrderBy != "" {
 		c.order, c.woken = newOrder(c), make(chan struct{}, 1)
+	}
+	if o.Plan.DelaysItself() {
+		c.attempts = newAttempts(o.Plan.DelayAfter, o.Undelayed)
 	}
 	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
 	c.metrics = newMetrics(o.Registerer, c)

@@ -104,6 +104,7 @@ func (s *session) end(r *record, by topology.Settlement) {
 		v.Cause.Suspect.Settled(by.Final == topology.FinalRequeue)
 	}
 	r.done = true
+	s.c.attempts.ended(r, by.Final, s.gone())
 	r.recycle()
 	s.hand(ending{tag: r.tag, action: v.Action, reason: v.Reason, final: by.Final})
 	if r.held != nil { // behind hand: the acks of a key leave in its order

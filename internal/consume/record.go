@@ -18,7 +18,9 @@ type record struct {
 	delivery *broker.Delivery // nil when its memory has been given back
 	tag      uint64
 	held     *entry // of a delivery in order
-	done     bool   // for this goroutine: the delivery has ended, or another goroutine has the record
+	failed   int    // attempts that only this process knows of
+	known    attempted
+	done     bool // for this goroutine: the delivery has ended, or another goroutine has the record
 
 	m            message.Message
 	span         telemetry.Span
@@ -38,9 +40,13 @@ func (r *record) begin(d delivery) {
 func (r *record) read(plan *topology.Plan) *message.Message {
 	r.delivery.DecodeHeaders()
 	plan.Read(&r.m, &r.delivery.Delivery)
-	if r.held != nil {
-		r.m.RetryCount += r.held.failed
+	switch a := r.session.c.attempts; {
+	case r.held != nil:
+		r.failed = r.held.failed
+	case a != nil:
+		a.take(r)
 	}
+	r.m.RetryCount += r.failed
 	r.m.Lost = r.session.done
 	r.reply, r.token = message.Reply(r.m.Headers)
 	return &r.m
@@ -85,7 +91,8 @@ func (c *Consumer) write(r *record, v *message.Verdict, operation string) {
 	}
 }
 
-var finalNames = [...]string{topology.FinalAck: "ack", topology.FinalRequeue: "nack", topology.FinalReject: "reject"}
+var finalNames = [...]string{topology.FinalAck: "ack", topology.FinalRequeue: "nack", topology.FinalReject: "reject",
+	topology.FinalDelay: "reject"}
 
 func (c *Consumer) log(r *record, v *message.Verdict) {
 	level := slog.LevelInfo

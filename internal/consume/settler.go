@@ -25,6 +25,7 @@ type acker interface {
 	Ack(tag uint64, multiple bool) error
 	Requeue(tag uint64) error
 	Reject(tag uint64) error
+	Delay(tag uint64) error
 }
 
 // ending is the settlement of one delivery.
@@ -134,6 +135,9 @@ func (s *settler) take(e ending) {
 	case topology.FinalReject:
 		s.window.finish(e.tag)
 		s.count(s.acker.Reject(e.tag), e)
+	case topology.FinalDelay:
+		s.window.finish(e.tag)
+		s.count(s.acker.Delay(e.tag), e)
 	}
 }
 

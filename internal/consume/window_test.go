@@ -180,7 +180,7 @@ func (r *recording) Ack(tag uint64, multiple bool) error {
 }
 func (r *recording) Requeue(uint64) error { r.requeued++; return nil }
 func (r *recording) Reject(uint64) error  { return nil }
-
+func (r *recording) Delay(uint64) error   { return nil }
 func (r *recording) last() acked {
 	if len(r.acks) == 0 {
 		return acked{}
