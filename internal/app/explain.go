@@ -172,6 +172,8 @@ func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
 		}
 	}
 	switch {
+	case s.Final == topology.FinalDelay:
+		lines = append(lines, fmt.Sprintf("rejected with requeue: %s delays it %s", p.Queue, p.DelaysText()))
 	case s.Final == topology.FinalRequeue && p.InPlace:
 		lines = append(lines, "keeps its place in "+p.Queue+", and messages with its key wait behind it")
 	case s.Final == topology.FinalRequeue:

@@ -35,17 +35,34 @@ func Rule(cfg *config.Config, before []*config.Config, reject func(variables []s
 	}
 	checkBeside(cfg, before, reject)
 	reject([]string{"SIDECAR_ROUTES"}, dispatch.CheckRoutes(cfg.App.Routes)...)
-	tooLong := func(w topology.WaitPath) bool { return w.Delay > config.MaxOrderDelay }
-	if p, err := declaredPlan(cfg); err == nil && cfg.Retry.OrderBy != "" && slices.ContainsFunc(p.Waits, tooLong) {
-		reject([]string{"SIDECAR_ORDER_BY"}, "a retry delay of the topology is longer than 10m, and messages in order wait "+
-			"unsettled: set shorter SIDECAR_RETRY_DELAYS")
-	}
+	checkDelays(cfg, reject)
 	dsn, err := cfg.Outbox.DSN.Value()
 	if err != nil || dsn == "" {
 		return // reported already, or no outbox
 	}
 	if _, err := outbox.CheckDSN(dsn); err != nil {
 		reject([]string{"SIDECAR_OUTBOX_DSN"}, err.Error())
+	}
+}
+
+// checkDelays rejects what does not fit how retries of the topology wait.
+func checkDelays(cfg *config.Config, reject func(variables []string, reasons ...string)) {
+	p, err := declaredPlan(cfg)
+	if err != nil {
+		return // reported already
+	}
+	tooLong := func(w topology.WaitPath) bool { return w.Delay > config.MaxOrderDelay }
+	if cfg.Retry.OrderBy != "" && slices.ContainsFunc(p.Waits, tooLong) {
+		reject([]string{"SIDECAR_ORDER_BY"}, "a retry delay of the topology is longer than 10m, and messages in order wait "+
+			"unsettled: set shorter SIDECAR_RETRY_DELAYS")
+	}
+	if cfg.Retry.OrderBy != "" && p.DelaysItself() {
+		reject([]string{"SIDECAR_ORDER_BY", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
+			"itself: what a lost connection returns comes later than what is behind it")
+	}
+	if cfg.Retry.CrashLimit > 0 && p.DelaysItself() {
+		reject([]string{"SIDECAR_CRASH_LIMIT", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
+			"itself: a reject cannot write a crash down, and the queue's x-delivery-limit ends what crashes again and again")
 	}
 }
 
@@ -220,79 +237,4 @@ func newPolicy(cfg *config.Config) retry.Policy {
 		AckUnrouted: cfg.App.RoutesElse == config.RouteAck,
 		CrashLimit:  cfg.Retry.CrashLimit, CrashHold: retry.CrashHold,
 	}
-}
-
-// PlanFormats are the formats of RenderPlan.
-var PlanFormats = []string{"text", "mermaid", "definitions", "permissions", "json"}
-
-// RenderPlan returns the configured topology, of all subscriptions, in one of PlanFormats. The permissions are for the
-// configured mode.
-func RenderPlan(cfg *config.Config, format string) (string, error) {
-	declared, err := declaredPlan(cfg) // of the first one
-	if err != nil {
-		return "", err
-	}
-	exchanges, subscribed := published(cfg, declared), cfg.Subscribed()
-	if len(subscribed) == 0 {
-		return renderSent(cfg, format, exchanges)
-	}
-	var plans []*topology.Plan
-	var modes []topology.Mode
-	var texts []string
-	for _, of := range subscribed {
-		p, err := newPlan(of)
-		if err != nil {
-			return "", err
-		}
-		plans, modes = append(plans, p), append(modes, modeOf(of))
-		text := p.Text()
-		if of.Subscription != "" {
-			text = "subscription " + of.Subscription + ": " + text
-		}
-		texts = append(texts, text)
-	}
-	switch {
-	case format == "permissions":
-		return topology.Permit(plans, modes, exchanges...).Text(vhost(cfg)), nil
-	case format == "text":
-		return strings.Join(texts, "\n"), nil
-	case format == "mermaid":
-		return topology.Mermaid(plans...), nil
-	case format == "definitions":
-		b, err := topology.Merge(plans...).Definitions(vhost(cfg))
-		return string(b), err
-	case format == "json" && len(plans) > 1:
-		return "", fmt.Errorf("%w: a plan in JSON is for one subscription, for SIDECAR_SUB_…_PLAN_FILE: choose it with "+
-			"--subscription", ErrConfig)
-	case format == "json":
-		b, err := declared.JSON() // the same in every mode
-		return string(b), err
-	}
-	return "", fmt.Errorf("format %q is not one of %s", format, strings.Join(PlanFormats, ", "))
-}
-
-// renderSent is RenderPlan for a sidecar that only sends.
-func renderSent(cfg *config.Config, format string, exchanges []string) (string, error) {
-	switch format {
-	case "permissions":
-		return (&topology.Plan{}).Permissions(topology.ModeNone, exchanges...).Text(vhost(cfg)), nil
-	case "text":
-		lines := []string{"SIDECAR_CONSUME=off: nothing is declared and nothing is consumed; what the app sends is " +
-			"published to"}
-		for _, exchange := range slices.Compact(slices.Sorted(slices.Values(exchanges))) {
-			lines = append(lines, "  exchange "+cmp.Or(exchange, topology.DefaultExchange))
-		}
-		return strings.Join(lines, "\n") + "\n", nil
-	}
-	return "", fmt.Errorf("format %q is not one of text, permissions: SIDECAR_CONSUME=off declares nothing", format)
-}
-
-// vhost returns the virtual host of the first URL, for the definitions.
-func vhost(cfg *config.Config) string {
-	if urls, err := cfg.AMQP.URLs(); err == nil && len(urls) > 0 {
-		if u, err := amqp.ParseURI(urls[0]); err == nil {
-			return u.Vhost
-		}
-	}
-	return "/"
 }

@@ -61,6 +61,11 @@ func (s *subscription) unroutable(exchange, key string) {
 	s.askForCheck()
 }
 
+// undelayed pauses consuming until the next check: the next message might come back at once, too.
+func (s *subscription) undelayed() {
+	s.report(routes, []declare.Finding{declare.Undelayed(s.plan)})
+}
+
 // askForCheck makes repair check the topology without waiting for its next turn.
 func (s *subscription) askForCheck() {
 	select {

@@ -18,14 +18,15 @@ const maxHeld = 25 * time.Minute
 type Retry struct {
 	// Retries after the first attempt. `10` means that the 11th failed attempt parks the message, `0` that the first
 	// does.
-	MaxRetries *int `env:"MAX_RETRIES" preset:"10 for fanout; 3 for topic-tiers, per-queue and delay-ladder; 4 for dead-letter" range:"0..1000000" plan:"$.max_retries"` // nil = the preset's own
+	MaxRetries *int `env:"MAX_RETRIES" preset:"10 for fanout and native; 3 for topic-tiers, per-queue and delay-ladder; 4 for dead-letter" range:"0..1000000" plan:"$.max_retries"` // nil = the preset's own
 
 	// How long a message waits in the retry queue. It may be changed: where the retry queue exists with another delay,
 	// messages wait in a queue beside it that is named with the new one. Not together with `SIDECAR_RETRY_DELAYS`.
-	Delay time.Duration `env:"RETRY_DELAY" preset:"5s for fanout and dead-letter, 15s for per-queue" range:"1ms..1193h2m47.295s" unit:"1ms" plan:"$.waits[].delay"`
+	Delay time.Duration `env:"RETRY_DELAY" preset:"5s for fanout, dead-letter and native, 15s for per-queue" range:"1ms..1193h2m47.295s" unit:"1ms" plan:"$.waits[].delay"`
 
 	// Delays of the first, second, … retry; the last one repeats. Each is a queue of its own. `none`, only
-	// with `delay-ladder`: straight to the dead-letter queue.
+	// with `delay-ladder`: straight to the dead-letter queue. With `native` two: the first once for each failure, at most
+	// the second.
 	Delays []time.Duration `env:"RETRY_DELAYS" preset:"30s,5m,30m for topic-tiers; 2s,5s,15s for delay-ladder; none for the others" range:"1ms..1193h2m47.295s" unit:"1ms" allowed:"at most 32 ascending durations separated by commas, or 'none'" plan:"$.waits[].delay"` // nil = the preset's own, empty = none
 
 	// Answers that park a message at once.

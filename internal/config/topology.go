@@ -78,7 +78,7 @@ type Topology struct {
 	PlanFile string `env:"PLAN_FILE" allowed:"a plan in JSON of at most 1 MiB, as sidecar plan --format json prints it"`
 
 	// The arrangement of exchanges and queues; see the table of presets above.
-	Preset string `env:"TOPOLOGY" envDefault:"fanout" oneof:"fanout|topic-tiers|per-queue|delay-ladder|dead-letter" plan:"$.name"`
+	Preset string `env:"TOPOLOGY" envDefault:"fanout" oneof:"fanout|topic-tiers|per-queue|delay-ladder|dead-letter|native" plan:"$.name"`
 
 	// `declare`: create missing objects. `verify`: only check them, which needs no configure permission, and consume
 	// nothing while one is missing. `none`: do not check.
