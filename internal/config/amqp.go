@@ -162,28 +162,11 @@ func parseAMQPURL(raw string) (*url.URL, error) {
 	case strings.Contains(raw, "#"):
 		return nil, errors.New("holds a fragment" + encodeHint)
 	case u.RawQuery != "" || u.ForceQuery:
-		return nil, queryError(u.Query())
+		return nil, errors.New("has query parameters, which are not read: each has a variable of its own" + encodeHint)
 	case strings.ContainsAny(strings.TrimPrefix(u.EscapedPath(), "/"), "/@"):
 		return nil, errors.New("holds a '/' or '@' in the vhost (write %2f or %40 there)" + encodeHint)
 	}
 	return u, nil
-}
-
-// queryError names what to use instead of a query parameter that the client library would read.
-func queryError(q url.Values) error {
-	for _, p := range [][2]string{
-		{"heartbeat", "SIDECAR_AMQP_HEARTBEAT"},
-		{"cacertfile", "SIDECAR_AMQP_TLS_CA_FILE"},
-		{"certfile", "SIDECAR_AMQP_TLS_CERT_FILE"},
-		{"keyfile", "SIDECAR_AMQP_TLS_KEY_FILE"},
-		{"server_name_indication", "SIDECAR_AMQP_TLS_SERVER_NAME"},
-		{"auth_mechanism", "SIDECAR_AMQP_SASL"},
-	} {
-		if q.Has(p[0]) {
-			return fmt.Errorf("has the query parameter %s: use %s instead", p[0], p[1])
-		}
-	}
-	return errors.New("has query parameters, which are not read" + encodeHint)
 }
 
 // redactURLs shows where the URLs lead and hides who goes there.

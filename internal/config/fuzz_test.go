@@ -16,7 +16,7 @@ func FuzzLoad(f *testing.F) {
 	for _, s := range sections(&Config{}) {
 		for _, v := range s.Variables {
 			known[v.Name] = v
-			f.Add(v.Name, v.tag.Get("envDefault"), "")
+			f.Add(v.Name, v.Tag.Get("envDefault"), "")
 		}
 	}
 	dir := f.TempDir()

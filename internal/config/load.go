@@ -38,7 +38,7 @@ func Load(environ []string, memory int64, rules ...Rule) (*Config, error) {
 // checkValues judges the variables one by one.
 func (l *loader) checkValues() {
 	for _, v := range l.variables {
-		switch v.bad = v.tag.Get("holds") == placeholder && strings.Contains(v.text, placeholder); {
+		switch v.bad = v.Tag.Get("holds") == placeholder && strings.Contains(v.text, placeholder); {
 		case v.bad && l.env[subscriptions] == "":
 			l.reject(v.Name, "%s is the name of a subscription: set %s", placeholder, subscriptions)
 		case v.bad: // a consequence of a wrong list

@@ -45,7 +45,7 @@ func TestPlanFilesThatCannotBeRead(t *testing.T) {
 	write(t, large, strings.Repeat(" ", 1<<20+1))
 	must(t, syscall.Mkfifo(pipe, 0o600))
 	for path, says := range map[string]string{
-		large: "larger than 1MiB", pipe: "named pipe", dir: "a directory", filepath.Join(dir, "none.json"): "no such file",
+		large: "larger than 1MiB", pipe: "not a regular file", dir: "not a regular file", filepath.Join(dir, "none.json"): "no such file",
 	} {
 		refuseSaying(t, says, "SIDECAR_PLAN_FILE", "SIDECAR_PLAN_FILE="+path)
 	}
@@ -69,7 +69,7 @@ func TestPlanFileReplacesVariables(t *testing.T) {
 	for _, s := range Describe() {
 		for _, v := range s.Variables {
 			listed := strings.Contains(strings.Join(variables, " ")+" ", v.Name+"=")
-			if (v.tag.Get("plan") != "") != listed {
+			if (v.Tag.Get("plan") != "") != listed {
 				t.Errorf("%s: a plan's file says it, or not", v.Name)
 			}
 		}

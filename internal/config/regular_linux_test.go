@@ -1,11 +1,6 @@
 package config
 
-import (
-	"errors"
-	"os"
-	"testing"
-	"time"
-)
+import "testing"
 
 // TestKernelFiles: files of /proc and /sys pass as regular ones, and some of them block. The first cannot be opened,
 // even by root.
@@ -26,17 +21,5 @@ func TestKernelFilesByARelativePath(t *testing.T) {
 		if _, _, err := readRegular(path, 1<<10); err == nil {
 			t.Errorf("%s is read as a regular file", path)
 		}
-	}
-}
-
-// TestReadsEnd: whatever a file is, it is not waited for.
-func TestReadsEnd(t *testing.T) {
-	t.Parallel()
-	r, w, err := os.Pipe()
-	must(t, err)
-	defer func() { _ = r.Close() }()
-	defer func() { _ = w.Close() }()
-	if b, err := readAll(r, 1, time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) || len(b) != 0 {
-		t.Errorf("%q, %v", b, err)
 	}
 }

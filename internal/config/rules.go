@@ -13,15 +13,15 @@ import (
 
 // breaks returns the rule that the value breaks, nil if none.
 func (v *Variable) breaks() error {
-	if words, found := v.tag.Lookup("oneof"); found && !slices.Contains(strings.Split(words, "|"), v.value.String()) {
+	if words, found := v.Tag.Lookup("oneof"); found && !slices.Contains(strings.Split(words, "|"), v.value.String()) {
 		return errors.New("not one of the words")
 	}
-	bounds, found := v.tag.Lookup("range")
+	bounds, found := v.Tag.Lookup("range")
 	if !found {
 		return nil
 	}
 	low, high := v.bounds(bounds)
-	unit := v.tag.Get("unit")
+	unit := v.Tag.Get("unit")
 	for _, n := range v.numbers() {
 		switch {
 		case n < low || n > high:
@@ -71,15 +71,15 @@ func plain(s string) string { return s }
 
 // Allowed says in words what the rules are. Literal values go through code, e.g. to be put in backquotes.
 func (v *Variable) Allowed(code func(string) string) string {
-	if words, found := v.tag.Lookup("oneof"); found {
+	if words, found := v.Tag.Lookup("oneof"); found {
 		all := strings.Split(words, "|")
 		for i, w := range all {
 			all[i] = code(w)
 		}
 		return strings.Join(all, ", ")
 	}
-	text := v.tag.Get("allowed")
-	bounds, found := v.tag.Lookup("range")
+	text := v.Tag.Get("allowed")
+	bounds, found := v.Tag.Lookup("range")
 	if !found {
 		return text
 	}
@@ -92,23 +92,8 @@ func (v *Variable) Allowed(code func(string) string) string {
 		return "a size from " + limits
 	case v.value.Type() != reflect.TypeFor[time.Duration]():
 		return limits
-	case v.tag.Get("unit") != "":
-		limits += ", whole " + units[v.tag.Get("unit")]
+	case v.Tag.Get("unit") != "":
+		limits += ", whole " + units[v.Tag.Get("unit")]
 	}
 	return "a duration from " + limits
-}
-
-// Default says in words what counts when the variable is not set.
-func (v *Variable) Default(code func(string) string) string {
-	for _, tag := range []struct{ name, before string }{
-		{"preset", "by preset: "}, {"derived", ""}, {"otherwise", ""},
-	} {
-		if text, found := v.tag.Lookup(tag.name); found {
-			return tag.before + text
-		}
-	}
-	if d, found := v.tag.Lookup("envDefault"); found {
-		return code(d)
-	}
-	return "–"
 }

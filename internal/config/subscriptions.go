@@ -64,7 +64,7 @@ func (l *loader) read(v *Variable) {
 	}
 	v.raw = l.env[v.from]
 	v.text, v.file = v.raw, l.env[v.FileVariant()]
-	if names := l.subscriptions(); v.tag.Get("holds") == placeholder && len(names) > 0 {
+	if names := l.subscriptions(); v.Tag.Get("holds") == placeholder && len(names) > 0 {
 		v.text = strings.ReplaceAll(v.text, placeholder, cmp.Or(of, names[0]))
 	}
 }

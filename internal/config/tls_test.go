@@ -59,7 +59,7 @@ func TestTLSFiles(t *testing.T) {
 		{"", "", []string{crt + "=" + good, k + "=" + goodKey}},
 		{"", "", []string{crt + "=" + good, k + "=" + goodKey, "SIDECAR_AMQP_SASL=external"}},
 		{ca, "no such file", []string{ca + "=" + filepath.Join(dir, "none")}},
-		{ca, "is a directory", []string{ca + "=" + dir}},
+		{ca, "not a regular file", []string{ca + "=" + dir}},
 		{ca, "larger than 1MiB", []string{ca + "=" + large}},
 		{ca, "no PEM certificate", []string{ca + "=" + text}},
 		{ca, "no PEM certificate", []string{ca + "=" + goodKey}},
@@ -70,8 +70,8 @@ func TestTLSFiles(t *testing.T) {
 		{crt, "no such file", []string{crt + "=" + filepath.Join(dir, "none"), k + "=" + goodKey}},
 		{k, "no such file", []string{crt + "=" + good, k + "=" + filepath.Join(dir, "none")}},
 		{k, "does not go with", []string{crt + "=" + good, k + "=" + mismatch}},
-		{k, "no PEM key", []string{crt + "=" + good, k + "=" + text}},
-		{crt, "no PEM certificate", []string{crt + "=" + text, k + "=" + goodKey}},
+		{k, "in key input", []string{crt + "=" + good, k + "=" + text}},
+		{k, "in certificate input", []string{crt + "=" + text, k + "=" + goodKey}},
 		{crt, "has expired", []string{crt + "=" + old, k + "=" + expiredKey}},
 		{crt, "has expired", []string{crt + "=" + chain, k + "=" + expiredKey}}, // its leaf has
 	} {

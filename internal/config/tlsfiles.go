@@ -40,15 +40,6 @@ func checkCertificateFile(path string) error {
 	return nil
 }
 
-// readPEM returns the bytes of a file with a PEM block; what names it in the error.
-func readPEM(path, what string) ([]byte, error) {
-	b, _, err := readRegular(path, maxPEM)
-	if block, _ := pem.Decode(b); err == nil && block == nil {
-		err = errors.New("holds no PEM " + what)
-	}
-	return b, err
-}
-
 // checkKeyPair checks the files of a client certificate and its key, each of which needs the other.
 func (l *loader) checkKeyPair(cert, key *Variable) {
 	switch {
@@ -61,11 +52,11 @@ func (l *loader) checkKeyPair(cert, key *Variable) {
 		l.reject(key.Name, "a key needs its certificate: set %s", cert.Name)
 		return
 	}
-	chain, err := readPEM(cert.text, "certificate")
+	chain, _, err := readRegular(cert.text, maxPEM)
 	if err != nil {
 		l.reject(cert.Name, "%v", err)
 	}
-	secret, err := readPEM(key.text, "key")
+	secret, _, err := readRegular(key.text, maxPEM)
 	if err != nil {
 		l.reject(key.Name, "%v", err)
 	}

@@ -59,7 +59,7 @@ func (l *loader) checkPurpose() {
 // unused reports variables with the prefix that are set while on is not: no defaults, and no inherited values.
 func (l *loader) unused(report func(name, format string, args ...any), prefix, on, why string) {
 	for _, v := range l.variables {
-		harmless := v.scoped && (l.cfg.Subscription != "" && v.from == v.Name || v.text == v.tag.Get("envDefault"))
+		harmless := v.scoped && (l.cfg.Subscription != "" && v.from == v.Name || v.text == v.Tag.Get("envDefault"))
 		if strings.HasPrefix(v.Name, prefix) && l.isSet(v.Name) && !l.isSet(on) && !v.bad && !harmless {
 			report(v.Name, "not used: %s, because %s is not set", why, on)
 		}
@@ -146,7 +146,7 @@ func (l *loader) checkPlanFile() {
 		l.reject(name, "%v", err)
 	}
 	for _, v := range l.variables {
-		if path := v.tag.Get("plan"); path != "" && l.isSet(v.Name) {
+		if path := v.Tag.Get("plan"); path != "" && l.isSet(v.Name) {
 			l.reject(v.Name, "cannot be combined with %s: the file says it in %s", name, path)
 		}
 	}

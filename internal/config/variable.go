@@ -27,7 +27,7 @@ type Section struct {
 type Variable struct {
 	Name  string // in full
 	Field string // of the section's struct
-	tag   reflect.StructTag
+	Tag   reflect.StructTag
 	value reflect.Value // the field itself
 
 	scoped bool   // can be set for one subscription
@@ -81,7 +81,7 @@ func (v *Variable) public(text string) string {
 	if urlWithUser(text) {
 		return masked
 	}
-	if at := strings.IndexAny(text, "?#"); at >= 0 && v.tag.Get("mask") == "query" {
+	if at := strings.IndexAny(text, "?#"); at >= 0 && v.Tag.Get("mask") == "query" {
 		return text[:at+1] + masked
 	}
 	return text
@@ -115,7 +115,7 @@ func sections(c *Config) []Section {
 		for g, value := range target.Fields() {
 			name := s.prefix + g.Tag.Get("env")
 			s.Variables = append(s.Variables, &Variable{
-				Name: name, Field: g.Name, tag: g.Tag, value: value, from: name, scoped: own && g.Tag.Get("scope") == "",
+				Name: name, Field: g.Name, Tag: g.Tag, value: value, from: name, scoped: own && g.Tag.Get("scope") == "",
 			})
 		}
 		all = append(all, s)
@@ -127,10 +127,10 @@ func sections(c *Config) []Section {
 func (v *Variable) check() error {
 	switch {
 	case v.secret():
-		return v.readSecret(cmp.Or(v.text, v.tag.Get("envDefault")))
+		return v.readSecret(cmp.Or(v.text, v.Tag.Get("envDefault")))
 	case v.wrong != nil && v.Name != subscriptions: // its check lists all wrong names
 		return v.wrong
-	case v.text == "" && v.tag.Get("otherwise") == "required":
+	case v.text == "" && v.Tag.Get("otherwise") == "required":
 		return errors.New("required and not set")
 	case v.text == "": // defaults are within the rules; a test says so
 		return nil
@@ -237,22 +237,20 @@ func (l *loader) setting(v *Variable) Setting {
 	if l.cfg.Subscription != "" && l.isSet(v.Name) {
 		s.Variable = v.key()
 	}
-	_, byPreset := v.tag.Lookup("preset")
-	_, derived := v.tag.Lookup("derived")
 	switch {
 	case v.file != "":
 		s.Origin = "file:" + v.file
-	case l.cfg.Plan != nil && v.tag.Get("plan") != "":
-		s.Origin, s.Value = "file:"+l.cfg.Topology.PlanFile, v.tag.Get("plan")
+	case l.cfg.Plan != nil && v.Tag.Get("plan") != "":
+		s.Origin, s.Value = "file:"+l.cfg.Topology.PlanFile, v.Tag.Get("plan")
 	case v.Name == "SIDECAR_CONCURRENCY" && l.cfg.Retry.OrderBy == "queue": // see checkWindow
 		s.Origin, s.Value = "derived", "1"
 	case v.text != "":
-	case byPreset:
+	case v.Tag.Get("preset") != "":
 		s.Origin = "preset"
-	case derived:
+	case v.Tag.Get("derived") != "":
 		s.Origin, s.Value = "derived", fmt.Sprint(v.value)
 	default:
-		s.Origin, s.Value = "default", v.tag.Get("envDefault")
+		s.Origin, s.Value = "default", v.Tag.Get("envDefault")
 	}
 	switch {
 	case !v.secret() || s.Value == "" && v.file == "":

@@ -49,7 +49,7 @@ func render(dir string) (string, error) {
 			if rest != "" {
 				fmt.Fprintf(&more, "- %s: %s\n", code(v.Name), rest)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, cell(v.Default(code)), cell(v.Allowed(code)),
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, cell(standard(v)), cell(v.Allowed(code)),
 				strings.ReplaceAll(short, "|", `\|`))
 		}
 		if more.Len() > 0 {
@@ -69,6 +69,21 @@ func split(meaning string) (short, rest string) {
 		n++
 	}
 	return strings.TrimSuffix(strings.Join(sentences[:n], ""), " "), strings.Join(sentences[n:], "")
+}
+
+// standard says in words what counts when the variable is not set.
+func standard(v *config.Variable) string {
+	for _, tag := range []struct{ name, before string }{
+		{"preset", "by preset: "}, {"derived", ""}, {"otherwise", ""},
+	} {
+		if text, found := v.Tag.Lookup(tag.name); found {
+			return tag.before + text
+		}
+	}
+	if d, found := v.Tag.Lookup("envDefault"); found {
+		return code(d)
+	}
+	return "–"
 }
 
 func code(s string) string { return "`" + s + "`" }
