@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"strconv"
 
+	"github.com/go-json-experiment/json/jsontext"
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
@@ -41,53 +41,65 @@ func JSONCost(n int) int64 { return int64(min(memoryRatio*n, maxMemory+maxWire))
 // It stops, with an error that names the header, when the table cannot fit a frame of the broker, takes too much memory
 // or is nested deeper than MaxDepth. cost is the memory of the table in bytes, at most JSONCost(len(raw)).
 func ParseTable(raw []byte, skip func(name string) bool) (t amqp.Table, cost int64, err error) {
-	if raw, err = check(raw); err != nil || raw[0] == 'n' {
+	r, err := newReader(raw)
+	if err != nil {
 		return nil, 0, err
 	}
-	if raw[0] != '{' {
-		return nil, 0, errors.New("not a JSON object")
+	switch r.PeekKind() {
+	case 'n':
+		return nil, 0, nil
+	case '{':
+		t, err = r.table(skip)
+		return t, int64(r.cost), err
 	}
-	t, r := amqp.Table{}, jsonReader{5, costOfTable}
-	for quoted, value := range JSONFields(raw) {
-		name := unquote(quoted)
-		if skip(name) {
-			continue
-		}
-		if err := r.entry(t, name, value, 1); err != nil {
-			return nil, 0, fmt.Errorf("header %.100q: %w", name, err)
-		}
-	}
-	return t, int64(r.cost), nil
+	return nil, 0, errors.New("not a JSON object")
 }
 
 // ParseValue reads any JSON as a value of AMQP, within the same bounds: an object as a Table, a whole number as an
 // int64, any other number as a float64.
 func ParseValue(raw []byte) (any, error) {
-	raw, err := check(raw)
+	r, err := newReader(raw)
 	if err != nil {
 		return nil, err
 	}
-	return new(jsonReader).value(raw, 0)
+	return r.value()
 }
 
-// check returns a text of one JSON value without the space around it.
-func check(raw []byte) ([]byte, error) {
-	if len(raw) > maxJSON {
-		return nil, fmt.Errorf("%d bytes of JSON cannot fit a frame of %d bytes", len(raw), maxWire)
-	}
-	return bytes.TrimSpace(raw), CheckJSON(raw)
-}
+// lenient leaves names that are there twice, and bytes that are not UTF-8, to the caller.
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 // CheckJSON returns what is wrong with a text that is not exactly one JSON value.
 func CheckJSON(raw []byte) error {
-	if json.Valid(raw) {
+	if jsontext.Value(raw).IsValid(lenient...) {
 		return nil
 	}
 	return json.Unmarshal(raw, new(any)) // checks the text before it reads anything
 }
 
-// jsonReader reads valid JSON and counts the bytes of its values.
-type jsonReader struct{ wire, cost int }
+// DecodeJSON returns a decoder of a text that CheckJSON has accepted: its methods cannot fail. It holds no copy of the
+// text.
+func DecodeJSON(valid []byte) *jsontext.Decoder {
+	return jsontext.NewDecoder(bytes.NewBuffer(valid), lenient...)
+}
+
+// jsonReader reads JSON and counts the bytes of its values.
+type jsonReader struct {
+	jsontext.Decoder
+
+	wire, cost int
+}
+
+func newReader(raw []byte) (*jsonReader, error) {
+	if len(raw) > maxJSON {
+		return nil, fmt.Errorf("%d bytes of JSON cannot fit a frame of %d bytes", len(raw), maxWire)
+	}
+	if err := CheckJSON(raw); err != nil {
+		return nil, err
+	}
+	r := new(jsonReader)
+	r.Reset(bytes.NewBuffer(raw), lenient...)
+	return r, nil
+}
 
 // charge adds the size of a value, on the wire and in memory, and returns an error when a sum is too large.
 func (r *jsonReader) charge(wire, cost int) error {
@@ -102,16 +114,18 @@ func (r *jsonReader) charge(wire, cost int) error {
 	return nil
 }
 
-// value reads a value that is in so many objects and lists.
-func (r *jsonReader) value(raw []byte, depth int) (any, error) {
-	if depth > MaxDepth {
+func (r *jsonReader) value() (any, error) {
+	if r.StackDepth() > MaxDepth {
 		return nil, fmt.Errorf("nested more than %d deep", MaxDepth)
 	}
-	switch c := raw[0]; c {
+	switch r.PeekKind() {
 	case '{':
-		return r.table(raw, depth+1)
+		return r.table(nil)
 	case '[':
-		return r.list(raw, depth+1)
+		return r.list()
+	}
+	raw, _ := r.ReadValue()
+	switch c := raw[0]; c {
 	case '"':
 		s := unquote(raw)
 		return s, r.charge(5+len(s), costOfText+len(s)*5/4)
@@ -133,21 +147,33 @@ func (r *jsonReader) value(raw []byte, depth int) (any, error) {
 	return f, nil
 }
 
-func (r *jsonReader) table(raw []byte, depth int) (any, error) {
+// table reads an object. skip is nil for a table within the header table.
+func (r *jsonReader) table(skip func(name string) bool) (amqp.Table, error) {
 	if err := r.charge(5, costOfTable); err != nil {
 		return nil, err
 	}
 	t := amqp.Table{}
-	for quoted, value := range JSONFields(raw) {
-		if err := r.entry(t, unquote(quoted), value, depth); err != nil {
+	_, _ = r.ReadToken()
+	for r.PeekKind() != '}' {
+		quoted, _ := r.ReadValue()
+		name := unquote(quoted)
+		if skip != nil && skip(name) {
+			_ = r.SkipValue()
+			continue
+		}
+		switch err := r.entry(t, name); {
+		case err != nil && skip != nil:
+			return nil, fmt.Errorf("header %.100q: %w", name, err)
+		case err != nil:
 			return nil, err
 		}
 	}
+	_, _ = r.ReadToken()
 	return t, nil
 }
 
 // entry reads the value of a name and puts it into t.
-func (r *jsonReader) entry(t amqp.Table, name string, raw []byte, depth int) error {
+func (r *jsonReader) entry(t amqp.Table, name string) error {
 	if _, twice := t[name]; twice {
 		return fmt.Errorf("the name %.100q is there twice", name)
 	}
@@ -158,69 +184,29 @@ func (r *jsonReader) entry(t amqp.Table, name string, raw []byte, depth int) err
 	if err := r.charge(1+len(name), cost); err != nil {
 		return err
 	}
-	value, err := r.value(raw, depth)
+	value, err := r.value()
 	t[name] = value
 	return err
 }
 
-func (r *jsonReader) list(raw []byte, depth int) (any, error) {
+func (r *jsonReader) list() (any, error) {
 	if err := r.charge(5, costOfList); err != nil {
 		return nil, err
 	}
 	list := []any{}
-	for _, element := range JSONFields(raw) {
+	_, _ = r.ReadToken()
+	for r.PeekKind() != ']' {
 		if err := r.charge(0, costOfElement); err != nil {
 			return nil, err
 		}
-		value, err := r.value(element, depth)
+		value, err := r.value()
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, value)
 	}
+	_, _ = r.ReadToken()
 	return list, nil
-}
-
-// JSONFields returns the names and values of a JSON object as they are in the text, which CheckJSON must have accepted,
-// or the values of a list without names.
-func JSONFields(container []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(name, value []byte) bool) {
-		rest := separated(container)
-		named := rest[0] == '{'
-		for rest = separated(rest[1:]); rest[0] != '}' && rest[0] != ']'; rest = separated(rest) {
-			var name, value []byte
-			if named {
-				name, rest = cut(rest)
-			}
-			if value, rest = cut(separated(rest)); !yield(name, value) {
-				return
-			}
-		}
-	}
-}
-
-// separated returns the text behind the space, the comma or the colon that separates two values.
-func separated(b []byte) []byte {
-	for b[0] <= ' ' || b[0] == ',' || b[0] == ':' {
-		b = b[1:]
-	}
-	return b
-}
-
-// cut splits valid JSON behind its first value.
-func cut(b []byte) (value, rest []byte) {
-	n := 0
-	switch b[0] {
-	case '"':
-		n = textEnd(b)
-	case '{', '[':
-		n = nestedEnd(b)
-	default:
-		for b[n] > ' ' && b[n] != ',' && b[n] != ']' && b[n] != '}' {
-			n++
-		}
-	}
-	return b[:n:n], b[n:]
 }
 
 // unquote returns the text of a JSON string.
@@ -228,35 +214,6 @@ func unquote(quoted []byte) string {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
 	}
-	var s string
-	_ = json.Unmarshal(quoted, &s) // it is valid
-	return s
-}
-
-// textEnd is the length of the JSON string at the beginning of b.
-func textEnd(b []byte) int {
-	for n := 1; ; n++ {
-		n += bytes.IndexByte(b[n:], '"')
-		escapes := len(b[:n]) - len(bytes.TrimRight(b[:n], `\`))
-		if escapes%2 == 0 { // the quote is not escaped
-			return n + 1
-		}
-	}
-}
-
-// nestedEnd is the length of the object or the list at the beginning of b.
-func nestedEnd(b []byte) int {
-	depth := 0
-	for n := 0; ; n++ {
-		switch b[n] {
-		case '"':
-			n += textEnd(b[n:]) - 1
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return n + 1
-			}
-		}
-	}
+	s, _ := jsontext.AppendUnquote(nil, quoted) // it is valid
+	return string(s)
 }

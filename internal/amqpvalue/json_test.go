@@ -100,25 +100,6 @@ func TestParseValue(t *testing.T) {
 	}
 }
 
-func TestJSONFields(t *testing.T) {
-	t.Parallel()
-	text := ` { "a" : "x\\" ,"\u0062":[ {"}":"]"} , 1 ],"c":12 , "d":{"[":"\"{"},"":true}`
-	var got []string
-	for name, value := range amqpvalue.JSONFields([]byte(text)) {
-		got = append(got, string(name)+"="+string(value))
-	}
-	want := []string{`"a"="x\\"`, `"\u0062"=[ {"}":"]"} , 1 ]`, `"c"=12`, `"d"={"[":"\"{"}`, `""=true`}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q", got)
-	}
-	for name := range amqpvalue.JSONFields([]byte(text)) {
-		if string(name) != `"a"` {
-			t.Errorf("%s after the end", name)
-		}
-		break
-	}
-}
-
 // FuzzJSON reads any text, and compares the value with what package json reads. What is read fits a frame, and has
 // taken no more memory than JSONCost says.
 func FuzzJSON(f *testing.F) {

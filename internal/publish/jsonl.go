@@ -3,12 +3,9 @@ package publish
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
-	"strconv"
-	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpvalue"
@@ -65,21 +62,25 @@ func (in *fields) decode(line []byte) *failure {
 	if err := amqpvalue.CheckJSON(line); err != nil {
 		return bad("The line is not a JSON object of a message: %s.", err)
 	}
-	if bytes.TrimLeft(line, " \t\r")[0] != '{' {
+	d := amqpvalue.DecodeJSON(line)
+	if t, _ := d.ReadToken(); t.Kind() != '{' {
 		return bad("The line is not a JSON object of a message.")
 	}
 	seen := map[string]bool{}
-	for quoted, value := range amqpvalue.JSONFields(line) {
+	for d.PeekKind() != '}' {
+		quoted, _ := d.ReadValue()
 		if len(quoted) > maxQuoted {
 			return bad("There is no field %.100s; case matters.", quoted)
 		}
-		var name string
-		_ = json.Unmarshal(quoted, &name) // of valid JSON: it cannot fail
+		text, _ := jsontext.AppendUnquote(nil, quoted)
+		name := string(text)
 		if seen[name] {
 			return bad("The field %s is there twice.", name)
 		}
 		seen[name] = true
-		if f := in.set(name, value); f != nil {
+		value, _ := d.ReadValue() // belongs to d; the line is ours
+		end := d.InputOffset()
+		if f := in.set(name, line[end-int64(len(value)):end:end]); f != nil {
 			return f
 		}
 	}
@@ -93,9 +94,9 @@ func (in *fields) decode(line []byte) *failure {
 const maxQuoted = 6*amqpvalue.ShortMax + 2
 
 // set reads a field. Body and headers, which may be large, stay in the line; all other fields are short.
-func (in *fields) set(name string, value []byte) *failure {
+func (in *fields) set(name string, value jsontext.Value) *failure {
 	// A body that is not a string is published as its JSON text.
-	if (name != "body" || value[0] == '"') && hasLoneSurrogate(value) {
+	if (name != "body" || value[0] == '"') && !value.IsValid(jsontext.AllowDuplicateNames(true)) {
 		return bad("The field %s holds half of a surrogate pair, which is not text.", name)
 	}
 	switch name {
@@ -195,58 +196,22 @@ func (in *fields) decodeBase64(r *room, line []byte) (f *failure) {
 // unescapeJSON returns the content of a valid JSON string, which it replaces in memory: it is never longer.
 func unescapeJSON(quoted []byte) []byte {
 	in := quoted[1 : len(quoted)-1]
-	if bytes.IndexByte(in, '\\') < 0 {
-		return in
-	}
-	out := in[:0]
+	out, one, text := in[:0], []byte{'"'}, []byte{}
 	for {
 		i := bytes.IndexByte(in, '\\')
 		if i < 0 {
 			return append(out, in...)
 		}
-		c, size := decodeEscape(in[i:])
-		out = utf8.AppendRune(append(out, in[:i]...), c)
+		size := 2
+		if in[i+1] == 'u' {
+			size = 6
+			if in[i+2]|' ' == 'd' && in[i+3] > '7' { // half of a surrogate pair: the other half follows
+				size = 12
+			}
+		}
+		one = append(append(one[:1], in[i:i+size]...), '"')
+		text, _ = jsontext.AppendUnquote(text[:0], one)
+		out = append(append(out, in[:i]...), text...)
 		in = in[i+size:]
 	}
-}
-
-// hasLoneSurrogate reports whether valid JSON has half of a surrogate pair, which package json would replace.
-func hasLoneSurrogate(raw []byte) bool {
-	for {
-		i := bytes.IndexByte(raw, '\\')
-		if i < 0 {
-			return false
-		}
-		c, size := decodeEscape(raw[i:])
-		if c < 0 {
-			return true
-		}
-		raw = raw[i+size:]
-	}
-}
-
-// decodeEscape returns the character and the size of an escape; c is negative for half of a surrogate pair.
-func decodeEscape(b []byte) (c rune, size int) {
-	if b[1] != 'u' {
-		if i := strings.IndexByte("bfnrt", b[1]); i >= 0 {
-			return rune("\b\f\n\r\t"[i]), 2
-		}
-		return rune(b[1]), 2
-	}
-	c = parseHex(b[2:])
-	if !utf16.IsSurrogate(c) {
-		return c, 6
-	}
-	if len(b) >= 12 && b[6] == '\\' && b[7] == 'u' {
-		if c = utf16.DecodeRune(c, parseHex(b[8:])); c != utf8.RuneError {
-			return c, 12
-		}
-	}
-	return -1, 6
-}
-
-// parseHex returns four hexadecimal digits as a number.
-func parseHex(b []byte) rune {
-	n, _ := strconv.ParseUint(string(b[:4]), 16, 16) // of valid JSON: it cannot fail
-	return rune(n)
 }

@@ -18,7 +18,7 @@ func TestTheBrowserStaysOutside(t *testing.T) {
 		t.Fatalf("the binary is made of:\n%s", deps)
 	}
 	for dep := range strings.Lines(deps) {
-		if strings.Contains(dep, "chromedp") || strings.Contains(dep, "go-json-experiment") {
+		if strings.Contains(dep, "chromedp") {
 			t.Errorf("the binary holds %s", dep)
 		}
 	}
