@@ -32,7 +32,7 @@ func TestDocs(t *testing.T) {
 		})
 	}
 	for _, word := range append([]string{
-		PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter,
+		PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter, PresetNative,
 		HeaderFinalStatusCode, HeaderFinalError, HeaderFinalReason, HeaderFinalDetail, HeaderFinalAnswer, HeaderFinalAt, HeaderFinalProblemType,
 		HeaderFinalProblemTitle, HeaderFinalProblemDetail, headerFinalDropped, headerOriginalExpiration, headerOriginalUserID,
 		headerOriginalCC, headerOriginalBCC, headerOriginalReplyTo, HeaderRetryQueue,

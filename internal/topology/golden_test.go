@@ -30,6 +30,7 @@ var shown = map[string]Options{
 		Service: "order-service", Exchange: "foodies", Queue: "order-service.order-placed",
 		Bindings: []Binding{{Exchange: "foodies", Key: "order.placed"}},
 	},
+	PresetNative: {Service: "shop-billing"},
 }
 
 // show builds the plan of a preset's service, with what set changes.
@@ -57,9 +58,13 @@ func goldens(t *testing.T) map[string]*Plan {
 		"dead-letter-ttl":      show(t, PresetDeadLetter, func(o *Options) { o.MessageTTL = 5 * time.Minute }),
 		"dead-letter-disabled": show(t, PresetDeadLetter, func(o *Options) { o.NoDeadLetter = true }),
 		"headers":              examplePlan(t, "headers/billing.json"),
+		"native-rising":        show(t, PresetNative, func(o *Options) { o.RetryDelays = []time.Duration{5 * time.Second, 5 * time.Minute} }),
 	}
 	for preset := range shown {
 		plans[preset] = show(t, preset, nil)
+		if preset == PresetNative {
+			continue // only a quorum queue delays messages
+		}
 		other := TypeQuorum
 		if plans[preset].Quorum {
 			other = TypeClassic

@@ -60,7 +60,7 @@ func (p *Plan) drawSettlements(d *drawing, all *Plan) {
 		} else if w.ByReject {
 			d.line("sidecar -->|failed: reject| %s", own)
 		} else if w.InQueue {
-			d.line("sidecar -->|failed: reject, wait %s| %s", p.DelaysText(), own)
+			d.arrow("sidecar", "-->", "failed: reject, wait "+p.DelaysText(), own)
 		} else {
 			all.drawPublish(d, w.Route, "failed: publish, wait "+w.Tier())
 		}

@@ -20,10 +20,12 @@ func everyPlan(t *testing.T) map[string]*Plan {
 	plans := goldens(t)
 	maps.Copy(plans, otherShapes(t))
 	for preset := range shown {
-		for _, queueType := range []string{TypeClassic, TypeQuorum} {
-			plans[preset+" "+queueType+" with seconds"] = show(t, preset, func(o *Options) {
-				o.QueueType, o.RetryDelays = queueType, []time.Duration{time.Millisecond, 300 * time.Second, 90 * time.Minute}
-			})
+		types, delays := []string{TypeClassic, TypeQuorum}, []time.Duration{time.Millisecond, 300 * time.Second, 90 * time.Minute}
+		if preset == PresetNative {
+			types, delays = types[1:], delays[1:]
+		}
+		for _, queueType := range types {
+			plans[preset+" "+queueType+" with seconds"] = show(t, preset, func(o *Options) { o.QueueType, o.RetryDelays = queueType, delays })
 			plans[preset+" "+queueType+" without retries"] = show(t, preset, func(o *Options) {
 				o.QueueType, o.MaxRetries = queueType, new(0)
 			})

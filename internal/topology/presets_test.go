@@ -130,9 +130,25 @@ func TestPresetsToTheLetter(t *testing.T) {
 			Park:    Route{"foodies.dlx", "order-service.order-placed.dlq", "order-service.order-placed.dlq"},
 			Redrive: Route{"", "order-service.order-placed", "order-service.order-placed"},
 		}},
+		{"native", Options{Preset: "native", Service: "shop-billing"}, &Plan{
+			Exchanges: []Exchange{{Name: "shop.main-exchange", Type: "fanout", Shared: true}},
+			Queues: []Queue{
+				{Name: "shop.dlq.shop-billing", Kind: dlq, Args: limited(amqp.Table{})},
+				{Name: "shop.queue.shop-billing", Kind: main, Args: durable(amqp.Table{
+					"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "shop.dlq.shop-billing", "x-delivery-limit": int64(200),
+					"x-delayed-retry-type": "failed", "x-delayed-retry-min": int64(5000), "x-delayed-retry-max": int64(5000),
+				})},
+			},
+			Bindings: []Binding{{Exchange: "shop.main-exchange", Queue: "shop.queue.shop-billing"}},
+			Queue:    "shop.queue.shop-billing", Quorum: true, MaxRetries: 10,
+			Waits: []WaitPath{{
+				Delay: 5 * time.Second, Route: Route{"", "shop.queue.shop-billing", "shop.queue.shop-billing"}, InQueue: true,
+			}},
+			Park: Route{"", "shop.dlq.shop-billing", "shop.dlq.shop-billing"}, Redrive: Route{"", "shop.queue.shop-billing", "shop.queue.shop-billing"},
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.want.Preset, c.want.Service, c.want.AutoType = c.name, c.o.Service, true
+			c.want.Preset, c.want.Service, c.want.AutoType = c.name, c.o.Service, c.name != PresetNative
 			got := build(t, c.o)
 			for _, part := range [][2]any{
 				{got.Exchanges, c.want.Exchanges}, {got.Queues, c.want.Queues}, {got.Bindings, c.want.Bindings}, {got.Waits, c.want.Waits},
@@ -242,6 +258,7 @@ func TestNamesOfSubscriptions(t *testing.T) {
 		PresetDelayLadder: `x / wms.orders.dlq wms.orders.delay_2s wms.orders.delay_5s wms.orders.delay_15s wms.orders / x k wms.orders`,
 		PresetDeadLetter: `x wms.dlx / wms-cincout.orders.dlq wms-cincout.orders.retry wms-cincout.orders / x k wms-cincout.orders,
 			wms.dlx wms-cincout.orders.dlq wms-cincout.orders.dlq`,
+		PresetNative: `wms.main-exchange / wms.dlq.wms-cincout.orders wms.queue.wms-cincout.orders / wms.main-exchange wms.queue.wms-cincout.orders`,
 	} {
 		o := Options{Preset: preset, Service: "wms-cincout", Subscription: "orders"}
 		if blueprints[preset].bindingKey == "" {

@@ -98,7 +98,7 @@ func TestConsequencesNameTheirCause(t *testing.T) {
 // FuzzCheck: what ValidateOptions accepts, Build builds; the rules of Validate are never the first to refuse what a user
 // has set.
 func FuzzCheck(f *testing.F) {
-	presets := slices.Sorted(slices.Values([]string{PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter}))
+	presets := slices.Sorted(slices.Values([]string{PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter, PresetNative}))
 	for i := range presets {
 		f.Add(uint8(i), uint8(0), "wms-cincout", "", "", "q", "", "", "", "", "e:k", 0, 0)
 		f.Add(uint8(i), uint8(0xff), "x-events.dlq", "x", "x.events", "a.*", "r", "w", "d", "p", "x.events:#,r:k", 1, 3)
