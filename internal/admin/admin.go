@@ -185,16 +185,6 @@ func (s *Server) close() {
 	}
 }
 
-// refuse answers with a problem document. Of the request, its detail repeats nothing but names and values of a filter,
-// quoted and cut.
-func refuse(w http.ResponseWriter, status int, detail string) {
-	httpguard.Refuse(w, httpguard.NewProblem(status, "", detail))
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	httpguard.Write(w, status, "application/json", v)
-}
-
 // subscription returns the name of the subscription that the query asks for; "" when it asks for none. Otherwise status
 // and detail are the answer. strict refuses other parameters, which may have been meant to name one.
 func (s *Server) subscription(r *http.Request, strict bool) (name string, status int, detail string) {

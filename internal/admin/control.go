@@ -35,7 +35,7 @@ func (s *Server) controlRoutes() httpguard.Routes {
 }
 
 func show[T any](what func() T) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, what()) }
+	return func(w http.ResponseWriter, _ *http.Request) { httpguard.Answer(w, http.StatusOK, what()) }
 }
 
 // topology returns one topology, or a list of them where subscriptions have names.
@@ -65,7 +65,7 @@ func (s *Server) drain(r *http.Request, subscription string) int {
 
 func (s *Server) unlessDraining(do func(subscription string)) func(*http.Request, string) int {
 	return func(_ *http.Request, subscription string) int {
-		if closed(s.o.State.Draining()) {
+		if Closed(s.o.State.Draining()) {
 			return http.StatusConflict
 		}
 		do(subscription)
@@ -82,7 +82,7 @@ func (s *Server) change(action string, do func(r *http.Request, subscription str
 			status, detail = httpguard.CheckEmpty(w, r)
 		}
 		if status != 0 {
-			refuse(w, status, detail)
+			httpguard.Refuse(w, status, "", detail)
 			return
 		}
 		var more []any
@@ -93,11 +93,11 @@ func (s *Server) change(action string, do func(r *http.Request, subscription str
 		httpguard.Audit(s.o.Logger, r, action, status, more...)
 		switch status {
 		case http.StatusConflict:
-			refuse(w, status, "The sidecar is draining and will take no more messages.")
+			httpguard.Refuse(w, status, "", "The sidecar is draining and will take no more messages.")
 		case http.StatusBadRequest:
-			refuse(w, status, "A drain ends all subscriptions. POST /pause?subscription="+name+" stops one.")
+			httpguard.Refuse(w, status, "", "A drain ends all subscriptions. POST /pause?subscription="+name+" stops one.")
 		default:
-			answer(w, status, s.o.State.Status())
+			httpguard.Answer(w, status, s.o.State.Status())
 		}
 	}
 }

@@ -22,7 +22,7 @@ func (s *Server) common(next http.Handler) http.Handler {
 			}
 			if v != nil {
 				s.o.Logger.Error("admin panic", "panic", v, "stack", string(debug.Stack()))
-				refuse(w, http.StatusInternalServerError, "")
+				httpguard.Refuse(w, http.StatusInternalServerError, "", "")
 			}
 		}()
 		h := w.Header()
@@ -33,7 +33,7 @@ func (s *Server) common(next http.Handler) http.Handler {
 		// a proxy and this server to disagree about where a request ends.
 		if len(r.TransferEncoding) > 0 {
 			h.Set("Connection", "close")
-			refuse(w, http.StatusLengthRequired, "A body needs a Content-Length.")
+			httpguard.Refuse(w, http.StatusLengthRequired, "", "A body needs a Content-Length.")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -73,7 +73,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		case http.StatusMethodNotAllowed:
 			w.Header().Set("Allow", "GET, HEAD, POST")
 		}
-		refuse(w, status, detail)
+		httpguard.Refuse(w, status, "", detail)
 	})
 }
 
@@ -142,14 +142,14 @@ func (s *Server) receive(next http.Handler) http.HandlerFunc {
 			if !s.o.Memory.Take(r.ContentLength) {
 				w.Header().Set("Connection", "close")
 				w.Header().Set("Retry-After", "1")
-				refuse(w, http.StatusServiceUnavailable, "No memory is free for the body of the request.")
+				httpguard.Refuse(w, http.StatusServiceUnavailable, "", "No memory is free for the body of the request.")
 				return
 			}
 			defer s.o.Memory.Give(r.ContentLength)
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 			b, status, detail := httpguard.ReadBody(w, r)
 			if status != 0 {
-				refuse(w, status, detail)
+				httpguard.Refuse(w, status, "", detail)
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(b))

@@ -36,13 +36,15 @@ func (s *Server) adminRoutes() httpguard.Routes {
 }
 
 func yes(name string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, map[string]bool{name: true}) }
+	return func(w http.ResponseWriter, _ *http.Request) {
+		httpguard.Answer(w, http.StatusOK, map[string]bool{name: true})
+	}
 }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	name, status, detail := s.subscription(r, false)
 	if status != 0 {
-		refuse(w, status, detail)
+		httpguard.Refuse(w, status, "", detail)
 		return
 	}
 	ready := s.o.State.Ready(name)
@@ -66,7 +68,7 @@ func answerCheck(w http.ResponseWriter, ok bool, v any) {
 	if !ok {
 		status = http.StatusServiceUnavailable
 	}
-	answer(w, status, v)
+	httpguard.Answer(w, status, v)
 }
 
 const (
@@ -123,7 +125,7 @@ func (t *waits) leave(address string) {
 
 // drained answers when nothing is left in flight, or at once when nothing is draining, or when too many wait.
 func (s *Server) drained(w http.ResponseWriter, r *http.Request) {
-	draining, drained := closed(s.o.State.Draining()), closed(s.o.State.Drained())
+	draining, drained := Closed(s.o.State.Draining()), Closed(s.o.State.Drained())
 	if address, _, _ := net.SplitHostPort(r.RemoteAddr); s.waits.enter(address) {
 		defer s.waits.leave(address)
 		appears := drainAppears
@@ -139,15 +141,16 @@ func (s *Server) drained(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !draining:
-		answer(w, http.StatusOK, map[string]string{"state": "not draining"})
+		httpguard.Answer(w, http.StatusOK, map[string]string{"state": "not draining"})
 	case !drained:
-		refuse(w, http.StatusServiceUnavailable, "The drain has not ended.")
+		httpguard.Refuse(w, http.StatusServiceUnavailable, "", "The drain has not ended.")
 	default:
-		answer(w, http.StatusOK, map[string]string{"state": Drained})
+		httpguard.Answer(w, http.StatusOK, map[string]string{"state": Drained})
 	}
 }
 
-func closed(c <-chan struct{}) bool {
+// Closed reports whether a channel is closed.
+func Closed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -158,7 +161,7 @@ func closed(c <-chan struct{}) bool {
 
 // wait reports whether done was closed within d, while the client is there and the server is not stopping.
 func (s *Server) wait(r *http.Request, done <-chan struct{}, d time.Duration) bool {
-	if closed(done) { // even when the server is stopping as well
+	if Closed(done) { // even when the server is stopping as well
 		return true
 	}
 	select {

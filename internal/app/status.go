@@ -80,7 +80,7 @@ func (a *App) Ready(subscription string) admin.Readiness {
 			apps = append(apps, admin.Check{Name: "app", Subscription: name, OK: appUp(subs)})
 		}
 	}
-	checks = append(append([]admin.Check{broker}, checks...), admin.Check{Name: "not_draining", OK: !closed(a.draining)})
+	checks = append(append([]admin.Check{broker}, checks...), admin.Check{Name: "not_draining", OK: !admin.Closed(a.draining)})
 	r := admin.Readiness{Checks: checks}
 	r.Ready = !slices.ContainsFunc(checks, func(c admin.Check) bool { return !c.OK })
 	// The rest is not a condition: consuming goes on without them, or pauses on purpose.
@@ -187,9 +187,9 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 
 func (a *App) state(subs []*subscription) string {
 	switch {
-	case closed(a.drained):
+	case admin.Closed(a.drained):
 		return admin.Drained
-	case closed(a.draining):
+	case admin.Closed(a.draining):
 		return admin.Draining
 	case len(subs) == 0:
 		return admin.Publishing
@@ -234,15 +234,6 @@ func inflight(subs []*subscription) (n int) {
 		n += int(s.consumer.Inflight())
 	}
 	return n
-}
-
-func closed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }
 
 // shownURL returns raw without the parts that may be secret.

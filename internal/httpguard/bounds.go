@@ -51,8 +51,7 @@ func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
 			defer c.end()
 			if twoLengths {
 				w.Header().Set("Connection", "close")
-				Refuse(w, NewProblem(http.StatusBadRequest, "invalid",
-					"A request has a Content-Length or a Transfer-Encoding, not both."))
+				Refuse(w, http.StatusBadRequest, "invalid", "A request has a Content-Length or a Transfer-Encoding, not both.")
 				return
 			}
 		}

@@ -17,7 +17,7 @@ func TestRefuse(t *testing.T) {
 		"gone": `{"type":"about:blank","title":"Not Found","status":404,"detail":"why","code":"gone"}` + "\n",
 	} {
 		w := httptest.NewRecorder()
-		Refuse(w, NewProblem(http.StatusNotFound, code, "why"))
+		Refuse(w, http.StatusNotFound, code, "why")
 		if w.Code != http.StatusNotFound || w.Body.String() != want || w.Header().Get("Content-Type") != "application/problem+json" {
 			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 		}
@@ -27,7 +27,7 @@ func TestRefuse(t *testing.T) {
 			t.Error("what is no JSON was answered")
 		}
 	}()
-	Write(httptest.NewRecorder(), http.StatusOK, "application/json", func() {})
+	Answer(httptest.NewRecorder(), http.StatusOK, func() {})
 }
 
 // TestSentence: one line, valid, and no longer than people read.

@@ -13,19 +13,19 @@ type Problem struct {
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
-	Code   string `json:"code,omitempty"` // of a closed set, for programs
+	Code   string `json:"code,omitempty"`
 }
 
-// NewProblem is the problem of an HTTP status.
-func NewProblem(status int, code, detail string) Problem {
-	return Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code}
+// Refuse answers with a problem document. A code is of a closed set, for programs. Of the request, the detail repeats
+// nothing but names and values of a filter, quoted and cut.
+func Refuse(w http.ResponseWriter, status int, code, detail string) {
+	write(w, status, "application/problem+json", Problem{"about:blank", http.StatusText(status), status, detail, code})
 }
 
-// Refuse answers with a problem document.
-func Refuse(w http.ResponseWriter, p Problem) { Write(w, p.Status, "application/problem+json", p) }
+// Answer answers with v as JSON.
+func Answer(w http.ResponseWriter, status int, v any) { write(w, status, "application/json", v) }
 
-// Write answers with v as JSON.
-func Write(w http.ResponseWriter, status int, contentType string, v any) {
+func write(w http.ResponseWriter, status int, contentType string, v any) {
 	b, err := json.Marshal(v)
 	if err != nil { // a bug: better said than an answer without a body
 		panic(err)

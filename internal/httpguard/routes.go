@@ -31,7 +31,7 @@ func (t Routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allowed = append(allowed, http.MethodHead)
 	}
 	if !found {
-		Refuse(w, NewProblem(http.StatusNotFound, "", ""))
+		Refuse(w, http.StatusNotFound, "", "")
 	} else if Allows(w, r, "", allowed...) {
 		route.Handler(w, r)
 	}
@@ -43,7 +43,7 @@ func Allows(w http.ResponseWriter, r *http.Request, code string, methods ...stri
 		return true
 	}
 	w.Header().Set("Allow", strings.Join(methods, ", "))
-	Refuse(w, NewProblem(http.StatusMethodNotAllowed, code, ""))
+	Refuse(w, http.StatusMethodNotAllowed, code, "")
 	return false
 }
 
@@ -88,7 +88,7 @@ func (c Slots) Limit(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !c.Enter() {
 			w.Header().Set("Retry-After", "1")
-			Refuse(w, NewProblem(http.StatusServiceUnavailable, "", "Too many requests of this kind at once."))
+			Refuse(w, http.StatusServiceUnavailable, "", "Too many requests of this kind at once.")
 			return
 		}
 		defer c.Leave()

@@ -103,7 +103,7 @@ func (s *Server) readiness(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, f)
 		return
 	}
-	httpguard.Write(w, http.StatusOK, "application/json", map[string]bool{"ready": true})
+	httpguard.Answer(w, http.StatusOK, map[string]bool{"ready": true})
 }
 
 func (s *Server) refuse(w http.ResponseWriter, f *failure) {
@@ -115,7 +115,7 @@ func (s *Server) refuse(w http.ResponseWriter, f *failure) {
 	case f.status == http.StatusUnauthorized:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	httpguard.Refuse(w, httpguard.NewProblem(f.status, string(f.code), f.detail))
+	httpguard.Refuse(w, f.status, string(f.code), f.detail)
 }
 
 // publish answers a request with one message. target is the path behind publishPath, as it was written.

@@ -84,11 +84,8 @@ type discardRequest struct {
 func (a *API) redrive(w http.ResponseWriter, r *http.Request) {
 	var q redriveRequest
 	var d deadletter.Redrive
-	var queue *deadletter.Queue
-	ok := a.readRequest(w, r, "redrive", &q, func() (err error) {
-		if queue, err = a.queue(r); err == nil {
-			d, err = q.options(queue)
-		}
+	queue, ok := a.readRequest(w, r, "redrive", &q, func(queue *deadletter.Queue) (err error) {
+		d, err = q.options(queue)
 		return err
 	})
 	if ok {
@@ -106,11 +103,7 @@ func redriving(q *deadletter.Queue, d deadletter.Redrive) action {
 func (a *API) discard(w http.ResponseWriter, r *http.Request) {
 	var q discardRequest
 	var s deadletter.Selection
-	var queue *deadletter.Queue
-	ok := a.readRequest(w, r, "discard", &q, func() (err error) {
-		if queue, err = a.queue(r); err != nil {
-			return err
-		}
+	queue, ok := a.readRequest(w, r, "discard", &q, func(queue *deadletter.Queue) (err error) {
 		if s, err = q.selection(); err == nil && !q.DryRun && q.Confirm != queue.Name() {
 			err = fmt.Errorf("%w: confirm must be the name of the dead-letter queue", deadletter.ErrInvalid)
 		}
@@ -133,34 +126,29 @@ func echo(q any) any {
 	return json.RawMessage(b)
 }
 
-// readRequest reads the body of an action into q and checks it; no body is an empty object. A refused request is
-// logged, too: it was meant to change something.
-func (a *API) readRequest(w http.ResponseWriter, r *http.Request, action string, q any, check func() error) bool {
+// readRequest reads the body of an action into q and checks it for the queue of the request; no body is an empty object.
+// A refused request is logged, too: it was meant to change something.
+func (a *API) readRequest(w http.ResponseWriter, r *http.Request, action string, q any,
+	check func(*deadletter.Queue) error) (queue *deadletter.Queue, ok bool) {
 	b, status, detail := httpguard.ReadBody(w, r)
 	if status == 0 {
 		if len(bytes.Trim(b, httpguard.JSONSpace)) == 0 {
 			b = []byte("{}")
 		}
-		err := decode(b, q)
-		if err == nil {
-			err = check()
+		err := httpguard.Decode(b, q)
+		if err != nil {
+			err = fmt.Errorf("%w: %w", deadletter.ErrInvalid, err)
+		} else if queue, err = a.queue(r); err == nil {
+			err = check(queue)
 		}
 		if err == nil {
-			return true
+			return queue, true
 		}
 		status, detail = statusOf(err), httpguard.Sentence(err)
 	}
 	a.audit(r, action, status)
-	refuse(w, status, detail)
-	return false
-}
-
-// decode is httpguard.Decode, whose errors are deadletter.ErrInvalid here.
-func decode(b []byte, into any) error {
-	if err := httpguard.Decode(b, into); err != nil {
-		return fmt.Errorf("%w: %w", deadletter.ErrInvalid, err)
-	}
-	return nil
+	httpguard.Refuse(w, status, "", detail)
+	return nil, false
 }
 
 // operate begins an operation and answers with it, or with what kept it from beginning.
@@ -183,7 +171,7 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request, op Operation, do a
 	}
 	w.Header().Set("Location", "/dlq/operations/"+op.ID)
 	a.audit(r, op.Kind, http.StatusAccepted, "operation", op.ID, "dry_run", op.DryRun)
-	answer(w, http.StatusAccepted, op)
+	httpguard.Answer(w, http.StatusAccepted, op)
 }
 
 // begin starts an operation, which first waits for the read that is under way; later reads are refused.
@@ -216,12 +204,11 @@ func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
 	q := struct {
 		Limit int `json:"limit"`
 	}{defaultRedriveLimit}
-	var queue *deadletter.Queue
-	ok := a.readRequest(w, r, "redrive", &q, func() (err error) {
-		if queue, err = a.queue(r); err == nil && (q.Limit < 1 || q.Limit > maxList) {
-			err = fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
+	queue, ok := a.readRequest(w, r, "redrive", &q, func(*deadletter.Queue) error {
+		if q.Limit < 1 || q.Limit > maxList {
+			return fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
 		}
-		return err
+		return nil
 	})
 	if !ok {
 		return
@@ -251,5 +238,5 @@ func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.audit(r, "redrive", http.StatusOK, "operation", t.ID)
-	answer(w, http.StatusOK, redriven{queue.Name(), q.Limit, p.Done, p.Failed, max(0, p.Total-p.Done)})
+	httpguard.Answer(w, http.StatusOK, redriven{queue.Name(), q.Limit, p.Done, p.Failed, max(0, p.Total-p.Done)})
 }

@@ -119,16 +119,6 @@ func refuseError(w http.ResponseWriter, err error) int {
 	if status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "5")
 	}
-	refuse(w, status, httpguard.Sentence(err))
+	httpguard.Refuse(w, status, "", httpguard.Sentence(err))
 	return status
-}
-
-// refuse answers with a problem document. Of the request, its detail repeats nothing but names and values of a filter,
-// quoted and cut.
-func refuse(w http.ResponseWriter, status int, detail string) {
-	httpguard.Refuse(w, httpguard.NewProblem(status, "", detail))
-}
-
-func answer(w http.ResponseWriter, status int, v any) {
-	httpguard.Write(w, status, "application/json", v)
 }

@@ -88,8 +88,8 @@ func (o *Operations) Begin(op Operation, do action) (*Tracked, error) {
 	if err := context.Cause(o.ctx); err != nil {
 		return nil, err
 	}
-	if now := o.current(); now != nil {
-		return nil, inUse(&now.Operation)
+	if err := inUse(o.current()); err != nil {
+		return nil, err
 	}
 	id := make([]byte, 8)
 	_, _ = rand.Read(id) // never fails
@@ -104,7 +104,11 @@ func (o *Operations) Begin(op Operation, do action) (*Tracked, error) {
 	return t, nil
 }
 
+// inUse returns deadletter.ErrInUse if an operation runs.
 func inUse(op *Operation) error {
+	if op == nil {
+		return nil
+	}
 	return fmt.Errorf("%w: %s %s runs", deadletter.ErrInUse, op.Kind, op.ID)
 }
 
@@ -170,18 +174,11 @@ func (o *Operations) changed(t *Tracked) {
 	t.version = o.version
 }
 
-// current is the operation that runs, nil when none does. It is called with the lock.
-func (o *Operations) current() *Tracked {
+// current is Now for a caller that has the lock.
+func (o *Operations) current() *Operation {
 	if n := len(o.kept); n > 0 && o.kept[n-1].State == opRunning {
-		return o.kept[n-1]
-	}
-	return nil
-}
-
-// busy returns deadletter.ErrInUse while an operation runs.
-func (o *Operations) busy() error {
-	if now := o.Now(); now != nil {
-		return inUse(now)
+		op := o.kept[n-1].Operation
+		return &op
 	}
 	return nil
 }
@@ -190,11 +187,7 @@ func (o *Operations) busy() error {
 func (o *Operations) Now() *Operation {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if now := o.current(); now != nil {
-		op := now.Operation
-		return &op
-	}
-	return nil
+	return o.current()
 }
 
 // Since returns copies of all operations that have changed after version, the newest first, and the version they have
@@ -215,10 +208,8 @@ func (o *Operations) Since(version uint64) ([]Operation, uint64) {
 func (o *Operations) Find(id string) *Tracked {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, t := range o.kept {
-		if t.ID == id {
-			return t
-		}
+	if i := slices.IndexFunc(o.kept, func(t *Tracked) bool { return t.ID == id }); i >= 0 {
+		return o.kept[i]
 	}
 	return nil
 }
@@ -250,12 +241,12 @@ func (o *Operations) Wait(ctx context.Context) {
 
 func (a *API) listOperations(w http.ResponseWriter, _ *http.Request) {
 	list, _ := a.Since(0)
-	answer(w, http.StatusOK, map[string][]Operation{"operations": list})
+	httpguard.Answer(w, http.StatusOK, map[string][]Operation{"operations": list})
 }
 
 func (a *API) showOperation(w http.ResponseWriter, r *http.Request) {
 	if t := a.known(w, r); t != nil {
-		answer(w, http.StatusOK, a.Copy(t))
+		httpguard.Answer(w, http.StatusOK, a.Copy(t))
 	}
 }
 
@@ -263,7 +254,7 @@ func (a *API) showOperation(w http.ResponseWriter, r *http.Request) {
 func (a *API) known(w http.ResponseWriter, r *http.Request) *Tracked {
 	t := a.Find(r.PathValue("id"))
 	if t == nil {
-		refuse(w, http.StatusNotFound, "There is no such operation, or it is too long ago.")
+		httpguard.Refuse(w, http.StatusNotFound, "", "There is no such operation, or it is too long ago.")
 	}
 	return t
 }
@@ -271,12 +262,12 @@ func (a *API) known(w http.ResponseWriter, r *http.Request) *Tracked {
 // cancelOperation changes nothing about an operation that has ended.
 func (a *API) cancelOperation(w http.ResponseWriter, r *http.Request) {
 	if status, detail := httpguard.CheckEmpty(w, r); status != 0 {
-		refuse(w, status, detail)
+		httpguard.Refuse(w, status, "", detail)
 		return
 	}
 	if t := a.known(w, r); t != nil {
 		t.cancel(errCancelled)
 		a.audit(r, "cancel", http.StatusAccepted, "operation", t.ID)
-		answer(w, http.StatusAccepted, a.Copy(t))
+		httpguard.Answer(w, http.StatusAccepted, a.Copy(t))
 	}
 }

@@ -58,7 +58,7 @@ func (a *API) depth(show func(deadletter.Queues, []deadletter.Depth) any) httpgu
 			refuseError(w, err)
 			return
 		}
-		answer(w, http.StatusOK, show(queues, depths))
+		httpguard.Answer(w, http.StatusOK, show(queues, depths))
 	}))
 }
 
@@ -113,7 +113,7 @@ func (a *API) readHandler(known parameters, do func(context.Context, readParams)
 			return
 		}
 		if l.bodies && httpguard.CallerScope(r) != httpguard.Writer {
-			refuse(w, http.StatusForbidden, "This token is shown no message bodies.")
+			httpguard.Refuse(w, http.StatusForbidden, "", "This token is shown no message bodies.")
 			return
 		}
 		l.w = w
@@ -138,14 +138,14 @@ func (a *API) readHandler(known parameters, do func(context.Context, readParams)
 			a.audit(r, "show bodies", status, "message", what)
 		}
 		if err == nil && v != nil {
-			answer(w, status, v)
+			httpguard.Answer(w, status, v)
 		}
 	}
 }
 
 // inTurn waits for the end of another read, unless an operation runs.
 func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
-	if err := a.busy(); err != nil {
+	if err := inUse(a.Now()); err != nil {
 		return nil, err
 	}
 	select {
@@ -157,7 +157,7 @@ func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
 		return nil, context.Cause(ctx)
 	}
 	// An operation that begins after this waits for the turn, so none runs beside this read.
-	if err := a.busy(); err != nil {
+	if err := inUse(a.Now()); err != nil {
 		return nil, err
 	}
 	return do()

@@ -33,11 +33,11 @@ func FuzzAction(f *testing.F) {
 	f.Add([]byte("{" + members.String() + `"all":true}`))
 	f.Add([]byte(`{"ids":[` + strings.Repeat(`"a",`, 5000) + `"a"]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if cost, bound := allocated(func() { _ = decode(body, new(redriveRequest)) }), 64<<10+100*uint64(len(body)); cost > bound {
+		if cost, bound := allocated(func() { _ = httpguard.Decode(body, new(redriveRequest)) }), 64<<10+100*uint64(len(body)); cost > bound {
 			t.Fatalf("%d bytes cost %d, the bound is %d", len(body), cost, bound)
 		}
 		var redrive redriveRequest
-		if decode(body, &redrive) == nil {
+		if httpguard.Decode(body, &redrive) == nil {
 			if d, err := redrive.options(queue); err == nil {
 				document.Body(t, "/dlq/redrive", body)
 				meansIt(t, body, d.Selection, redrive.All)
@@ -47,7 +47,7 @@ func FuzzAction(f *testing.F) {
 			}
 		}
 		var discard discardRequest
-		if decode(body, &discard) == nil {
+		if httpguard.Decode(body, &discard) == nil {
 			if s, err := discard.selection(); err == nil && (discard.DryRun || discard.Confirm != "") {
 				document.Body(t, "/dlq/discard", body)
 				meansIt(t, body, s, discard.All)
@@ -148,7 +148,7 @@ func TestLargeRequestsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	ids := strings.Repeat(`"`+strings.Repeat("x", 100)+`",`, 99)
 	var q redriveRequest
-	if err := decode([]byte(`{"filter":{"id":[`+ids+`"y"]}}`), &q); err != nil {
+	if err := httpguard.Decode([]byte(`{"filter":{"id":[`+ids+`"y"]}}`), &q); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok := echo(q).(map[string]int); !ok || got["omitted_bytes"] < maxEcho {
