@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"unique"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -25,11 +26,11 @@ func errRow(format string, args ...any) error {
 }
 
 // publication makes the message of a row from its columns, in the order of fetched.
-func (t *Table) publication(r *row, columns [][]byte, exchange string, texts *interner) error {
+func (t *Table) publication(r *row, columns [][]byte, exchange string) error {
 	pub := &r.pub
-	*pub = message.Publication{Kind: message.KindOutbox, Exchange: exchange, Key: texts.text(columns[1])}
+	*pub = message.Publication{Kind: message.KindOutbox, Exchange: exchange, Key: shared(columns[1])}
 	if columns[0] != nil {
-		pub.Exchange = texts.text(columns[0])
+		pub.Exchange = shared(columns[0])
 	}
 	if pub.Exchange == message.DefaultExchange {
 		pub.Exchange = ""
@@ -47,7 +48,7 @@ func (t *Table) publication(r *row, columns [][]byte, exchange string, texts *in
 		}
 	}
 	if columns[3] != nil {
-		if err := properties(m, columns[3], texts); err != nil {
+		if err := properties(m, columns[3]); err != nil {
 			return err
 		}
 	}
@@ -96,7 +97,7 @@ func track(headers amqp.Table, column []byte, id string) (amqp.Table, error) {
 }
 
 // properties reads the properties of a row into m. delivery_mode is ignored: messages are persistent.
-func properties(m *amqp.Publishing, column []byte, texts *interner) error {
+func properties(m *amqp.Publishing, column []byte) error {
 	v, err := amqpvalue.ParseValue(column)
 	if err != nil {
 		return errRow("properties: %w", err)
@@ -107,7 +108,7 @@ func properties(m *amqp.Publishing, column []byte, texts *interner) error {
 	}
 	for name, v := range given {
 		if s, isText := v.(string); isText && name != "timestamp" {
-			v = texts.intern(s)
+			v = shared(s)
 		}
 		switch {
 		case name == "delivery_mode":
@@ -138,27 +139,5 @@ func (r *Relay) startSpan(x *row) {
 	}
 }
 
-// interner keeps the texts that most rows have in common, so that each is in memory once.
-type interner struct{ seen map[string]string }
-
-const maxInterned = 1024
-
-func (i *interner) text(b []byte) string {
-	if s, found := i.seen[string(b)]; found {
-		return s
-	}
-	return i.intern(string(b))
-}
-
-func (i *interner) intern(s string) string {
-	if kept, found := i.seen[s]; found {
-		return kept
-	}
-	if len(s) <= maxText && len(i.seen) < maxInterned {
-		if i.seen == nil {
-			i.seen = map[string]string{}
-		}
-		i.seen[s] = s
-	}
-	return s
-}
+// shared returns a text of which most rows have the same, so that it is in memory once.
+func shared[T string | []byte](text T) string { return unique.Make(string(text)).Value() }

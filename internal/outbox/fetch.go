@@ -11,13 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-const (
-	// pieceBytes is how much memory the rows of one statement take, unless one alone takes more.
-	pieceBytes = 12 << 20
-
-	freeBuffer = 8 << 10 // a larger one is not kept; kept buffers are not counted in the memory budget
-	maxFree    = 512
-)
+// pieceBytes is how much memory the rows of one statement take, unless one alone takes more.
+const pieceBytes = 12 << 20
 
 // fetched are the columns of fetchSQL after the place in the list and the body, and before the number of attempts.
 var fetched = []string{colExchange, colRoutingKey, colHeaders, colProperties, colMessageID, colTrackingIDs}
@@ -156,20 +151,4 @@ func (s *session) back(ctx context.Context) error {
 func ofContents(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return isRowError(err) || ok && e.SeverityUnlocalized == "ERROR" && strings.HasPrefix(e.Code, "XX")
-}
-
-// buffer is memory for a body.
-func (s *session) buffer(size int) []byte {
-	if n := len(s.free); n > 0 && cap(s.free[n-1]) >= size {
-		b := s.free[n-1]
-		s.free = s.free[:n-1]
-		return b[:0]
-	}
-	return make([]byte, 0, size)
-}
-
-func (s *session) reuse(b []byte) {
-	if b != nil && cap(b) <= freeBuffer && len(s.free) < maxFree {
-		s.free = append(s.free, b)
-	}
 }

@@ -3,7 +3,6 @@ package outbox
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"time"
 )
 
@@ -16,7 +15,7 @@ const (
 
 // logBatch counts a batch and logs what failed in it, in a few lines however many rows there are.
 func (r *Relay) logBatch(b *batch) {
-	var failures, given, sentBack reasons
+	failures, given, sentBack := reasons{}, reasons{}, reasons{}
 	unmarked, counts := 0, map[string]int{}
 	for i := range b.rows {
 		x := &b.rows[i]
@@ -55,39 +54,24 @@ func (r *Relay) logBatch(b *batch) {
 	}
 }
 
-// reasons group the rows that were not sent by their error: the error in a log line must be that of each row in the
-// line.
-type reasons []reason
-
-type reason struct {
-	text string
-	rows int
-	ids  []string // of the first rows
-}
+// reasons are the ids of the rows that were not sent, by their error: the error in a log line must be that of each row
+// in the line.
+type reasons map[string][]string
 
 // otherErrors is the text of the rows behind maxReasons: as many errors as rows are possible.
 const otherErrors = "other errors: see last_error of each row"
 
-func (s *reasons) add(x *row) {
+func (s reasons) add(x *row) {
 	text := errorText(x.err)
-	same := func(r reason) bool { return r.text == text }
-	i := slices.IndexFunc(*s, same)
-	if i < 0 && len(*s) >= maxReasons {
+	if s[text] == nil && len(s) >= maxReasons {
 		text = otherErrors
-		i = slices.IndexFunc(*s, same)
 	}
-	if i < 0 {
-		*s, i = append(*s, reason{text: text}), len(*s)
-	}
-	r := &(*s)[i]
-	if r.rows++; len(r.ids) < maxLogged {
-		r.ids = append(r.ids, x.id)
-	}
+	s[text] = append(s[text], x.id)
 }
 
 // log writes a line for each of them.
 func (s reasons) log(l *slog.Logger, level slog.Level, event string) {
-	for _, why := range s {
-		l.Log(context.Background(), level, event, "rows", why.rows, "ids", why.ids, "error", why.text)
+	for text, ids := range s {
+		l.Log(context.Background(), level, event, "rows", len(ids), "ids", ids[:min(len(ids), maxLogged)], "error", text)
 	}
 }

@@ -60,9 +60,6 @@ func (s *session) listen(ctx, work context.Context, b *batch) error {
 			return err
 		}
 	}
-	if !s.notified { // an idle hour needs no memory
-		s.free = nil
-	}
 	return nil
 }
 

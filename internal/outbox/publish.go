@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -171,8 +172,8 @@ func (p *publishing) fill(x *row, columns [][]byte) error {
 		others += n
 	}
 	p.give(x, cost(len(columns[0]), others))
-	x.body = append(p.s.buffer(len(columns[0])), columns[0]...)
-	if err := p.s.table.publication(x, columns[1:], p.s.r.o.Exchange, &p.s.texts); err != nil {
+	x.body = bytes.Clone(columns[0])
+	if err := p.s.table.publication(x, columns[1:], p.s.r.o.Exchange); err != nil {
 		return err
 	}
 	attempts, _ := strconv.Atoi(string(columns[len(fetched)+1])) // 0 for NULL
@@ -257,7 +258,6 @@ func (p *publishing) record(x *row, err error) {
 	if errors.Is(err, broker.ErrRefused) {
 		remember(p.s.suspects, x.pub.Exchange, suspicion)
 	}
-	p.s.reuse(x.body)
 	p.give(x, 0)
 	x.body, x.pub = nil, message.Publication{}
 	if x.result == sent {

@@ -167,10 +167,7 @@ type session struct {
 	heldKeys  map[string]time.Time // keys left out of claims, because another relay has their first row, and until when
 	nackPause time.Duration
 
-	// Memory that every batch uses again.
-	rows  []row
-	free  [][]byte
-	texts interner
+	rows []row // memory that every batch uses again
 }
 
 // session works on one connection until it breaks or ctx ends. worked: it published something, or lasted a while.
