@@ -3,8 +3,10 @@ package telemetry
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"hash/fnv"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.opentelemetry.io/otel/trace"
@@ -123,24 +125,12 @@ func validTraceparent(s string) bool {
 	return s[:2] != "00" && s[traceparentLen] == '-' && isPrintable(s[traceparentLen:])
 }
 
-func isHex(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
+func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
 // isPrintable reports whether s holds only what RFC 9110 allows in a field value and ASCII can print. CR and LF are
 // the bytes that matter.
 func isPrintable(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < ' ' || c > '~') && c != '\t' {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(c rune) bool { return (c < ' ' || c > '~') && c != '\t' })
 }
 
 // newTraceparent starts a trace that was not recorded. Its sampled flag is 0, the W3C's default for a component
@@ -153,22 +143,15 @@ func newTraceparent(a *Attrs) string {
 	binary.LittleEndian.PutUint64(t[8:], rand.Uint64())   // #nosec G404 -- as above
 	if a.MessageID != "" {
 		// not a cryptographic hash: a message without a traceparent must cost no more than before
-		id := fnv1a(fnv1a(fnvOffset, a.MessageID)^0xff, a.CorrelationID)
-		sum := rand.NewPCG(id, uint64(a.Timestamp.Unix())) // #nosec G115 G404
+		id := fnv.New64a()
+		_, _ = id.Write([]byte(a.MessageID))
+		_, _ = id.Write([]byte{0xff})
+		_, _ = id.Write([]byte(a.CorrelationID))
+		sum := rand.NewPCG(id.Sum64(), uint64(a.Timestamp.Unix())) // #nosec G115 G404
 		binary.LittleEndian.PutUint64(t[:8], sum.Uint64()|1)
 		binary.LittleEndian.PutUint64(t[8:], sum.Uint64())
 	}
 	return formatTraceparent(t, s, 0)
-}
-
-const fnvOffset uint64 = 14695981039346656037
-
-// fnv1a adds s to an FNV-1a hash of 64 bits.
-func fnv1a(h uint64, s string) uint64 {
-	for i := range len(s) {
-		h = (h ^ uint64(s[i])) * 1099511628211
-	}
-	return h
 }
 
 func formatTraceparent(t trace.TraceID, s trace.SpanID, f trace.TraceFlags) string {
