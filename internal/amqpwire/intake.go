@@ -149,7 +149,9 @@ func (in *intake) method(b []byte, channel uint16, size int) (n int, err error) 
 	if size >= 4 {
 		method = binary.BigEndian.Uint32(b[frameHead:])
 	}
-	in.interrupt(channel)
+	if c := in.contents[channel]; c != nil {
+		c.drop() // as the library drops what a method frame interrupts
+	}
 	longest, malformed := maxDeliver, errBadDeliver
 	switch method {
 	case basicDeliver:
@@ -196,13 +198,6 @@ func (in *intake) reportAlarm(blocked bool) {
 	in.mu.Unlock()
 	if report != nil {
 		report(blocked)
-	}
-}
-
-// interrupt drops the content that a method frame interrupts, as the library does.
-func (in *intake) interrupt(channel uint16) {
-	if c := in.contents[channel]; c != nil {
-		c.drop()
 	}
 }
 

@@ -1,11 +1,12 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +23,7 @@ type Dialer struct {
 	generation atomic.Uint64
 	hidden     telemetry.Throttle // lines about header values
 
-	mu   sync.Mutex
-	next int // which URL to try first
+	tries atomic.Uint32 // of URLs, so far
 }
 
 // NewDialer returns a Dialer; it connects to nothing yet.
@@ -46,7 +46,9 @@ func (d *Dialer) Dial(ctx context.Context) (*Session, error) {
 		if ctx.Err() != nil {
 			return nil, errors.Join(append(failed, context.Cause(ctx))...)
 		}
-		t := targets[d.turn(len(targets))]
+		// Also after one that worked the next URL has its turn: a broker that takes connections and drops them must not be
+		// the first choice for ever.
+		t := targets[int(d.tries.Add(1)-1)%len(targets)]
 		s, err := d.dial(ctx, t)
 		if err == nil {
 			d.o.Logger.Info("broker connected", "connection", d.o.Name, "broker", t.addr(), "vhost", t.uri.Vhost,
@@ -61,16 +63,6 @@ func (d *Dialer) Dial(ctx context.Context) (*Session, error) {
 	return nil, errors.Join(failed...)
 }
 
-// turn moves on with every attempt, also after one that worked: a broker that takes connections and drops them must not
-// be the first choice for ever.
-func (d *Dialer) turn(n int) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	i := d.next % n
-	d.next = i + 1
-	return i
-}
-
 // dial makes one session. Until it is established, a deadline or the end of ctx closes the socket, which ends every
 // step.
 func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
@@ -81,30 +73,36 @@ func (d *Dialer) dial(ctx context.Context, t target) (*Session, error) {
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { amqpwire.CloseNow(raw) })()
+	s, err := d.establish(ctx, raw, t)
+	if err != nil {
+		amqpwire.CloseNow(raw)
+		if ctx.Err() != nil { // that is why a step failed
+			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+	return s, err
+}
+
+func (d *Dialer) establish(ctx context.Context, raw net.Conn, t target) (*Session, error) {
 	conn := raw
 	if t.uri.Scheme == "amqps" {
-		if conn, err = startTLS(ctx, raw, d.o.TLS, t.uri.Host); err != nil {
-			amqpwire.CloseNow(raw)
-			return nil, inTime(ctx, err)
+		secure, err := startTLS(ctx, raw, d.o.TLS, t.uri.Host)
+		if err != nil {
+			return nil, err
 		}
+		conn = secure
 	}
 	w := amqpwire.New(conn, raw, amqpwire.Options{
 		Memory: d.o.Memory, Patience: d.o.MemoryPatience, Spool: d.o.Spool, Hidden: d.logHidden,
 	})
 	c, err := amqp.Open(w, d.config(t))
 	if err != nil {
-		err = handshakeCause(ctx, err, w) // before our own end of the connection becomes its cause
-		amqpwire.CloseNow(raw)
-		return nil, inTime(ctx, err)
+		return nil, handshakeCause(ctx, err, w)
 	}
 	// Twice the negotiated interval: the broker sends a heartbeat every half.
-	idle := 2 * c.Config.Heartbeat
-	if idle <= 0 {
-		idle = 2 * d.o.Heartbeat
-	}
+	idle := 2 * cmp.Or(c.Config.Heartbeat, d.o.Heartbeat)
 	if err := w.Established(idle, c.Config.FrameSize); err != nil {
-		amqpwire.CloseNow(raw)
-		return nil, inTime(ctx, err)
+		return nil, err
 	}
 	return newSession(c, w, d, t.addr()), nil
 }
@@ -126,14 +124,6 @@ func (d *Dialer) config(t target) amqp.Config {
 		Properties: properties,
 		Locale:     "en_US",
 	}
-}
-
-// inTime says that time ran out when that is why a step failed.
-func inTime(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-	}
-	return err
 }
 
 // handshakeCause repairs two defects of the client library: it turns errors of the connection into text, and it calls

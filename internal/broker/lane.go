@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -157,11 +158,7 @@ func padding(size int) int {
 	if size > paddedTry {
 		return size
 	}
-	padded := leastTry
-	for padded < size {
-		padded *= 2
-	}
-	return padded
+	return 1 << bits.Len(uint(max(size, leastTry)-1)) // #nosec G115 -- the next power of two
 }
 
 // close closes a stream when every wait for its messages has ended.
