@@ -10,7 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // MaxBody is how large a body of the control listener may be, in bytes.
@@ -59,71 +60,26 @@ var kinds = map[reflect.Kind]string{
 // inspect refuses JSON that encoding/json accepts: fields that are given twice or in another case, null for any type,
 // bytes that are not UTF-8, any depth, more than one value.
 func inspect(b []byte) error {
-	switch {
-	case !utf8.Valid(b):
-		return errors.New("is not UTF-8")
-	case !bytes.HasPrefix(bytes.TrimLeft(b, JSONSpace), []byte("{")):
+	if !bytes.HasPrefix(bytes.TrimLeft(b, JSONSpace), []byte("{")) {
 		return errors.New("is not a JSON object")
 	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	if err := inspectValue(d, 0); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("unexpected data after the JSON object")
-	}
-	return nil
-}
-
-var errNotJSON = errors.New("is not JSON")
-
-// inspectValue inspects the next value, which is in so many objects and arrays.
-func inspectValue(d *json.Decoder, depth int) error {
-	t, err := d.Token()
-	opened, nested := t.(json.Delim)
-	switch {
-	case err != nil:
-		return errNotJSON
-	case t == nil:
-		return errors.New("has a null")
-	case !nested:
-		return nil
-	case depth == maxDepth:
-		return fmt.Errorf("is nested more than %d deep", maxDepth)
-	}
-	fields := map[string]bool{}
-	for d.More() {
-		if opened == '{' {
-			t, _ := d.Token()
-			name, isName := t.(string)
-			if !isName {
-				return errNotJSON
-			}
-			if err := checkField(fields, name); err != nil {
-				return err
-			}
-		}
-		if err := inspectValue(d, depth+1); err != nil {
-			return err
+	for d := jsontext.NewDecoder(bytes.NewBuffer(b)); d.StackDepth() <= maxDepth; {
+		t, err := d.ReadToken()
+		in, n := d.StackIndex(d.StackDepth()) // names count, too
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("is not JSON: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
+		case t.Kind() == 'n':
+			return errors.New("has a null")
+		case in == '{' && n%2 == 1 && strings.Trim(t.String(), "abcdefghijklmnopqrstuvwxyz_-") != "":
+			return fmt.Errorf("has an unknown field %.100q", t)
+		case in == 0 && n > 1:
+			return errors.New("has data after the JSON object")
 		}
 	}
-	if _, err := d.Token(); err != nil {
-		return errNotJSON
-	}
-	return nil
-}
-
-// checkField adds a name to the fields of an object. encoding/json would take other letters for those of our names.
-func checkField(fields map[string]bool, name string) error {
-	switch {
-	case strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_-") != "":
-		return fmt.Errorf("has an unknown field %.100q", name)
-	case fields[name]:
-		return fmt.Errorf("has the field %q twice", name)
-	}
-	fields[name] = true
-	return nil
+	return fmt.Errorf("is nested more than %d deep", maxDepth)
 }
 
 // CheckEmpty reads the body, which may be nothing or an empty JSON object: a field that is not understood must not be
