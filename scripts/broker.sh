@@ -529,11 +529,13 @@ freeze() { # DIR STOP|CONT
   fi
 }
 
-# remove also removes the node that a test of this one may break (internal/brokertest).
+# remove also removes the nodes that tests have started beside this one (internal/brokertest).
 remove() ( # DIR
   dir=$1
   [[ -e $dir/source ]] || die "$dir holds no broker of this script"
-  if [[ -e $dir/own/source ]]; then remove "$dir/own"; fi
+  for beside in own 4.3; do
+    if [[ -e $dir/$beside/source ]]; then remove "$dir/$beside"; fi
+  done
   stop "$dir" TERM
   if [[ -s $dir/container ]]; then docker rm -f -v "$(cat "$dir/container")" >/dev/null 2>&1 || true; fi
   cat "$dir/port" "$dir/ports" "$dir/console" "$dir/management" 2>/dev/null | tr " " "\n" | while read -r p; do rm -f "$RESERVED/$p"; done || true

@@ -36,40 +36,51 @@ func newNode(amqpURL, ctlPath, dir string) (*node, error) {
 // Node is a RabbitMQ that only this test uses until it ends. The test may kill it, raise alarms and change its
 // settings.
 type Node struct {
-	n      *node
-	t      testing.TB
-	frozen bool
+	n       *node
+	t       testing.TB
+	version string // empty: that of the shared node
+	frozen  bool
 }
 
 // OwnNode waits for its turn to use the second node, which the first such test boots. From then on URL, Ctl and User of
 // this test and its subtests mean that node. Call it before them, and before anything that connects to the broker.
 func OwnNode(t testing.TB) *Node {
 	t.Helper()
-	n := &Node{t: t}
+	return borrow(t, "own", "", syscall.LOCK_EX)
+}
+
+// borrow gives the test its place on the node in a directory beside the data of the shared node. how is LOCK_SH for a
+// test that leaves the node as it is.
+func borrow(t testing.TB, name, version string, how int) *Node {
+	t.Helper()
+	n := &Node{t: t, version: version}
 	if p := existing(t); p != nil && (p.node != sharedNode(t) || p.test == t.Name()) {
-		t.Fatal("OwnNode has to be called once, before URL")
+		t.Fatal("a node has to be chosen once, before URL")
 	}
-	dir := filepath.Join(sharedNode(t).Dir, "own")
+	dir := filepath.Join(sharedNode(t).Dir, name)
 	began := time.Now()
-	n.lock(dir + ".lock")
-	t.Logf("waited %v for the second node", time.Since(began).Round(time.Millisecond))
+	held := n.lock(dir+".lock", how)
+	t.Cleanup(func() { _ = held.Close() })
+	t.Logf("waited %v for the node %s", time.Since(began).Round(time.Millisecond), name)
 	n.n = n.start(dir)
-	n.calm()
-	t.Cleanup(func() {
-		n.Thaw()
-		n.Start()
+	if how == syscall.LOCK_EX {
 		n.calm()
-	})
+		t.Cleanup(func() {
+			n.Thaw()
+			n.Start()
+			n.calm()
+		})
+	}
 	newPlace(t, n.n, "")
 	return n
 }
 
-// lock holds the node for this test. The processes of other packages wait for it as well.
-func (n *Node) lock(path string) {
+// lock waits for a lock, which the processes of other packages may hold as well. Closing the file ends it.
+func (n *Node) lock(path string, how int) *os.File {
 	n.t.Helper()
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // below the broker's own directory
 	for err == nil {
-		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err == nil {
+		if err = syscall.Flock(int(f.Fd()), how); err == nil {
 			break
 		} else if errors.Is(err, syscall.EINTR) {
 			err = nil
@@ -78,7 +89,7 @@ func (n *Node) lock(path string) {
 	if err != nil {
 		n.t.Fatalf("wait for the node: %v", err)
 	}
-	n.t.Cleanup(func() { _ = f.Close() })
+	return f
 }
 
 // Start boots the node again if it does not run. Port and data stay the same.
@@ -89,6 +100,7 @@ func (n *Node) Start() {
 
 func (n *Node) start(dir string) *node {
 	n.t.Helper()
+	defer n.lock(dir+".start", syscall.LOCK_EX).Close() //nolint:errcheck // it only ends the lock
 	out := n.script("start", dir, "0")
 	var amqpURL string
 	for line := range strings.Lines(out) {
@@ -124,7 +136,11 @@ func (n *Node) script(args ...string) string {
 	if path == "" {
 		n.t.Fatal("BROKER_SCRIPT is not set: use make test PKG=…, or scripts/broker.sh run 0 go test …")
 	}
-	out, err := exec.Command(path, args...).Output()
+	cmd := exec.Command(path, args...)
+	if n.version != "" { // from wherever that version comes, whatever the shared node is
+		cmd.Env = append(os.Environ(), "TEST_BROKER_VERSION="+n.version, "TEST_BROKER=", "TEST_BROKER_IMAGE=")
+	}
+	out, err := cmd.Output()
 	if err != nil {
 		text := ""
 		if failed, ok := errors.AsType[*exec.ExitError](err); ok {

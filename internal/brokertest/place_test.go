@@ -72,3 +72,24 @@ func TestOwnNode(t *testing.T) {
 	}
 	Queue(t, URL(t), "q", nil)
 }
+
+func TestDelayingNodes(t *testing.T) {
+	t.Parallel()
+	t.Run("together", func(t *testing.T) {
+		for _, name := range []string{"one", "two"} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				Delaying(t)
+				if v := Version(t); !strings.HasPrefix(v, delaying+".") {
+					t.Errorf("RabbitMQ %s", v)
+				}
+			})
+		}
+	})
+	n := OwnDelayingNode(t)
+	n.Kill()
+	n.Start()
+	if v := Version(t); !strings.HasPrefix(v, delaying+".") {
+		t.Errorf("RabbitMQ %s after a kill", v)
+	}
+}

@@ -143,6 +143,8 @@ func Command(vhost string, args ...string) (string, error) {
 	case name == "set_policy" && len(texts) == 3:
 		return "rabbit_policy:parse_set(" + Binary(vhost) + ", " + Binary(texts[0]) + ", " + Binary(texts[1]) + ", " +
 			Binary(texts[2]) + `, "0", <<"all">>, ` + Binary(Actor) + ")", nil
+	case name == "clear_policy" && len(texts) == 1:
+		return Call("rabbit_policy:delete", vhost, texts[0], Actor), nil
 	case name == "set_operator_policy" && len(texts) == 3:
 		return "rabbit_policy:parse_set_op(" + Binary(vhost) + ", " + Binary(texts[0]) + ", " + Binary(texts[1]) + ", " +
 			Binary(texts[2]) + `, "0", <<"all">>, ` + Binary(Actor) + ")", nil
