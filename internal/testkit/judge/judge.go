@@ -86,8 +86,7 @@ var integers = []string{"int8", "int16", "int32", "int64", "uint8", "uint16", "u
 func (j *Judge) Parked(m *Message, hidden int, unanswered bool, unwanted func(p *Parked, retries int)) {
 	for _, p := range m.Parked {
 		j.says(m, p, unanswered, unwanted)
-		if n := m.Failures(j.MaxRetries); !m.Fails && p.Headers["x-final-reason"] == "max_retries" &&
-			n+hidden <= j.MaxRetries {
+		if n := m.Failures(j.MaxRetries); p.Headers["x-final-reason"] == "max_retries" && n+hidden <= j.MaxRetries {
 			j.Violated("I7", "%s was parked after %d failures", m.Name, n)
 		}
 	}

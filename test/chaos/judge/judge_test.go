@@ -44,7 +44,7 @@ func TestJudge(t *testing.T) {
 			s.of(given, 4).Count, s.of(given, 4).Attempt = 1, 2
 			key := s.of(given, 2).Key
 			s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Key == key })
-		}, []string{"I5"}},
+		}, []string{"I5", "I7"}},
 		{"one attempt too many", func(s *story) { s.receive(given, 3*time.Second+4*delay, 2, 500) }, []string{"I5", "I6"}},
 		{"too early", func(s *story) { s.of(failed, 2).At -= int64(delay) / 2; s.of(failed, 3).At -= int64(delay) / 2 }, []string{"I5"}},
 		{"an answer written down late", func(s *story) { s.of(failed, 1).At += int64(delay) / 2 }, nil},
