@@ -217,12 +217,12 @@ func (r *rig) liveness(ctx context.Context) error {
 			return err
 		}
 	}
-	for queue, to := range map[string]*ledger.Writer{deadQueue: r.parked, mainQueue: r.residual, retryQueue: r.residual} {
-		if err := r.drain(queue, to); err != nil {
+	for _, queue := range r.o.queues() {
+		if err := r.drain(queue, r.residual); err != nil {
 			return err
 		}
 	}
-	return nil
+	return r.drain(deadQueue, r.parked)
 }
 
 // calibrate publishes what the judge compares before and after the faults, when nothing else is to do: messages for an
@@ -267,23 +267,20 @@ func (r *rig) probe(name string, err error) {
 	}
 }
 
-// calm is how long nothing may be anywhere before everything counts as settled: a message can be between two queues.
-const calm = time.Second
-
 // quiet waits until no queue but the dead-letter queue holds anything, unacked messages included, and nothing is in
 // hand.
 func (r *rig) quiet(ctx context.Context, what string) error {
 	var since time.Time
 	err := until(ctx, r.o.patience, what, func() bool {
-		waiting, err := r.node.ready(mainQueue, retryQueue)
-		if err != nil || waiting > 0 || r.inHand() != 0 {
+		waiting, err := r.node.ready(r.o.queues()...)
+		if err != nil || waiting > 0 || r.inHand() != 0 || r.metric("sidecar_waiting_messages") > 0 {
 			since = time.Time{}
 			return false
 		}
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if time.Since(since) < calm {
+		if time.Since(since) < r.o.calm() {
 			return false
 		}
 		if r.db != nil {
@@ -292,7 +289,7 @@ func (r *rig) quiet(ctx context.Context, what string) error {
 				return false
 			}
 		}
-		total, err := r.node.total(mainQueue, retryQueue)
+		total, err := r.node.total(r.o.queues()...)
 		return err == nil && total == 0
 	})
 	r.probe(what, err)

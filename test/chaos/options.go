@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/source"
 )
 
 // options of a run.
@@ -31,6 +33,9 @@ type options struct {
 	kinds       string
 	without     string
 	queueType   string
+	topology    string
+	retries     int
+	delay       time.Duration
 	concurrency int
 	prefetch    int
 	rate        int
@@ -68,6 +73,9 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.kinds, "kinds", strings.Join(allKinds(), ","), "kinds of faults to draw from")
 	f.StringVar(&o.without, "without", "", "kinds of faults to leave out")
 	f.StringVar(&o.queueType, "queue-type", "quorum", "classic or quorum")
+	f.StringVar(&o.topology, "topology", "fanout", "SIDECAR_TOPOLOGY: "+strings.Join(slices.Sorted(maps.Keys(topologies)), " or "))
+	f.IntVar(&o.retries, "max-retries", 10, "SIDECAR_MAX_RETRIES")
+	f.DurationVar(&o.delay, "retry-delay", 300*time.Millisecond, "SIDECAR_RETRY_DELAY")
 	f.IntVar(&o.concurrency, "concurrency", 16, "SIDECAR_CONCURRENCY")
 	f.IntVar(&o.prefetch, "prefetch", 0, "SIDECAR_PREFETCH; default twice the concurrency")
 	f.IntVar(&o.rate, "rate", 500, "messages published per second at most; what is POSTed and the rows keep pace")
@@ -141,6 +149,13 @@ func (o options) check() error {
 	if o.stretch <= 0 {
 		return fmt.Errorf("-stretch %v: more than 0", o.stretch)
 	}
+	if t, ok := topologies[o.topology]; !ok || t.quorum && o.queueType != "quorum" {
+		return fmt.Errorf("-topology %s -queue-type %s: no such topology, or it needs quorum queues", o.topology, o.queueType)
+	}
+	if o.retries <= source.Failures || o.delay < 100*time.Millisecond {
+		return fmt.Errorf("-max-retries %d -retry-delay %v: more than %d, and 100ms or more", o.retries, o.delay,
+			source.Failures)
+	}
 	if o.queueType != "classic" && o.queueType != "quorum" {
 		return fmt.Errorf("-queue-type %s: classic or quorum", o.queueType)
 	}
@@ -199,9 +214,9 @@ func describe(o options, n *node) (ledger.Run, error) {
 	id := hex.EncodeToString(secret[:4])
 	return ledger.Run{
 		ID: id, Seed: o.seed, Commit: strings.TrimSpace(string(commit)), Binary: hex.EncodeToString(sum[:]),
-		BrokerVersion: n.version, QueueType: o.queueType, Messages: o.warmUp + o.messages, WarmUp: o.warmUp,
+		BrokerVersion: n.version, QueueType: o.queueType, Topology: o.topology, Messages: o.warmUp + o.messages, WarmUp: o.warmUp,
 		Liveness:    o.liveness,
-		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: 10, RetryDelay: 300 * time.Millisecond,
+		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: o.retries, RetryDelay: o.delay,
 		RequeueDelay: 300 * time.Millisecond,
 		AppTimeout:   o.appTimeout, Grace: o.appTimeout + 8*time.Second, Queue: mainQueue, // a stop must interrupt nothing
 		Never: o.never,
@@ -213,6 +228,7 @@ func describe(o options, n *node) (ledger.Run, error) {
 				hex.EncodeToString(secret[8:])},
 		Replay: replay(o, n.branch()), MayLose: o.queueType == "classic" &&
 			strings.Contains(strings.Join(o.chosen(), ","), "broker-kill"),
+		Forgets: topologies[o.topology].forgets, Limit: topologies[o.topology].returns * o.retries,
 	}, nil
 }
 
@@ -236,9 +252,9 @@ func replay(o options, version string) string {
 		_, _ = fmt.Fprintf(&more, " -env %q", e)
 	}
 	return fmt.Sprintf("TEST_BROKER_VERSION=%s %s -seed %d -messages %d -warm-up %d -liveness %d -outbox %d -rollback "+
-		"%d -publish %d -batches %d -relays %d -faults %d -kinds %s -queue-type %s -concurrency %d -prefetch %d -rate %d "+
+		"%d -publish %d -batches %d -relays %d -faults %d -kinds %s -queue-type %s -topology %s -max-retries %d -retry-delay %s -concurrency %d -prefetch %d -rate %d "+
 		"-never %d -stretch %v -app-timeout %s%s",
 		version, command, o.seed, o.messages, o.warmUp, o.liveness, o.outbox, o.rollback, o.posts, o.batches, o.relays,
-		o.faults, strings.Join(o.chosen(), ","), o.queueType, o.concurrency, o.prefetch, o.rate, o.never, o.stretch,
+		o.faults, strings.Join(o.chosen(), ","), o.queueType, o.topology, o.retries, o.delay, o.concurrency, o.prefetch, o.rate, o.never, o.stretch,
 		o.appTimeout, more.String())
 }

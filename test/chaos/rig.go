@@ -196,7 +196,7 @@ func (r *rig) environ(addrs []string) []string {
 		"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + r.amqpURLs(), "SIDECAR_AMQP_USERNAME=" + brokerUser,
 		"SIDECAR_AMQP_PASSWORD_FILE=" + r.passwordFile(), "SIDECAR_APP_URL=http://" + r.appAddr + "/",
 		"SIDECAR_ADMIN_ADDR=" + addrs[1], "SIDECAR_CONTROL_ADDR=" + addrs[2],
-		"SIDECAR_QUEUE_TYPE=" + r.run.QueueType, "SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
+		"SIDECAR_TOPOLOGY=" + r.run.Topology, "SIDECAR_QUEUE_TYPE=" + r.run.QueueType, "SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
 		"SIDECAR_MAX_RETRIES=" + strconv.Itoa(r.run.MaxRetries), "SIDECAR_APP_TIMEOUT=" + r.run.AppTimeout.String(),
 		"SIDECAR_CONCURRENCY=" + strconv.Itoa(r.run.Concurrency), "SIDECAR_PREFETCH=" + strconv.Itoa(r.run.Prefetch),
 		"SIDECAR_REQUEUE_DELAY_MIN=" + r.run.RequeueDelay.String(), "SIDECAR_REQUEUE_DELAY_MAX=" +

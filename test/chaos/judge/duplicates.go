@@ -45,6 +45,10 @@ func (d *duplicates) failures(m *message) {
 		if before.Kind != kit.Failed || r.Count > before.Count || before.Count >= d.j.run.MaxRetries && len(m.redriven) > 0 {
 			continue
 		}
+		if len(d.j.forgotten(before.At, r.At)) > 0 {
+			d.j.v.GivenBack.add(m, before.Count+1-r.Count)
+			continue
+		}
 		answered := before.Done
 		if answered == 0 {
 			answered = before.At + int64(d.j.run.AppTimeout)

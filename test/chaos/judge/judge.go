@@ -33,6 +33,8 @@ type Verdict struct {
 	Lost       int            `json:"lost"`
 	MayLose    bool           `json:"may_lose"` // lost is measured, not judged
 	Duplicates map[string]int `json:"explained_duplicates"`
+	GivenBack  GivenBack      `json:"given_back"`
+	Limited    int            `json:"limited"` // parked by the broker, at its delivery limit
 	Faults     []Recovery     `json:"faults"`
 	DelayP50   time.Duration  `json:"delay_p50_ns"` // from confirm to first receipt
 	DelayP99   time.Duration  `json:"delay_p99_ns"`
@@ -173,7 +175,7 @@ func (j *judge) message(m *message) {
 	}
 	j.common.Unchanged(&m.Message)
 	from, to := m.life()
-	if kept && m.Confirmed && len(j.during(from, to, "SAPB"))+len(j.relayed(m)) == 0 {
+	if kept && m.Confirmed && len(j.during(from, to, "SAPB"))+len(j.relayed(m))+len(j.forgotten(from, to)) == 0 {
 		j.exact(m)
 	}
 	j.counted(m)
@@ -245,7 +247,7 @@ func (j *judge) counted(m *message) {
 			j.violated("I7", "message %d: receipt %d said retry count %d after %d failures", m.pub.Seq, i+1, r.Count, failed)
 		}
 		j.unseen(m, i)
-		if i > 0 && r.Count < m.Receipts[i-1].Count && len(j.during(m.Receipts[i-1].At, r.At, "SPB"))+len(j.doubled(m,
+		if i > 0 && r.Count < m.Receipts[i-1].Count && len(j.takesBack(m.Receipts[i-1].At, r.At))+len(j.doubled(m,
 			i))+len(j.relayed(m)) == 0 {
 			id := "I5"
 			if slices.ContainsFunc(m.redriven, func(at int64) bool { return at <= r.At }) {

@@ -48,7 +48,8 @@ type Run struct {
 	Binary        string        `json:"binary_sha256"`
 	BrokerVersion string        `json:"broker_version"`
 	QueueType     string        `json:"queue_type"`
-	Messages      int           `json:"messages"` // planned, warm-up and liveness included
+	Topology      string        `json:"topology,omitempty"` // the preset
+	Messages      int           `json:"messages"`           // planned, warm-up and liveness included
 	WarmUp        int           `json:"warm_up"`
 	Liveness      int           `json:"liveness"`
 	Concurrency   int           `json:"concurrency"`
@@ -74,6 +75,10 @@ type Run struct {
 	Relays int `json:"relays"`
 	// MayLose says that a broker that is killed may lose what is in retry transit: classic queues.
 	MayLose bool `json:"may_lose"`
+	// Forgets says that the attempts are counted in the memory of the process: its end gives them back.
+	Forgets bool `json:"forgets,omitempty"`
+	// Limit is after how many rejects and lost connections together the broker dead-letters a message; 0: it never does.
+	Limit int `json:"delivery_limit,omitempty"`
 }
 
 // Result of a publish.

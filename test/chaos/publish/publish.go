@@ -88,7 +88,7 @@ func (p *Publisher) plan(seq int) plan.Plan {
 	}
 	most := 4 // failures of the app's own beside those that faults add
 	if seq < p.o.Run.WarmUp {
-		most = 9
+		most = min(9, p.o.Run.MaxRetries-1)
 	}
 	return plan.Of(p.o.Run.Seed, seq, most, p.o.Run.Never)
 }
