@@ -22,19 +22,19 @@ type AMQP struct {
 	// `SIDECAR_AMQP_USERNAME` and `SIDECAR_AMQP_PASSWORD`, which take them as they are. No vhost, `/` and `/%2f` all mean
 	// the vhost `/`; `/orders` means `orders`; a slash in a vhost name is `%2f`. Query parameters are refused: what they
 	// could say has a variable of its own.
-	URL Secret `env:"AMQP_URL" envDefault:"amqp://guest:guest@127.0.0.1:5672/" allowed:"'amqp://' or 'amqps://' URLs separated by commas, each with a host and a port from 1 to 65535, without query and fragment"`
+	URL Secret `env:"AMQP_URL" check:"amqp" envDefault:"amqp://guest:guest@127.0.0.1:5672/" allowed:"'amqp://' or 'amqps://' URLs separated by commas, each with a host and a port from 1 to 65535, without query and fragment"`
 
 	// User name, instead of the one in the URL.
-	Username Secret `env:"AMQP_USERNAME" otherwise:"from the URL" allowed:"any characters except NUL, not empty"`
+	Username Secret `env:"AMQP_USERNAME" check:"credential" otherwise:"from the URL" allowed:"any characters except NUL, not empty"`
 
 	// Password, instead of the one in the URL.
-	Password Secret `env:"AMQP_PASSWORD" otherwise:"from the URL" allowed:"any characters except NUL, not empty"`
+	Password Secret `env:"AMQP_PASSWORD" check:"credential" otherwise:"from the URL" allowed:"any characters except NUL, not empty"`
 
 	// How to log in. `external`: the broker takes the user from the client certificate.
 	SASL string `env:"AMQP_SASL" envDefault:"plain" oneof:"plain|external"`
 
 	// File with the certificates (PEM) that the broker's certificate is checked against.
-	TLSCAFile string `env:"AMQP_TLS_CA_FILE" otherwise:"the system's" allowed:"path of a PEM file with at least one certificate that has not expired"`
+	TLSCAFile string `env:"AMQP_TLS_CA_FILE" check:"certificate" otherwise:"the system's" allowed:"path of a PEM file with at least one certificate that has not expired"`
 
 	// File with our client certificate (PEM), for brokers that ask for one.
 	TLSCertFile string `env:"AMQP_TLS_CERT_FILE" allowed:"path of a PEM file; together with SIDECAR_AMQP_TLS_KEY_FILE"`
@@ -43,7 +43,7 @@ type AMQP struct {
 	TLSKeyFile string `env:"AMQP_TLS_KEY_FILE" allowed:"path of a PEM file; together with SIDECAR_AMQP_TLS_CERT_FILE"`
 
 	// Name that the broker's certificate must carry.
-	TLSServerName string `env:"AMQP_TLS_SERVER_NAME" otherwise:"host of the URL" allowed:"a host name or IP address"`
+	TLSServerName string `env:"AMQP_TLS_SERVER_NAME" check:"host" otherwise:"host of the URL" allowed:"a host name or IP address"`
 
 	// A link on which nothing was received for about twice this long is dead.
 	Heartbeat time.Duration `env:"AMQP_HEARTBEAT" envDefault:"10s" range:"1s..5m" unit:"1s"`
@@ -52,7 +52,7 @@ type AMQP struct {
 	// `SIDECAR_AMQP_TLS_CA_FILE`. `sidecar check` reads there what AMQP does not show: bindings, policies and old retry
 	// queues. `sidecar run` never connects to it. A URL without user and password takes those of AMQP. The user needs the
 	// tag `management`.
-	ManagementURL Secret `env:"MANAGEMENT_URL" allowed:"an 'http://' or 'https://' URL with a host, without query and fragment"`
+	ManagementURL Secret `env:"MANAGEMENT_URL" check:"management" allowed:"an 'http://' or 'https://' URL with a host, without query and fragment"`
 }
 
 // URLs returns the broker's URLs in order, read again if they come from a file that has changed. They hold passwords.
@@ -61,7 +61,7 @@ func (a *AMQP) URLs() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return splitURLs(list), nil
+	return itemsOf(list), nil
 }
 
 // checkAMQP refuses TLS settings that would not be used: with them set the link would be taken for encrypted.
@@ -75,7 +75,7 @@ func (l *loader) checkAMQP() {
 	}
 	list, _ := a.URL.Value() // checked a moment ago, and what is returned even with an error has passed the check
 	var encrypted, plain, exposed, guest bool
-	for _, raw := range splitURLs(list) {
+	for _, raw := range itemsOf(list) {
 		u, _ := parseAMQPURL(raw)
 		tls, remote := u.Scheme == "amqps", !loopbackHost(u.Hostname())
 		encrypted = encrypted || tls
@@ -114,17 +114,8 @@ func (l *loader) checkAMQP() {
 // checkCredential holds for user name and password: SASL PLAIN separates its fields by NUL.
 var checkCredential = require(func(v string) bool { return !strings.ContainsRune(v, 0) }, "holds a NUL byte")
 
-// splitURLs splits at commas and drops blanks around the items. An empty item stays in: it is an error.
-func splitURLs(list string) []string {
-	urls := strings.Split(list, ",")
-	for i, u := range urls {
-		urls[i] = strings.Trim(u, " \t")
-	}
-	return urls
-}
-
 func checkAMQPURLs(list string) error {
-	urls := splitURLs(list)
+	urls := itemsOf(list)
 	for i, u := range urls {
 		_, err := parseAMQPURL(u)
 		if err == nil && slices.Contains(urls[:i], u) {
@@ -171,7 +162,7 @@ func parseAMQPURL(raw string) (*url.URL, error) {
 
 // redactURLs shows where the URLs lead and hides who goes there.
 func redactURLs(list string) string {
-	urls := splitURLs(list)
+	urls := itemsOf(list)
 	for i, raw := range urls {
 		urls[i] = redactURL(raw)
 	}

@@ -25,7 +25,7 @@ type App struct {
 	// Messages are POSTed to exactly this URL. `unix:///run/app.sock:/events` means the path `/events` over the Unix
 	// socket `/run/app.sock`. Anything but this machine gets a warning: the sidecar is meant to sit beside its app.
 	// Link-local addresses (cloud metadata services) are refused.
-	URL string `env:"APP_URL" holds:"{subscription}" mask:"query" envDefault:"http://127.0.0.1:8080/" allowed:"'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'"`
+	URL string `env:"APP_URL" check:"app" holds:"{subscription}" mask:"query" envDefault:"http://127.0.0.1:8080/" allowed:"'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'"`
 
 	// [Paths for some messages](routes.md): `order.created=/orders,invoice.#=/invoices/{routing_key},type:refund.*=/refunds`.
 	// The first pattern decides that matches the routing key of the first publish, or with `type:` the message's type.
@@ -41,11 +41,11 @@ type App struct {
 	Timeout time.Duration `env:"APP_TIMEOUT" envDefault:"30s" range:"1ms..20m"`
 
 	// Sent to the app as `Authorization: Bearer …`.
-	Token Secret `env:"APP_TOKEN" allowed:"visible ASCII characters, no spaces"`
+	Token Secret `env:"APP_TOKEN" check:"token" allowed:"visible ASCII characters, no spaces"`
 
 	// Asked with GET before messages are taken and while the app is away: any 2xx means it is up. Unset: a connection
 	// that opens is enough.
-	HealthPath string `env:"APP_HEALTH_PATH" mask:"query" allowed:"a path starting with one '/', without fragment and '..'"`
+	HealthPath string `env:"APP_HEALTH_PATH" check:"path" mask:"query" allowed:"a path starting with one '/', without fragment and '..'"`
 
 	// Pause between two probes of an app that is down.
 	HealthInterval time.Duration `env:"APP_HEALTH_INTERVAL" envDefault:"1s" range:"10ms..5m"`
@@ -103,11 +103,11 @@ const (
 type Request struct {
 	// Headers of the message that are sent as `Amqp-Header-<Name>`. `*` stands for any characters, `?` for one; upper
 	// and lower case are the same: `x-tenant,app-*`.
-	ForwardHeaders []string `env:"FORWARD_HEADERS" envDefault:"*" allowed:"distinct header names or patterns separated by commas; not 'Host', 'Content-Length', 'Transfer-Encoding', 'Connection', 'Expect', 'Authorization', 'Cookie' or 'X-Forwarded-…'"`
+	ForwardHeaders []string `env:"FORWARD_HEADERS" check:"forwarded" envDefault:"*" allowed:"distinct header names or patterns separated by commas; not 'Host', 'Content-Length', 'Transfer-Encoding', 'Connection', 'Expect', 'Authorization', 'Cookie' or 'X-Forwarded-…'"`
 
 	// Headers of the message that are sent under their own name. A pattern that would match a header with a meaning in
 	// HTTP, such as `Authorization` or `X-Forwarded-For`, is refused, so `*` and `x-*` are.
-	PassthroughHeaders []string `env:"PASSTHROUGH_HEADERS" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; except those that match a header with a meaning in HTTP or a header of the sidecar"`
+	PassthroughHeaders []string `env:"PASSTHROUGH_HEADERS" check:"passedthrough" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; except those that match a header with a meaning in HTTP or a header of the sidecar"`
 
 	// `binary`: AMQP headers `cloudEvents_*` and `cloudEvents:*` become `ce-*`, bytes in base64, and required attributes
 	// that are missing are made up; without a content type the request has none either. `structured`: every body is a

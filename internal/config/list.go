@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,19 +21,26 @@ const noDelays = "none"
 // maxDelays bounds the number of delays: each is a queue.
 const maxDelays = 32
 
-// split cuts v at commas. Blanks around an item are allowed, because lists are wrapped in YAML; nothing else is.
-func split(v string) ([]string, error) {
-	items := strings.Split(v, ",")
-	seen := make(map[string]bool, len(items))
+// itemsOf cuts a list at commas, and drops blanks around the items, because lists are wrapped in YAML. An empty item
+// stays in: it is an error.
+func itemsOf(list string) []string {
+	items := strings.Split(list, ",")
 	for i, item := range items {
-		item = strings.Trim(item, " \t")
+		items[i] = strings.Trim(item, " \t")
+	}
+	return items
+}
+
+// split returns the items of a list, which have to be different ones.
+func split(v string) ([]string, error) {
+	items := itemsOf(v)
+	for i, item := range items {
 		switch {
 		case item == "":
 			return nil, fmt.Errorf("item %d of the list is empty", i+1)
-		case seen[item]:
+		case slices.Contains(items[:i], item):
 			return nil, fmt.Errorf("item %d of the list is there twice", i+1)
 		}
-		seen[item], items[i] = true, item
 	}
 	return items, nil
 }

@@ -14,17 +14,17 @@ const minControlToken = 16
 // Listen is the sidecar's own listeners.
 type Listen struct {
 	// Health, metrics and `/drained`. Read-only.
-	AdminAddr string `env:"ADMIN_ADDR" envDefault:":9090" allowed:"'host:port', the host may be empty, the port is 0 to 65535"`
+	AdminAddr string `env:"ADMIN_ADDR" check:"listener" envDefault:":9090" allowed:"'host:port', the host may be empty, the port is 0 to 65535"`
 
 	// Everything that changes something or shows messages: drain, pause, dead letters, console. Needs
 	// `SIDECAR_CONTROL_TOKEN` when it can be reached from other machines.
-	ControlAddr string `env:"CONTROL_ADDR" envDefault:"127.0.0.1:9091" allowed:"'host:port', the port is 0 to 65535"`
+	ControlAddr string `env:"CONTROL_ADDR" check:"listener" envDefault:"127.0.0.1:9091" allowed:"'host:port', the port is 0 to 65535"`
 
 	// Asked for as `Authorization: Bearer …` on the control listener. It allows everything there.
-	ControlToken Secret `env:"CONTROL_TOKEN" allowed:"at least 16 visible ASCII characters, no spaces"`
+	ControlToken Secret `env:"CONTROL_TOKEN" check:"longtoken" allowed:"at least 16 visible ASCII characters, no spaces"`
 
 	// A second token, which only reads and is shown no message bodies. Needs `SIDECAR_CONTROL_TOKEN`, and is another one.
-	ControlReadToken Secret `env:"CONTROL_READ_TOKEN" allowed:"at least 16 visible ASCII characters, no spaces"`
+	ControlReadToken Secret `env:"CONTROL_READ_TOKEN" check:"longtoken" allowed:"at least 16 visible ASCII characters, no spaces"`
 }
 
 // listeners are the sidecar's own. One without a token can be reached from anywhere.

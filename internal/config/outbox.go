@@ -15,13 +15,13 @@ type Outbox struct {
 	DSN Secret `env:"OUTBOX_DSN" allowed:"a PostgreSQL connection URI or keyword/value string"`
 
 	// The table, with its schema if that is not the first of the role's `search_path`. Upper and lower case differ.
-	Table string `env:"OUTBOX_TABLE" envDefault:"outbox" allowed:"'table' or 'schema.table' of letters, digits, '_', '-' and '$', each at most 63 bytes"`
+	Table string `env:"OUTBOX_TABLE" check:"table" envDefault:"outbox" allowed:"'table' or 'schema.table' of letters, digits, '_', '-' and '$', each at most 63 bytes"`
 
 	// What the columns of an existing table are called, where that differs: `body=payload,routing_key=topic`.
-	Columns []Pair `env:"OUTBOX_COLUMNS" allowed:"'column=name', separated by commas; the columns are 'id', 'exchange', 'routing_key', 'body', 'headers', 'properties', 'message_id', 'tracking_ids', 'ordering_key', 'created_at', 'send_after', 'sent_at', 'attempts', 'last_error' and 'quarantined_at'"`
+	Columns []Pair `env:"OUTBOX_COLUMNS" check:"columns" allowed:"'column=name', separated by commas; the columns are 'id', 'exchange', 'routing_key', 'body', 'headers', 'properties', 'message_id', 'tracking_ids', 'ordering_key', 'created_at', 'send_after', 'sent_at', 'attempts', 'last_error' and 'quarantined_at'"`
 
 	// The exchange of rows that name none.
-	Exchange string `env:"OUTBOX_EXCHANGE" derived:"the service's main exchange" allowed:"at most 255 bytes, no control characters"`
+	Exchange string `env:"OUTBOX_EXCHANGE" check:"shortstring" derived:"the service's main exchange" allowed:"at most 255 bytes, no control characters"`
 
 	// Rows that are claimed, published and marked as sent in one transaction.
 	Batch int `env:"OUTBOX_BATCH" envDefault:"500" range:"1..10000"`

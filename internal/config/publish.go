@@ -9,10 +9,10 @@ const DefaultAlias = "default"
 type Publish struct {
 	// Where the app POSTs messages to be published: `127.0.0.1:9092`. Unset: no such listener. Needs
 	// `SIDECAR_PUBLISH_TOKEN` when it can be reached from other machines.
-	Addr string `env:"PUBLISH_ADDR" otherwise:"off" allowed:"'host:port', the port is 0 to 65535"`
+	Addr string `env:"PUBLISH_ADDR" check:"listener" otherwise:"off" allowed:"'host:port', the port is 0 to 65535"`
 
 	// Asked for as `Authorization: Bearer …` on that listener.
-	Token Secret `env:"PUBLISH_TOKEN" allowed:"at least 16 visible ASCII characters, no spaces"`
+	Token Secret `env:"PUBLISH_TOKEN" check:"longtoken" allowed:"at least 16 visible ASCII characters, no spaces"`
 
 	// Exchanges that may be published to besides the service's main exchange, which is `default` unless that is in the
 	// list: `orders=shop.orders,audit=audit.events`. The path holds the first part, the alias. `amq.default` is the

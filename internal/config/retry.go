@@ -57,7 +57,7 @@ type Retry struct {
 	// The key is the routing key of the first publish, the correlation id or a header (`header:NAME`); with `queue` all
 	// messages are in one order. Messages without the key are in no order. A failed message is tried again here, and what
 	// has its key waits behind it.
-	OrderBy string `env:"ORDER_BY" otherwise:"no order" allowed:"routing-key, correlation-id, queue, or 'header:' and the name of a header"`
+	OrderBy string `env:"ORDER_BY" check:"order" otherwise:"no order" allowed:"routing-key, correlation-id, queue, or 'header:' and the name of a header"`
 
 	// Where the order holds. `cluster`: over all replicas, which needs a queue with a single active consumer. `replica`:
 	// among the messages of each replica only, with any queue.
@@ -66,7 +66,7 @@ type Retry struct {
 	// Directory of the file that records, across a crash, which messages were in flight. It must be writable and survive a
 	// restart of the container: in Kubernetes an `emptyDir`. Replicas on one machine may share it. Nothing is written
 	// while `SIDECAR_CRASH_LIMIT` is `0`.
-	CrashDir string `env:"CRASH_DIR" envDefault:"/tmp" allowed:"an absolute path"`
+	CrashDir string `env:"CRASH_DIR" check:"directory" envDefault:"/tmp" allowed:"an absolute path"`
 }
 
 func (l *loader) checkRetry() {

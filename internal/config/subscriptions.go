@@ -24,14 +24,13 @@ var (
 )
 
 func checkSubscriptions(list string) error {
-	names, wrong := strings.Split(list, ","), []string(nil)
+	names, wrong := itemsOf(list), []string(nil)
 	if len(names) > maxSubscriptions {
 		return fmt.Errorf("has %d names", len(names))
 	}
-	for i := range names {
-		names[i] = strings.Trim(names[i], " \t")
-		if !subscriptionName.MatchString(names[i]) || slices.Contains(names[:i], names[i]) {
-			wrong = append(wrong, shown(names[i]))
+	for i, name := range names {
+		if !subscriptionName.MatchString(name) || slices.Contains(names[:i], name) {
+			wrong = append(wrong, shown(name))
 		}
 	}
 	if len(wrong) > 0 {
@@ -72,8 +71,7 @@ func (l *loader) read(v *Variable) {
 // subscriptions returns the usable names in SIDECAR_SUBSCRIPTIONS.
 func (l *loader) subscriptions() []string {
 	var names []string
-	for name := range strings.SplitSeq(l.env[subscriptions], ",") {
-		name = strings.Trim(name, " \t")
+	for _, name := range itemsOf(l.env[subscriptions]) {
 		if subscriptionName.MatchString(name) && !slices.Contains(names, name) && len(names) < maxSubscriptions {
 			names = append(names, name)
 		}

@@ -17,7 +17,7 @@ func checkCertificateFile(path string) error {
 	if err != nil {
 		return err
 	}
-	found, expired := 0, 0
+	valid, why := false, errors.New("holds no PEM certificate")
 	for block, rest := pem.Decode(b); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "CERTIFICATE" {
 			continue
@@ -26,18 +26,12 @@ func checkCertificateFile(path string) error {
 		if err != nil {
 			return errors.New("holds a certificate that cannot be parsed")
 		}
-		found++
-		if time.Now().After(c.NotAfter) {
-			expired++
-		}
+		valid, why = valid || time.Now().Before(c.NotAfter), errors.New("every certificate in it has expired")
 	}
-	switch found {
-	case 0:
-		return errors.New("holds no PEM certificate")
-	case expired:
-		return errors.New("every certificate in it has expired")
+	if valid {
+		return nil
 	}
-	return nil
+	return why
 }
 
 // checkKeyPair checks the files of a client certificate and its key, each of which needs the other.

@@ -17,7 +17,7 @@ const ConsumeOff = "off"
 type Service struct {
 	// Name of the service, e.g. `wms-cincout`. The part before its first hyphen is the prefix (`wms`) that all services
 	// of one family share; a name without a hyphen gets the prefix `default`. `{service}` in names is the whole name.
-	Name string `env:"SERVICE" otherwise:"required" allowed:"letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'"`
+	Name string `env:"SERVICE" check:"service" otherwise:"required" allowed:"letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'"`
 
 	// `off` is for a service that only sends: no queue is declared, checked or consumed, the app gets neither probes nor
 	// messages, and the sidecar is ready when it can publish. Needs `SIDECAR_PUBLISH_ADDR` or `SIDECAR_OUTBOX_DSN`.
@@ -25,7 +25,7 @@ type Service struct {
 
 	// Names of [several queues](subscriptions.md): `orders,refunds`. Variables of the sections marked ‡ can be set for one,
 	// `SIDECAR_SUB_ORDERS_CONCURRENCY=2`; otherwise `SIDECAR_CONCURRENCY` counts. Unset: one queue without a name.
-	Subscriptions []string `env:"SUBSCRIPTIONS" otherwise:"one queue" allowed:"1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter"`
+	Subscriptions []string `env:"SUBSCRIPTIONS" check:"subscriptions" otherwise:"one queue" allowed:"1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter"`
 }
 
 var serviceName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
@@ -94,16 +94,16 @@ type Topology struct {
 	QueueArguments []Pair `env:"QUEUE_ARGUMENTS" allowed:"'name=value' of arguments of classic or quorum queues, separated by commas" plan:"$.queues[].arguments"`
 
 	// First part of all names.
-	Prefix string `env:"PREFIX" holds:"{subscription}" derived:"part of SIDECAR_SERVICE before its first hyphen" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.queues[].name"`
+	Prefix string `env:"PREFIX" check:"name" holds:"{subscription}" derived:"part of SIDECAR_SERVICE before its first hyphen" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.queues[].name"`
 
 	// The exchange that producers publish to.
-	Exchange string `env:"EXCHANGE" holds:"{subscription}" preset:"see above" allowed:"at most 255 bytes, no control characters; not starting with 'amq.', except 'amq.direct', 'amq.fanout', 'amq.topic', 'amq.headers' and 'amq.match' where the preset names nothing after it" plan:"$.exchanges"`
+	Exchange string `env:"EXCHANGE" check:"exchange" holds:"{subscription}" preset:"see above" allowed:"at most 255 bytes, no control characters; not starting with 'amq.', except 'amq.direct', 'amq.fanout', 'amq.topic', 'amq.headers' and 'amq.match' where the preset names nothing after it" plan:"$.exchanges"`
 
 	// Type of that exchange.
 	ExchangeType string `env:"EXCHANGE_TYPE" preset:"fanout for fanout, topic for the others" oneof:"direct|fanout|topic|headers" plan:"$.exchanges[].type"`
 
 	// The queue that is consumed.
-	Queue string `env:"QUEUE" holds:"{subscription}" preset:"see above; required for dead-letter" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.queue"`
+	Queue string `env:"QUEUE" check:"name" holds:"{subscription}" preset:"see above; required for dead-letter" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.queue"`
 
 	// Divides the messages by their keys among that many queues, `{queue}.p0` and so on, which replicas share: one consumes
 	// each. Needs `SIDECAR_ORDER_BY` other than `queue`, and the broker's plugin `rabbitmq_consistent_hash_exchange`.
@@ -113,16 +113,16 @@ type Topology struct {
 	Bindings []Binding `env:"BINDINGS" holds:"{subscription}" preset:"see above; required for per-queue, delay-ladder and dead-letter" allowed:"'exchange:key', separated by commas; the key may be empty" plan:"$.bindings"`
 
 	// The exchange that leads to the retry queue.
-	RetryExchange string `env:"RETRY_EXCHANGE" holds:"{subscription}" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.waits[].exchange"`
+	RetryExchange string `env:"RETRY_EXCHANGE" check:"name" holds:"{subscription}" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.waits[].exchange"`
 
 	// The queue where messages wait for their retry; with several delays the first part of the queues' names.
-	RetryQueue string `env:"RETRY_QUEUE" holds:"{subscription}" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.waits[].queue"`
+	RetryQueue string `env:"RETRY_QUEUE" check:"name" holds:"{subscription}" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.waits[].queue"`
 
 	// The exchange that parked messages go through.
-	DLX string `env:"DLX" holds:"{subscription}" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.park.exchange"`
+	DLX string `env:"DLX" check:"name" holds:"{subscription}" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.park.exchange"`
 
 	// The queue where parked messages end.
-	DLQ string `env:"DLQ" holds:"{subscription}" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.park.queue"`
+	DLQ string `env:"DLQ" check:"name" holds:"{subscription}" preset:"see above" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.park.queue"`
 
 	// Messages older than this leave the service's queue. Only with `dead-letter`.
 	MessageTTL time.Duration `env:"MESSAGE_TTL" otherwise:"none" range:"1ms..1193h2m47.295s" unit:"1ms" plan:"$.queues[].arguments.x-message-ttl"` // 0 = none

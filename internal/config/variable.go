@@ -138,7 +138,7 @@ func (v *Variable) check() error {
 	if err := v.breaks(); err != nil {
 		return err
 	}
-	if check := checks[v.Name]; check != nil {
+	if check := checks[v.Tag.Get("check")]; check != nil {
 		return check(v.text)
 	}
 	return nil
@@ -152,7 +152,7 @@ func (v *Variable) readSecret(text string) error {
 	if v.file == "" && text == "" {
 		return nil
 	}
-	s := &source{name: v.FileVariant(), path: v.file, value: text, check: checks[v.Name]}
+	s := &source{name: v.FileVariant(), path: v.file, value: text, check: checks[v.Tag.Get("check")]}
 	v.value.Set(reflect.ValueOf(newSecret(s)))
 	value, err := s.current()
 	if v.file == "" && s.check != nil {
@@ -171,41 +171,30 @@ func require(ok func(string) bool, otherwise string) func(string) error {
 	}
 }
 
-// checks judge the text of single variables, where tags cannot. Those of secrets also judge values that are read later:
-// their errors repeat no part of the text.
+// checks judge the text of variables, where other tags cannot, by their tag check. Those of secrets also judge values
+// that are read later: their errors repeat no part of the text.
 var checks = map[string]func(text string) error{
-	"SIDECAR_SERVICE":              checkService,
-	subscriptions:                  checkSubscriptions,
-	"SIDECAR_AMQP_URL":             checkAMQPURLs,
-	"SIDECAR_AMQP_USERNAME":        checkCredential,
-	"SIDECAR_AMQP_PASSWORD":        checkCredential,
-	"SIDECAR_AMQP_TLS_CA_FILE":     checkCertificateFile,
-	"SIDECAR_AMQP_TLS_SERVER_NAME": require(validHost, "not a host name"),
-	managementURL:                  checkManagementURL,
-	"SIDECAR_APP_URL":              checkAppURL,
-	"SIDECAR_APP_TOKEN":            checkToken,
-	"SIDECAR_APP_HEALTH_PATH":      checkHTTPPath,
-	"SIDECAR_SPOOL_DIR":            require(absolute, "not an absolute path"),
-	"SIDECAR_ORDER_BY":             require(isOrderKey, "not one of the words, and not a header"),
-	"SIDECAR_CRASH_DIR":            require(absolute, "not an absolute path"),
-	"SIDECAR_PREFIX":               checkName,
-	"SIDECAR_EXCHANGE":             checkExchange,
-	"SIDECAR_QUEUE":                checkName,
-	"SIDECAR_RETRY_EXCHANGE":       checkName,
-	"SIDECAR_RETRY_QUEUE":          checkName,
-	"SIDECAR_DLX":                  checkName,
-	"SIDECAR_DLQ":                  checkName,
-	"SIDECAR_FORWARD_HEADERS":      checkForwarded,
-	"SIDECAR_PASSTHROUGH_HEADERS":  checkPassedThrough,
-	"SIDECAR_ADMIN_ADDR":           checkAddr,
-	"SIDECAR_CONTROL_ADDR":         checkAddr,
-	"SIDECAR_CONTROL_TOKEN":        checkControlToken,
-	"SIDECAR_CONTROL_READ_TOKEN":   checkControlToken,
-	"SIDECAR_PUBLISH_ADDR":         checkAddr,
-	"SIDECAR_PUBLISH_TOKEN":        checkControlToken,
-	"SIDECAR_OUTBOX_TABLE":         require(isTable, "is not the name of a table"),
-	"SIDECAR_OUTBOX_COLUMNS":       checkColumns,
-	"SIDECAR_OUTBOX_EXCHANGE":      checkShortString,
+	"service":       checkService,
+	"subscriptions": checkSubscriptions,
+	"amqp":          checkAMQPURLs,
+	"credential":    checkCredential,
+	"certificate":   checkCertificateFile,
+	"host":          require(validHost, "not a host name"),
+	"management":    checkManagementURL,
+	"app":           checkAppURL,
+	"token":         checkToken,
+	"path":          checkHTTPPath,
+	"directory":     require(absolute, "not an absolute path"),
+	"order":         require(isOrderKey, "not one of the words, and not a header"),
+	"name":          checkName,
+	"exchange":      checkExchange,
+	"forwarded":     checkForwarded,
+	"passedthrough": checkPassedThrough,
+	"listener":      checkAddr,
+	"longtoken":     checkControlToken,
+	"table":         require(isTable, "is not the name of a table"),
+	"columns":       checkColumns,
+	"shortstring":   checkShortString,
 }
 
 func isOrderKey(by string) bool {

@@ -36,7 +36,7 @@ type Window struct {
 	// parked, and of messages for which there was no room for 10 seconds. Up to 1 GiB, in files without a name. It has to
 	// be on a disk. Where it is in memory, not writable or full, such a message is held for a while and then requeued,
 	// again and again, with a warning in `/status`; messages behind it are handled.
-	SpoolDir string `env:"SPOOL_DIR" envDefault:"/tmp" allowed:"an absolute path" scope:"process"`
+	SpoolDir string `env:"SPOOL_DIR" check:"directory" envDefault:"/tmp" allowed:"an absolute path" scope:"process"`
 }
 
 const (
