@@ -2,7 +2,6 @@ package topology
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -11,73 +10,36 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // strictDecoder decodes JSON into structs, lists and tables. It collects every problem instead of ending at the first.
 type strictDecoder struct {
-	json     *json.Decoder
+	json     *jsontext.Decoder // of text that is known to be JSON: its methods cannot fail
 	problems []error
 	unread   []string // JSON paths of values that are missing or could not be read
 }
 
 // decodeStrict decodes raw into a struct. The error is about text that is not JSON.
 func decodeStrict(raw []byte, into any) (*strictDecoder, error) {
-	if err := checkSyntax(raw); err != nil {
-		return nil, err
+	twice := jsontext.AllowDuplicateNames(true) // they are reported with all other problems
+	_, err := jsontext.AppendFormat(nil, raw, twice)
+	if err, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		before := raw[:err.ByteOffset]
+		line := bytes.Count(before, []byte("\n")) + 1
+		column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+		return nil, fmt.Errorf("line %d, column %d: %w", line, column, err.Err)
 	}
-	d := &strictDecoder{json: json.NewDecoder(bytes.NewReader(raw))}
-	d.json.UseNumber()
+	d := &strictDecoder{json: jsontext.NewDecoder(bytes.NewBuffer(raw), twice)}
 	d.value("$", reflect.ValueOf(into).Elem())
 	return d, nil
 }
 
-// checkSyntax reports where raw is not UTF-8 or not JSON.
-func checkSyntax(raw []byte) error {
-	at, fault := len(raw), ""
-	var whole json.RawMessage
-	if err, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(raw, &whole)); ok {
-		fault = err.Error()
-		if !strings.HasPrefix(fault, "unexpected end") {
-			at = max(int(err.Offset)-1, 0)
-		}
-	}
-	if !utf8.Valid(raw) {
-		fault = "the file is not UTF-8"
-		for at = 0; utf8.FullRune(raw[at:]); {
-			r, size := utf8.DecodeRune(raw[at:])
-			if r == utf8.RuneError && size == 1 {
-				break
-			}
-			at += size
-		}
-	}
-	if fault == "" {
-		return nil
-	}
-	line := bytes.Count(raw[:at], []byte("\n")) + 1
-	column := utf8.RuneCount(raw[bytes.LastIndexByte(raw[:at], '\n')+1:at]) + 1
-	return fmt.Errorf("line %d, column %d: %s", line, column, fault)
-}
-
-// next returns the next token of text that is known to be JSON.
-func (d *strictDecoder) next() json.Token {
-	token, _ := d.json.Token()
+// next returns the next token.
+func (d *strictDecoder) next() jsontext.Token {
+	token, _ := d.json.ReadToken()
 	return token
-}
-
-// skip passes over the rest of the value that begins with token.
-func (d *strictDecoder) skip(token json.Token) {
-	for depth := 0; ; token = d.next() {
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			depth++
-		case json.Delim('}'), json.Delim(']'):
-			depth--
-		}
-		if depth == 0 {
-			return
-		}
-	}
 }
 
 func (d *strictDecoder) refuse(path, format string, args ...any) {
@@ -94,59 +56,56 @@ var delayType = reflect.TypeFor[planDelay]()
 
 // value reads one value into v.
 func (d *strictDecoder) value(path string, v reflect.Value) {
-	token := d.next()
+	kind := d.json.PeekKind()
 	if v.Kind() == reflect.Pointer {
-		if token == nil {
+		if kind == 'n' {
+			d.next()
 			return
 		}
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	text, isText := token.(string)
-	_, isBool := token.(bool)
-	number, isNumber := token.(json.Number)
 	argument := v.Kind() == reflect.Interface
 	switch {
-	case token == json.Delim('{') && v.Kind() == reflect.Struct:
+	case kind == '{' && v.Kind() == reflect.Struct:
 		d.object(path, v)
-	case token == json.Delim('{') && v.Kind() == reflect.Map:
+	case kind == '{' && v.Kind() == reflect.Map:
 		d.table(path, v)
-	case token == json.Delim('[') && v.Kind() == reflect.Slice:
+	case kind == '[' && v.Kind() == reflect.Slice:
 		d.list(path, v)
-	case isText && v.Type() == delayType:
+	case kind == '"' && v.Type() == delayType:
+		text := d.next().String()
 		delay, err := time.ParseDuration(text)
 		if v.SetInt(int64(delay)); err != nil {
 			d.unreadable(path, "%s is not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m", brief(text))
 		}
-	case isNumber && (argument || v.Kind() == reflect.Int):
-		d.integer(path, v, number)
-	case isText && v.Kind() == reflect.String:
-		v.SetString(text)
-	case isText && argument, isBool && (argument || v.Kind() == reflect.Bool):
-		v.Set(reflect.ValueOf(token))
+	case kind == '0' && (argument || v.Kind() == reflect.Int):
+		d.integer(path, v)
+	case kind == '"' && (argument || v.Kind() == reflect.String):
+		v.Set(reflect.ValueOf(d.next().String()).Convert(v.Type()))
+	case (kind == 't' || kind == 'f') && (argument || v.Kind() == reflect.Bool):
+		v.Set(reflect.ValueOf(d.next().Bool()))
 	default:
-		d.unreadable(path, "must be %s and is %s", wanted(v), found(token))
-		d.skip(token)
+		value, _ := d.json.ReadValue()
+		d.unreadable(path, "must be %s and is %s", wanted(v), found(value))
 	}
 }
 
 // integer reads a whole number. An argument becomes an int64: RabbitMQ distinguishes integers from floats.
-func (d *strictDecoder) integer(path string, v reflect.Value, number json.Number) {
-	n, err := strconv.ParseInt(number.String(), 10, 64)
+func (d *strictDecoder) integer(path string, v reflect.Value) {
+	number := d.next().String()
+	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		d.unreadable(path, "%.60s is not a whole number of at most 64 bits, without fraction and exponent", number)
 		return
 	}
-	if v.Kind() == reflect.Interface {
-		v.Set(reflect.ValueOf(n))
-	} else {
-		v.SetInt(n)
-	}
+	v.Set(reflect.ValueOf(n).Convert(v.Type()))
 }
 
 func (d *strictDecoder) list(path string, v reflect.Value) {
 	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-	for i := 0; d.json.More(); i++ {
+	d.next()
+	for i := 0; d.json.PeekKind() != ']'; i++ {
 		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
 		d.value(below(path, i), v.Index(i))
 	}
@@ -156,7 +115,8 @@ func (d *strictDecoder) list(path string, v reflect.Value) {
 // table reads an object of any keys. One without keys is nil.
 func (d *strictDecoder) table(path string, v reflect.Value) {
 	seen := map[string]bool{}
-	for d.json.More() {
+	d.next()
+	for d.json.PeekKind() != '}' {
 		key := d.key(path, seen)
 		if v.IsNil() {
 			v.Set(reflect.MakeMap(v.Type()))
@@ -171,7 +131,7 @@ func (d *strictDecoder) table(path string, v reflect.Value) {
 
 // key reads the name of a field, and refuses a name that was there before.
 func (d *strictDecoder) key(path string, seen map[string]bool) string {
-	key, _ := d.next().(string)
+	key := d.next().String()
 	if seen[key] {
 		d.unreadable(below(path, key), "is there twice")
 	}
@@ -181,7 +141,8 @@ func (d *strictDecoder) key(path string, seen map[string]bool) string {
 
 func (d *strictDecoder) object(path string, v reflect.Value) {
 	fields, seen := fieldsOf(v.Type()), map[string]bool{}
-	for d.json.More() {
+	d.next()
+	for d.json.PeekKind() != '}' {
 		key := d.key(path, seen)
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == key })
 		if i < 0 {
@@ -190,7 +151,7 @@ func (d *strictDecoder) object(path string, v reflect.Value) {
 				known = append(known, f.name)
 			}
 			d.refuse(below(path, key), "unknown field: known are %s", strings.Join(known, ", "))
-			d.skip(d.next())
+			_ = d.json.SkipValue()
 			continue
 		}
 		at, before := v.FieldByIndex(fields[i].Index), len(d.unread)
@@ -251,15 +212,16 @@ func wanted(v reflect.Value) string {
 	return "a text"
 }
 
-// found says what a token begins.
-func found(token json.Token) string {
-	switch token := token.(type) {
-	case nil:
-		return "null"
-	case string:
-		return "the text " + brief(token)
-	case json.Delim:
-		return map[json.Delim]string{'{': "an object", '[': "a list"}[token]
+// found says what a value is.
+func found(value jsontext.Value) string {
+	switch value.Kind() {
+	case '"':
+		text, _ := jsontext.AppendUnquote(nil, value)
+		return "the text " + brief(string(text))
+	case '{':
+		return "an object"
+	case '[':
+		return "a list"
 	}
-	return fmt.Sprintf("%.60v", token)
+	return fmt.Sprintf("%.60s", value)
 }
