@@ -61,7 +61,7 @@ func newAttempts(delayAfter func(int) time.Duration, undelayed func()) *attempts
 // take sets the failed attempts of a message that was delivered, and forgets them: ended remembers them again.
 func (a *attempts) take(r *record) {
 	deliveries := message.Deliveries(r.m.Headers)
-	if deliveries == 0 {
+	if deliveries == 0 || !r.delivery.Redelivered { // of a new message its publisher has written the count
 		return
 	}
 	r.known = attempted{a.identify(&r.m), deliveries}

@@ -74,7 +74,7 @@ func together(plan *topology.Plan) map[string]func(*testing.T, *shared) {
 // alone lists the tests that need a virtual host of their own.
 func alone(plan *topology.Plan) map[string]func(*testing.T, *topology.Plan) {
 	tests := map[string]func(*testing.T, *topology.Plan){"crashes": crashes}
-	if len(plan.Waits) > 0 {
+	if len(plan.Waits) > 0 && !plan.DelaysItself() {
 		tests["retry queue deleted"] = retryQueueDeleted
 	}
 	if plan.Park != (topology.Route{}) {
@@ -242,5 +242,8 @@ func (r *rig) put(t testing.TB, messages ...amqp.Publishing) {
 
 // tier is the shortest time that the message may take from failed attempt n, counted from 0, to the next.
 func tier(p *topology.Plan, n int) time.Duration {
+	if p.DelaysItself() {
+		return p.DelayAfter(n)
+	}
 	return p.Waits[min(n, len(p.Waits)-1)].Delay
 }

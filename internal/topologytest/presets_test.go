@@ -1,9 +1,13 @@
 package topologytest
 
 import (
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/topology"
 )
 
@@ -36,13 +40,60 @@ func presets() map[string]topology.Options {
 			Preset: topology.PresetDeadLetter, RetryDelay: brief, MaxRetries: &two, Queue: p + ".orders", Bindings: bound(p, "order.created"),
 			NoDeadLetter: true,
 		},
+		"native":        {Preset: topology.PresetNative, RetryDelay: brief, MaxRetries: &four},
+		"native rising": {Preset: topology.PresetNative, RetryDelays: []time.Duration{brief, 2 * brief}, MaxRetries: &four},
 	}
+}
+
+// version is that of the broker that the tests talk to.
+func version(t *testing.T) (major, minor int) {
+	t.Helper()
+	// A virtual host of this test would be that of all its parts.
+	v, _ := brokertest.Conn(t, os.Getenv("AMQP_URL")).Properties["version"].(string)
+	if _, err := fmt.Sscanf(v, "%d.%d", &major, &minor); err != nil {
+		t.Fatal(err)
+	}
+	return major, minor
+}
+
+// refused: a broker that ignores the delays gets nothing declared, and nothing is taken from it, in every mode.
+func refused(t *testing.T, plan *topology.Plan) {
+	t.Helper()
+	url := brokertest.URL(t)
+	for n, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify, topology.ModeNone} {
+		r := startIn(t, plan, mode)
+		brokertest.Eventually(t, patience, "the broker is too old", r.brokenTopology)
+		if hold := r.flow.Holds()[0].Detail; !strings.Contains(hold, "RabbitMQ 4.3") {
+			t.Errorf("%s: %s", mode, hold)
+		}
+		if n == 0 {
+			for _, q := range plan.Queues {
+				if brokertest.Ready(t, url, q.Name) >= 0 {
+					t.Errorf("%s was declared", q.Name)
+				}
+			}
+			brokertest.Queue(t, url, plan.Queue, plan.OwnQueue().Args) // as this broker takes it, and ignores it
+			r.put(t, message("kept"))
+		}
+		for range 3 { // a check that begins shows that the one before has ended
+			r.look <- struct{}{}
+		}
+		if r.consumer.Active() || len(r.app.Requests()) > 0 || !r.brokenTopology() {
+			t.Errorf("%s: active %v, %d requests", mode, r.consumer.Active(), len(r.app.Requests()))
+		}
+		r.stop()
+	}
+	brokertest.WaitReady(t, url, plan.Queue, 1)
 }
 
 func TestPresets(t *testing.T) {
 	t.Parallel()
+	major, minor := version(t)
 	for _, queueType := range []string{"classic", "quorum"} {
-		for name := range presets() {
+		for name, preset := range presets() {
+			if preset.Preset == topology.PresetNative && queueType == "classic" {
+				continue // only a quorum queue delays messages
+			}
 			t.Run(name+"/"+queueType, func(t *testing.T) {
 				t.Parallel()
 				o := presets()[name]
@@ -54,6 +105,10 @@ func TestPresets(t *testing.T) {
 				plan, err := topology.Build(o)
 				if err != nil {
 					t.Fatal(err)
+				}
+				if plan.DelaysItself() && (major < 4 || major == 4 && minor < 3) {
+					refused(t, plan)
+					return
 				}
 				Exercise(t, plan)
 			})

@@ -1,9 +1,7 @@
 package topologytest
 
 import (
-	"fmt"
 	"net/http"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -22,13 +20,7 @@ import (
 // as ever or leaves all of them alone.
 func TestShapes(t *testing.T) {
 	t.Parallel()
-	var major, minor int
-	// A virtual host of this test would be that of all shapes.
-	version, _ := brokertest.Conn(t, os.Getenv("AMQP_URL")).Properties["version"].(string)
-	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
-		t.Fatal(err)
-	}
-	for name, s := range shapes(major, minor) {
+	for name, s := range shapes(version(t)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s.try(t)
