@@ -126,6 +126,24 @@ park "" wms.dlq.wms-cincout wms.dlq.wms-cincout
 redrive "" wms.queue.wms-cincout wms.queue.wms-cincout
 retries 10
 `,
+	// No system had these before the sidecar: the names are those of fanout.
+	"native/shop-billing.env":        native(5000),
+	"native/shop-billing-rising.env": native(300_000),
+}
+
+// native are the objects of shop-billing, whose queue delays retries itself, from 5 s to a longest delay.
+func native(longest int) string {
+	return strings.ReplaceAll(`
+exchange shop.main-exchange fanout
+queue shop.queue.shop-billing x-dead-letter-exchange="" x-dead-letter-routing-key="shop.dlq.shop-billing" x-dead-letter-strategy="at-least-once" x-delayed-retry-max=LONGEST x-delayed-retry-min=5000 x-delayed-retry-type="failed" x-delivery-limit=200 x-overflow="reject-publish" x-queue-type="quorum"
+queue shop.dlq.shop-billing x-delivery-limit=2147483647 x-queue-type="quorum"
+binding shop.main-exchange "" shop.queue.shop-billing
+consume shop.queue.shop-billing
+wait 1 5s requeue "" shop.queue.shop-billing shop.queue.shop-billing
+park "" shop.dlq.shop-billing shop.dlq.shop-billing
+redrive "" shop.queue.shop-billing shop.queue.shop-billing
+retries 10
+`, "LONGEST", fmt.Sprint(longest))
 }
 
 // fanout are the objects of a service on a fanout exchange. The document calls its queues classic. A classic queue is

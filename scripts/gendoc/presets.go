@@ -18,7 +18,7 @@ func presets() (string, error) {
 		"amqp-sidecar-lib.plan. */ -}}\n{{- define \"amqp-sidecar-lib.presets\" -}}\n")
 	for _, name := range []string{
 		topology.PresetFanout, topology.PresetTopicTiers, topology.PresetPerQueue, topology.PresetDelayLadder,
-		topology.PresetDeadLetter,
+		topology.PresetDeadLetter, topology.PresetNative,
 	} {
 		if err := preset(&b, name); err != nil {
 			return "", fmt.Errorf("preset %s: %w", name, err)
@@ -48,11 +48,15 @@ func newPlanned(name, subscription string) (p planned, err error) {
 	p.own = topology.Fill(o)
 	o.Exchange, o.Queue = "hx", "hq"
 	p.of = topology.Fill(o)
-	o.RetryQueue, o.Bindings = "hw", []topology.Binding{{Exchange: "hx", Key: "k"}}
+	o.Bindings = []topology.Binding{{Exchange: "hx", Key: "k"}}
+	delays := []time.Duration{90 * time.Second, 90 * time.Minute}
+	if p.own.RetryQueue != "" { // else retries wait in the service's queue, from one delay to another
+		o.RetryQueue, delays = "hw", delays[:1]
+	}
 	if p.plain, err = topology.Build(o); err != nil {
 		return p, err
 	}
-	o.RetryDelays = []time.Duration{90 * time.Second}
+	o.RetryDelays = delays
 	p.tiers, err = topology.Build(o)
 	return p, err
 }

@@ -264,8 +264,8 @@ func sample(v *config.Variable) string {
 	if words := words(v); words != nil {
 		return words[0]
 	}
-	if regexp.MustCompile(`^[0-9]+[a-zA-Z]*$`).MatchString(v.Default(plain)) {
-		return v.Default(plain)
+	if text := v.Tag.Get("envDefault"); regexp.MustCompile(`^[0-9]+[a-zA-Z]*$`).MatchString(text) {
+		return text
 	}
 	return "text"
 }

@@ -34,7 +34,7 @@ var values = map[string]struct {
 	"crash-limit":   {variable: "SIDECAR_CRASH_LIMIT", good: []string{"0", "1", "999", "1000"}, bad: []string{"-1", "1001", "x"}},
 	"topology-mode": {variable: "SIDECAR_TOPOLOGY_MODE", good: []string{"declare", "verify", "none"}, bad: []string{"Declare", "off", "passive"}},
 	"queue-type":    {variable: "SIDECAR_QUEUE_TYPE", good: []string{"classic", "quorum"}, bad: []string{"Quorum", "stream"}},
-	"topology":      {variable: "SIDECAR_TOPOLOGY", good: []string{"fanout", "topic-tiers"}, bad: []string{"Fanout", "topic", "headers"}},
+	"topology":      {variable: "SIDECAR_TOPOLOGY", good: []string{"fanout", "topic-tiers", "native"}, bad: []string{"Fanout", "topic", "headers"}},
 	"queue": {variable: "SIDECAR_QUEUE",
 		good: []string{"q", "a.b-c_d:e/f", "-x", "amq", "orders.dlq.orders", strings.Repeat("q", 200)}, bad: []string{"amq.q", "orders.dlq.orders-billing", "orders.retry-queue.orders-billing", strings.Repeat("q", 256)},
 		notByPolicy: []string{".q", "a b", "a,b", "ä", "$(HOME)", strings.Repeat("q", 201)}},
@@ -108,7 +108,7 @@ func TestURL(t *testing.T) {
 func TestTopologies(t *testing.T) {
 	t.Parallel()
 	admitted := 0
-	for _, topology := range []string{"", "fanout", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {
+	for _, topology := range []string{"", "fanout", "topic-tiers", "per-queue", "delay-ladder", "dead-letter", "native"} {
 		for _, queueType := range []string{"", "classic", "quorum"} {
 			for _, queue := range []string{"", "billing"} {
 				for _, bindings := range []string{"", "orders.events:order.*"} {
@@ -140,7 +140,7 @@ func TestTopologies(t *testing.T) {
 func TestTakenNames(t *testing.T) {
 	t.Parallel()
 	refused := 0
-	for _, topology := range []string{"fanout", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {
+	for _, topology := range []string{"fanout", "topic-tiers", "per-queue", "delay-ladder", "dead-letter", "native"} {
 		for _, service := range []string{"orders-billing", "orders", "orders-events.dlq"} {
 			prefix, rest, hyphen := strings.Cut(service, "-")
 			if !hyphen {

@@ -50,7 +50,12 @@ is read in the cluster. */ -}}
 {{- end -}}
 {{- $tiered := or (not (empty $env.SIDECAR_RETRY_DELAYS)) (not (empty $p.delays)) -}}
 {{- $waits := list -}}
-{{- if not $tiered -}}
+{{- if not $p.retryQueue -}}{{- /* in the queue itself, the first delay once for each failure, at most the second */ -}}
+{{- $delay := $env.SIDECAR_RETRY_DELAY | default $p.delay -}}
+{{- if $delays -}}{{- $delay = printf "%s more each time, at most %s" (first $delays | trim) (last $delays | trim) -}}{{- end -}}
+{{- $waits = append $waits (dict "queue" $plan.queue "delay" $delay) -}}
+{{- $delays = list -}}
+{{- else if not $tiered -}}
 {{- $waits = append $waits (dict "queue" $plan.retryQueue "delay" ($env.SIDECAR_RETRY_DELAY | default $p.delay)) -}}
 {{- else if $p.rejects -}}
 {{- $_ := set $plan "idle" $plan.retryQueue -}}

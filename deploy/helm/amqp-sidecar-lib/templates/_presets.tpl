@@ -81,4 +81,19 @@ dead-letter:
   delays: []
   maxRetries: 4
   rejects: false
+native:
+  exchange: "{prefix}.main-exchange"
+  exchangeType: fanout
+  queueType: quorum
+  queue: "{prefix}.queue.{service}"
+  bindingKey: "#"
+  tierQueue: "{queue}"
+  dlq: "{prefix}.dlq.{service}"
+  subscribed:
+    queue: "{prefix}.queue.{service}.{subscription}"
+    dlq: "{prefix}.dlq.{service}.{subscription}"
+  delay: 5s
+  delays: []
+  maxRetries: 10
+  rejects: false
 {{- end -}}
