@@ -63,11 +63,3 @@ func (in *intake) checkConfirm(channel uint16, payload []byte) error {
 	}
 	return nil
 }
-
-// readReturn reads the payload of basic.return behind class and method.
-func readReturn(payload []byte) (why ReturnedError, ok bool) {
-	c := cursor{b: payload}
-	why.Code = int(c.uint16())
-	why.Text, why.Exchange, why.Key = string(c.short()), string(c.short()), string(c.short())
-	return why, !c.bad
-}

@@ -24,12 +24,6 @@ type returning struct {
 	digest hash.Hash
 }
 
-func (c *content) begin(to *Deliveries, m *deliver) {
-	c.to, c.d = to, NewDelivery()
-	c.d.DeliveryTag, c.d.Redelivered = m.tag, m.redelivered
-	c.d.Exchange, c.d.RoutingKey = recall(&c.last.exchange, m.exchange), recall(&c.last.key, m.key)
-}
-
 // drop discards an incomplete delivery: it stays unacked at the broker.
 func (c *content) drop() {
 	if c.d != nil {

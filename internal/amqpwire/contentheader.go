@@ -89,24 +89,6 @@ func recall(last *string, b []byte) string {
 	return *last
 }
 
-// deliver is the payload of basic.deliver behind class and method.
-type deliver struct {
-	consumer      []byte
-	tag           uint64
-	redelivered   bool
-	exchange, key []byte
-}
-
-func readDeliver(payload []byte) (m deliver, ok bool) {
-	c := cursor{b: payload}
-	m.consumer = c.short()
-	m.tag = c.uint64()
-	m.redelivered = c.uint8()&1 != 0
-	m.exchange = c.short()
-	m.key = c.short()
-	return m, !c.bad
-}
-
 // readContent reads the payload of a content header, which has been through sanitize, into d, and its header table as
 // bytes. size is that of the body. Bytes behind the last property are padding.
 func readContent(payload []byte, d *Delivery, last *texts) (size uint64, ok bool) {

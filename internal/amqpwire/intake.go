@@ -203,12 +203,14 @@ func (in *intake) reportAlarm(blocked bool) {
 
 // deliver begins a delivery if it is for a consumer of ours.
 func (in *intake) deliver(channel uint16, payload []byte) (claimed bool, err error) {
-	m, ok := readDeliver(payload)
-	if !ok {
+	p := cursor{b: payload}
+	consumer, tag, redelivered := p.short(), p.uint64(), p.uint8()&1 != 0
+	exchange, key := p.short(), p.short()
+	if p.bad {
 		return false, errBadDeliver
 	}
 	in.mu.Lock()
-	to := in.consumers[string(m.consumer)]
+	to := in.consumers[string(consumer)]
 	in.mu.Unlock()
 	if to == nil {
 		return false, nil
@@ -219,14 +221,19 @@ func (in *intake) deliver(channel uint16, payload []byte) (claimed bool, err err
 	if channel == 0 || channel != to.channel {
 		return false, errBadDeliver
 	}
-	in.content(channel).begin(to, &m)
+	c := in.content(channel)
+	c.to, c.d = to, NewDelivery()
+	c.d.DeliveryTag, c.d.Redelivered = tag, redelivered
+	c.d.Exchange, c.d.RoutingKey = recall(&c.last.exchange, exchange), recall(&c.last.key, key)
 	return true, nil
 }
 
 // goBack begins a returned message if it was published on a channel of ours.
 func (in *intake) goBack(channel uint16, payload []byte) (claimed bool, err error) {
-	why, ok := readReturn(payload)
-	if !ok {
+	p := cursor{b: payload}
+	why := &ReturnedError{Code: int(p.uint16())}
+	why.Text, why.Exchange, why.Key = string(p.short()), string(p.short()), string(p.short())
+	if p.bad {
 		return false, errBadReturn
 	}
 	to := in.confirming(channel)
@@ -234,7 +241,7 @@ func (in *intake) goBack(channel uint16, payload []byte) (claimed bool, err erro
 		return false, nil
 	}
 	c := in.content(channel)
-	c.d, c.back = NewDelivery(), &returning{to: to, why: &why}
+	c.d, c.back = NewDelivery(), &returning{to: to, why: why}
 	return true, nil
 }
 
