@@ -26,10 +26,7 @@ func (sh *shared) tracingOptions() (telemetry.TracingOptions, error) {
 	}
 	return telemetry.TracingOptions{
 		Resource: t.Resource, Version: sh.build.Version, Sampler: t.Sampler, SamplerArg: t.SamplerArg,
-		Exporter: telemetry.ExporterOptions{
-			Endpoint: t.Endpoint, Headers: t.HeaderValues(), Timeout: t.Timeout, Gzip: t.Compression == "gzip",
-			TLS: tls,
-		},
+		Endpoint: t.Endpoint, Headers: t.HeaderValues(), Timeout: t.Timeout, Gzip: t.Compression == "gzip", TLS: tls,
 		Logger: sh.log,
 	}, err
 }

@@ -25,7 +25,7 @@ func TestTrace(t *testing.T) {
 			if enabled {
 				tracing = telemetry.NewTracing(telemetry.TracingOptions{
 					Logger:   slog.New(slog.DiscardHandler),
-					Exporter: telemetry.ExporterOptions{Endpoint: "http://127.0.0.1:1/v1/traces"},
+					Endpoint: "http://127.0.0.1:1/v1/traces",
 				})
 			}
 			t.Cleanup(func() { _ = tracing.Shutdown(context.Background()) }) // no collector takes the spans

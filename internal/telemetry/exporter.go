@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,16 +16,6 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// ExporterOptions is where spans go: OTLP over HTTP with protobuf bodies.
-type ExporterOptions struct {
-	Endpoint string            // full http or https URL, path included; config refuses any other
-	Headers  map[string]string // sent with every request; never logged
-	Timeout  time.Duration     // of one request; 0 = 10 s
-	Gzip     bool
-
-	TLS *tls.Config // for https; nil: the certificates of the system
-}
-
 const (
 	defaultExportTimeout = 10 * time.Second
 	maxExportRetries     = 4
@@ -36,7 +25,7 @@ const (
 // exporter sends batches itself. The SDK's own HTTP client drags gRPC into the binary: see
 // docs/decisions/0008-otlp-without-grpc.md.
 type exporter struct {
-	o         ExporterOptions
+	o         TracingOptions
 	userAgent string
 	client    *http.Client
 
@@ -45,10 +34,10 @@ type exporter struct {
 	finish         context.CancelFunc // ends patient: no more waiting between attempts
 }
 
-func newExporter(o ExporterOptions, version string) *exporter {
+func newExporter(o TracingOptions) *exporter {
 	o.Timeout = cmp.Or(o.Timeout, defaultExportTimeout)
 	x := &exporter{
-		o: o, userAgent: "amqp-sidecar/" + version,
+		o: o, userAgent: "amqp-sidecar/" + o.Version,
 		client: &http.Client{
 			Transport: &http.Transport{
 				TLSClientConfig:        o.TLS,

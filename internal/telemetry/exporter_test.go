@@ -20,9 +20,9 @@ import (
 func TestExportRequest(t *testing.T) {
 	t.Parallel()
 	for _, zip := range []bool{false, true} {
-		c := traced(t, TracingOptions{Version: "1.2.3", Exporter: ExporterOptions{
-			Endpoint: "/in", Gzip: zip, Headers: map[string]string{"authorization": "Bearer canary"},
-		}}, record)
+		c := traced(t, TracingOptions{
+			Version: "1.2.3", Endpoint: "/in", Gzip: zip, Headers: map[string]string{"authorization": "Bearer canary"},
+		}, record)
 		if len(c.requests) != 1 || len(c.spans) != 1 {
 			t.Fatalf("gzip %v: %d requests, %d spans", zip, len(c.requests), len(c.spans))
 		}
@@ -43,9 +43,9 @@ func TestExportOverTLS(t *testing.T) {
 	t.Cleanup(c.Close)
 	roots := x509.NewCertPool()
 	roots.AddCert(c.Certificate())
-	tracing := startTracing(t, TracingOptions{Exporter: ExporterOptions{
+	tracing := startTracing(t, TracingOptions{
 		Endpoint: c.URL, TLS: &tls.Config{RootCAs: roots, Certificates: c.TLS.Certificates, MinVersion: tls.VersionTLS12},
-	}})
+	})
 	record(tracing)
 	flush(t, tracing)
 	if len(c.spans) != 1 {
@@ -60,7 +60,7 @@ func TestExportDoesNotFollowRedirects(t *testing.T) {
 		w.Header().Set("Location", "http://evil.example/")
 		w.WriteHeader(http.StatusPermanentRedirect)
 	}
-	x := newExporter(ExporterOptions{Endpoint: c.URL}, "1")
+	x := newExporter(TracingOptions{Endpoint: c.URL, Version: "1"})
 	defer func() { _ = x.Stop(t.Context()) }()
 	err := x.UploadTraces(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "collector answered 308") {
@@ -97,7 +97,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func scripted(t *testing.T, f roundTrip) (*exporter, *script) {
 	t.Helper()
-	x := newExporter(ExporterOptions{Endpoint: "http://collector"}, "1")
+	x := newExporter(TracingOptions{Endpoint: "http://collector", Version: "1"})
 	s := &script{f: f}
 	x.client.Transport = s
 	return x, s
@@ -202,7 +202,7 @@ func TestExportTimesOut(t *testing.T) {
 func TestExportRefusesAnInvalidHeaderWithoutShowingIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		x := newExporter(ExporterOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}}, "1")
+		x := newExporter(TracingOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}, Version: "1"})
 		defer func() { _ = x.Stop(t.Context()) }()
 		if err := x.UploadTraces(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("got %v", err)

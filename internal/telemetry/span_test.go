@@ -23,7 +23,7 @@ func startTracing(t *testing.T, o TracingOptions) *Tracing {
 func traced(t *testing.T, o TracingOptions, f func(*Tracing)) *collector {
 	t.Helper()
 	c := newCollector(t)
-	o.Exporter.Endpoint = c.URL + o.Exporter.Endpoint
+	o.Endpoint = c.URL + o.Endpoint
 	tracing := startTracing(t, o)
 	f(tracing.ForQueue("q", "http://127.0.0.1/"))
 	flush(t, tracing)
@@ -52,7 +52,7 @@ func TestSpansOfOneMessage(t *testing.T) {
 	c := newCollector(t)
 	tracing := startTracing(t, TracingOptions{
 		Version: "1.2.3", Resource: map[string]string{"service.name": "wms-a", "deployment.environment.name": "test"},
-		Exporter: ExporterOptions{Endpoint: c.URL},
+		Endpoint: c.URL,
 	})
 	of := tracing.ForQueue("wms.queue.a", "http://user:secret@127.0.0.1:8080/in?key=secret")
 	s := of.Process(Carrier{parent, "a=1", "k=v"}, Attrs{

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -26,8 +27,14 @@ type TracingOptions struct {
 	Sampler    string  // a value of OTEL_TRACES_SAMPLER; "" is parentbased_always_on
 	SamplerArg float64 // share of traces kept by the two traceidratio samplers, 0 to 1
 
-	Exporter ExporterOptions
-	Logger   *slog.Logger
+	// Spans go by OTLP over HTTP, with protobuf bodies.
+	Endpoint string            // full http or https URL, path included; config refuses any other
+	Headers  map[string]string // sent with every request; never logged
+	Timeout  time.Duration     // of one request; 0 = 10 s
+	Gzip     bool
+	TLS      *tls.Config // for https; nil: the certificates of the system
+
+	Logger *slog.Logger
 }
 
 // Tracing makes the spans of one sidecar. A nil Tracing is one that is off: it costs nothing per message except the
@@ -45,7 +52,7 @@ type Tracing struct {
 
 // NewTracing starts the batching exporter. The collector may be away.
 func NewTracing(o TracingOptions) *Tracing {
-	x := newExporter(o.Exporter, o.Version)
+	x := newExporter(o)
 	otel.SetErrorHandler(exportErrors(o.Logger))
 
 	t := &Tracing{

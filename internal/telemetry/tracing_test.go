@@ -62,7 +62,7 @@ func TestShutdownWithAHungCollectorIsBounded(t *testing.T) { //nolint:parallelte
 	}()
 	var out apptest.Log
 	tracing := startTracing(t, TracingOptions{
-		Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: srv.URL},
+		Logger: NewLogger(&out, "info", "json"), Endpoint: srv.URL,
 	})
 	// More than the queue holds, with no collector taking them: none of this may block.
 	for range 3000 {
@@ -104,7 +104,7 @@ func TestTracingErrorsReachTheLog(t *testing.T) { //nolint:paralleltest // repla
 	c := newCollector(t)
 	c.answer = func(w http.ResponseWriter, _ int) { w.WriteHeader(http.StatusUnauthorized) }
 	tracing := startTracing(t, TracingOptions{
-		Logger: NewLogger(&out, "info", "json"), Exporter: ExporterOptions{Endpoint: c.URL},
+		Logger: NewLogger(&out, "info", "json"), Endpoint: c.URL,
 	})
 	record(tracing)
 	flush(t, tracing)
