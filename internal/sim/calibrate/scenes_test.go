@@ -254,3 +254,54 @@ func (s *script) cancelled() {
 		s.say("closed: %d %s", closed.Code, closed.Reason)
 	}
 }
+
+// delayed: "a" comes back behind "b", which is published later, where the queue delays it, and before it elsewhere. A nack
+// brings it back at once, the end of a channel after the delay.
+func (s *script) delayed() {
+	q := s.queue("delayed", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 100, "x-delayed-retry-type": "failed",
+		"x-delayed-retry-min": findableTTL, "x-delayed-retry-max": findableTTL})
+	s.put(q, amqp.Publishing{Headers: amqp.Table{"mine": "kept"}}, "a")
+	a := s.get(s.ch, q)
+	for _, back := range []func() error{
+		func() error { return a.Reject(true) },
+		func() error { return a.Nack(false, true) },
+		func() error { return a.Reject(true) },
+		func() error {
+			err := s.ch.Close()
+			s.ch = s.channel()
+			return err
+		},
+	} {
+		s.must(back())
+		s.put(q, amqp.Publishing{}, "b")
+		for range 2 {
+			if d := s.get(s.ch, q); d.MessageId == "a" {
+				a = d
+			} else {
+				s.must(d.Ack(false))
+			}
+		}
+	}
+	s.must(a.Ack(false))
+}
+
+// growing: "a", which was rejected twice, comes back behind "b", which was rejected once and later.
+func (s *script) growing() {
+	q := s.queue("growing", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 100, "x-delayed-retry-type": "failed",
+		"x-delayed-retry-min": 700, "x-delayed-retry-max": 1400})
+	s.put(q, amqp.Publishing{}, "a")
+	for range 2 {
+		s.must(s.get(s.ch, q).Reject(true))
+	}
+	s.put(q, amqp.Publishing{}, "b")
+	first := s.get(s.ch, q)
+	if first.MessageId == "a" { // nothing delays it
+		s.must(first.Ack(false))
+		s.must(s.get(s.ch, q).Ack(false))
+		return
+	}
+	s.must(first.Reject(true))
+	for range 2 {
+		s.must(s.get(s.ch, q).Ack(false))
+	}
+}

@@ -55,6 +55,8 @@ func play(t testing.TB, dial func() (*amqp.Connection, error)) string {
 		{"a count that a publisher wrote as text, classic", func() { s.writtenCount("wc", nil) }},
 		{"a count that a publisher wrote as text, quorum", func() { s.writtenCount("wq", amqp.Table{"x-queue-type": "quorum"}) }},
 		{"delivery limit", s.deliveryLimit},
+		{"rejected with requeue to a queue that delays it", s.delayed},
+		{"delays that grow", s.growing},
 		{"unroutable", s.unroutable},
 		{"confirms", s.confirms},
 		{"queue deleted under a consumer", s.cancelled},

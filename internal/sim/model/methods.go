@@ -149,7 +149,7 @@ func (ch *channel) declare(name string, r *reader) {
 // compared are the arguments of a queue that have to be equal in every declaration.
 var compared = []string{
 	"x-queue-type", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
-	"x-overflow", "x-delivery-limit",
+	"x-overflow", "x-delivery-limit", "x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max",
 }
 
 func compare(received, current Table) (arg string, is, was any, same bool) {

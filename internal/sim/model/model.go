@@ -131,7 +131,7 @@ func (b *Broker) Count(queue string) (ready, unacked int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if q := b.queues[queue]; q != nil {
-		return len(q.ready) + len(q.undead), q.unacked
+		return len(q.ready) + len(q.undead) + q.delayed, q.unacked
 	}
 	return 0, 0
 }
@@ -272,7 +272,7 @@ func (b *Broker) Idle(queues ...string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, name := range queues {
-		if q := b.queues[name]; q != nil && len(q.ready)+len(q.undead)+q.unacked > 0 {
+		if q := b.queues[name]; q != nil && len(q.ready)+len(q.undead)+q.delayed+q.unacked > 0 {
 			return false
 		}
 	}

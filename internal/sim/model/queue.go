@@ -16,18 +16,46 @@ type queue struct {
 	quorum      bool
 	atLeastOnce bool
 	limit       int // deliveries in vain before the message is dead-lettered; -1 = none
+	delays      delays
 	ttl         time.Duration
 	dlx, dlk    string
 	hasDLX      bool
 
 	ready     []*entry
 	unacked   int
+	delayed   int
 	undead    []undead // dead letters with nowhere to go, kept by at-least-once
 	consumers []*consumer
 	turn      int // whose turn is next
 	timer     *time.Timer
 	due       time.Time // when the timer fires; zero = not set
 	deleted   bool
+}
+
+// delays are those of what comes back to a quorum queue of 4.3.
+type delays struct {
+	failed, returned  bool // what is rejected or lost; what a nack gives back
+	shortest, longest time.Duration
+}
+
+func newDelays(args Table) (d delays) {
+	kind := args["x-delayed-retry-type"]
+	d.failed, d.returned = kind == "failed" || kind == "all", kind == "returned" || kind == "all"
+	shortest, _ := number(args["x-delayed-retry-min"])
+	longest, bounded := number(args["x-delayed-retry-max"])
+	if !bounded {
+		longest = shortest
+	}
+	d.shortest, d.longest = time.Duration(shortest)*time.Millisecond, time.Duration(longest)*time.Millisecond
+	return d
+}
+
+// of is how long a message waits; failed says that it was rejected or lost.
+func (d *delays) of(failed bool, deliveries int) time.Duration {
+	if failed && !d.failed || !failed && !d.returned {
+		return 0
+	}
+	return min(d.shortest*time.Duration(max(deliveries, 1)), d.longest)
 }
 
 // entry is one message in one queue.
@@ -72,6 +100,9 @@ func newQueue(b *Broker, name string, args Table) *queue {
 	}
 	if limit, ok := number(args["x-delivery-limit"]); ok && q.quorum {
 		q.limit = int(limit)
+	}
+	if q.quorum && b.o.Version >= V43 {
+		q.delays = newDelays(args)
 	}
 	return q
 }
@@ -126,6 +157,24 @@ func (q *queue) back(e *entry, counted bool) {
 		q.b.deadLetter(q, e, "delivery_limit")
 		return
 	}
+	if d := q.delays.of(counted, e.deliveries); d > 0 {
+		q.delayed++
+		time.AfterFunc(d, func() {
+			q.b.mu.Lock()
+			defer q.b.mu.Unlock()
+			q.delayed--
+			if !q.deleted {
+				q.again(e)
+				q.pump()
+			}
+		})
+		return
+	}
+	q.again(e)
+}
+
+// again makes a message that comes back ready.
+func (q *queue) again(e *entry) {
 	if q.quorum {
 		e.returned = true
 		at := 0
