@@ -191,11 +191,11 @@ func (n *node) branch() string {
 	return strings.Join(f[:min(2, len(f))], ".")
 }
 
-// window is an error when the consumer of a queue may hold another number of messages than want.
-func (n *node) window(queue string, want int) error {
+// window is an error when not all consumers of a queue may hold as many messages as wanted.
+func (n *node) window(queue string, want, consumers int) error {
 	found, err := n.count(`length([x || C <- rabbit_amqqueue:consumers_all(<<"/">>), {queue_name, {resource, _, _, %s}} <- C,
 		{prefetch_count, %d} <- C])`, console.Binary(queue), want)
-	if err == nil && found != 1 {
+	if err == nil && found != consumers {
 		err = fmt.Errorf("%d consumers with a prefetch of %d", found, want)
 	}
 	return err

@@ -194,11 +194,11 @@ func (r *rig) liveness(ctx context.Context) error {
 		return err
 	}
 	consumers, err := r.node.consumers(mainQueue)
-	if err == nil && consumers != 1 {
+	if err == nil && consumers != r.o.replicas {
 		err = fmt.Errorf("%d consumers", consumers)
 	}
-	r.probe("one consumer", err)
-	r.probe("a window of the configured size", r.node.window(mainQueue, r.run.Prefetch))
+	r.probe("a consumer for each replica", err)
+	r.probe("a window of the configured size", r.node.window(mainQueue, r.run.Prefetch, r.o.replicas))
 	if err := r.measure("after"); err != nil {
 		return err
 	}
@@ -209,6 +209,9 @@ func (r *rig) liveness(ctx context.Context) error {
 		return err
 	}
 	r.sidecar.stop(r.run.Grace + 10*time.Second)
+	if r.twin != nil {
+		r.twin.stop(r.run.Grace + 10*time.Second)
+	}
 	if r.relay != nil {
 		r.relay.stop(r.run.Grace + 10*time.Second)
 	}
@@ -273,7 +276,7 @@ func (r *rig) quiet(ctx context.Context, what string) error {
 	var since time.Time
 	err := until(ctx, r.o.patience, what, func() bool {
 		waiting, err := r.node.ready(r.o.queues()...)
-		if err != nil || waiting > 0 || r.inHand() != 0 || r.metric("sidecar_waiting_messages") > 0 {
+		if err != nil || waiting > 0 || r.inHand() != 0 {
 			since = time.Time{}
 			return false
 		}
@@ -296,13 +299,18 @@ func (r *rig) quiet(ctx context.Context, what string) error {
 	return ctx.Err()
 }
 
-// inHand is how many deliveries the sidecar has not settled; not 0 when it cannot be asked.
-func (r *rig) inHand() float64 {
-	received := r.metric("sidecar_messages_received_total")
-	if received < 0 {
-		return -1
+// inHand is how many deliveries the sidecars have not settled, and have let wait in their queue; not 0 when one cannot
+// be asked.
+func (r *rig) inHand() (sum float64) {
+	for _, admin := range r.admins {
+		received := r.metricOf(admin, "sidecar_messages_received_total")
+		if received < 0 {
+			return -1
+		}
+		sum += received - r.metricOf(admin, "sidecar_messages_settled_total") -
+			r.metricOf(admin, "sidecar_stale_deliveries_total") + max(0, r.metricOf(admin, "sidecar_waiting_messages"))
 	}
-	return received - r.metric("sidecar_messages_settled_total") - r.metric("sidecar_stale_deliveries_total")
+	return sum
 }
 
 // measure writes down what the sidecar and its connections to the app hold.

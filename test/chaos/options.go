@@ -35,6 +35,7 @@ type options struct {
 	queueType   string
 	topology    string
 	retries     int
+	replicas    int
 	delay       time.Duration
 	concurrency int
 	prefetch    int
@@ -73,7 +74,9 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.kinds, "kinds", strings.Join(allKinds(), ","), "kinds of faults to draw from")
 	f.StringVar(&o.without, "without", "", "kinds of faults to leave out")
 	f.StringVar(&o.queueType, "queue-type", "quorum", "classic or quorum")
-	f.StringVar(&o.topology, "topology", "fanout", "SIDECAR_TOPOLOGY: "+strings.Join(slices.Sorted(maps.Keys(topologies)), " or "))
+	f.StringVar(&o.topology, "topology", "fanout", "SIDECAR_TOPOLOGY: "+
+		strings.Join(slices.Sorted(maps.Keys(topologies)), " or "))
+	f.IntVar(&o.replicas, "replicas", 1, "sidecars of the service, 1 or 2")
 	f.IntVar(&o.retries, "max-retries", 10, "SIDECAR_MAX_RETRIES")
 	f.DurationVar(&o.delay, "retry-delay", 300*time.Millisecond, "SIDECAR_RETRY_DELAY")
 	f.IntVar(&o.concurrency, "concurrency", 16, "SIDECAR_CONCURRENCY")
@@ -143,8 +146,8 @@ func (o options) check() error {
 			return fmt.Errorf("-%s %d: 0 or more", name, n)
 		}
 	}
-	if o.relays != 1 && o.relays != 2 {
-		return fmt.Errorf("-relays %d: 1 or 2", o.relays)
+	if o.relays != 1 && o.relays != 2 || o.replicas != 1 && o.replicas != 2 {
+		return fmt.Errorf("-relays %d -replicas %d: 1 or 2", o.relays, o.replicas)
 	}
 	if o.stretch <= 0 {
 		return fmt.Errorf("-stretch %v: more than 0", o.stretch)
@@ -185,6 +188,9 @@ func (o options) chosen() []string {
 	if o.posts == 0 {
 		leave = append(leave, freezeReturns)
 	}
+	if o.replicas > 1 {
+		leave = append(leave, "dlq-delete") // it pauses what parks
+	}
 	if o.relays < 2 {
 		leave = append(leave, second...)
 	}
@@ -214,9 +220,10 @@ func describe(o options, n *node) (ledger.Run, error) {
 	id := hex.EncodeToString(secret[:4])
 	return ledger.Run{
 		ID: id, Seed: o.seed, Commit: strings.TrimSpace(string(commit)), Binary: hex.EncodeToString(sum[:]),
-		BrokerVersion: n.version, QueueType: o.queueType, Topology: o.topology, Messages: o.warmUp + o.messages, WarmUp: o.warmUp,
-		Liveness:    o.liveness,
-		Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: o.retries, RetryDelay: o.delay,
+		BrokerVersion: n.version, QueueType: o.queueType, Topology: o.topology,
+		Messages: o.warmUp + o.messages, WarmUp: o.warmUp,
+		Liveness: o.liveness,
+		Replicas: o.replicas, Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: o.retries, RetryDelay: o.delay,
 		RequeueDelay: 300 * time.Millisecond,
 		AppTimeout:   o.appTimeout, Grace: o.appTimeout + 8*time.Second, Queue: mainQueue, // a stop must interrupt nothing
 		Never: o.never,
@@ -252,9 +259,9 @@ func replay(o options, version string) string {
 		_, _ = fmt.Fprintf(&more, " -env %q", e)
 	}
 	return fmt.Sprintf("TEST_BROKER_VERSION=%s %s -seed %d -messages %d -warm-up %d -liveness %d -outbox %d -rollback "+
-		"%d -publish %d -batches %d -relays %d -faults %d -kinds %s -queue-type %s -topology %s -max-retries %d -retry-delay %s -concurrency %d -prefetch %d -rate %d "+
-		"-never %d -stretch %v -app-timeout %s%s",
+		"%d -publish %d -batches %d -relays %d -faults %d -kinds %s -queue-type %s -topology %s -replicas %d -max-retries %d "+
+		"-retry-delay %s -concurrency %d -prefetch %d -rate %d -never %d -stretch %v -app-timeout %s%s",
 		version, command, o.seed, o.messages, o.warmUp, o.liveness, o.outbox, o.rollback, o.posts, o.batches, o.relays,
-		o.faults, strings.Join(o.chosen(), ","), o.queueType, o.topology, o.retries, o.delay, o.concurrency, o.prefetch, o.rate, o.never, o.stretch,
-		o.appTimeout, more.String())
+		o.faults, strings.Join(o.chosen(), ","), o.queueType, o.topology, o.replicas, o.retries, o.delay,
+		o.concurrency, o.prefetch, o.rate, o.never, o.stretch, o.appTimeout, more.String())
 }

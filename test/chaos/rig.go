@@ -50,9 +50,11 @@ type rig struct {
 
 	sidecar *process
 	relay   *process // a second sidecar, for the outbox alone; may be nil
+	twin    *process // a second replica of the sidecar; may be nil
 	app     *process
 	appAddr string
 	admin   string
+	admins  []string // of all replicas
 	control string
 	client  http.Client
 
@@ -152,7 +154,7 @@ func (r *rig) start(ctx context.Context) error {
 	if err := r.putPassword(password); err != nil {
 		return err
 	}
-	addrs := make([]string, 5)
+	addrs := make([]string, 9) // five, and of a second replica another one and three
 	for i := range addrs {
 		var err error
 		if addrs[i], err = proxy.FreeAddr(); err != nil {
@@ -173,10 +175,15 @@ func (r *rig) start(ctx context.Context) error {
 		return err
 	}
 	environ := r.environ(addrs)
-	r.sidecar, err = keep(func() *exec.Cmd { return r.command(ledger.SidecarFile, r.o.sidecar, environ) },
-		func(e ledger.Exit) { _ = r.exits.Write(e) })
-	if err != nil {
+	r.admins = []string{r.admin}
+	if r.sidecar, err = r.replica(ledger.SidecarFile, environ); err != nil {
 		return err
+	}
+	if r.o.replicas > 1 {
+		r.admins = append(r.admins, "http://"+addrs[6])
+		if r.twin, err = r.replica(ledger.TwinFile, r.environ(append(addrs[:1:1], addrs[6:]...))); err != nil {
+			return err
+		}
 	}
 	go r.follow(ctx)
 	if err := until(ctx, 30*time.Second, "the sidecar to be ready", r.ready); err != nil {
@@ -191,19 +198,26 @@ func (r *rig) start(ctx context.Context) error {
 	return r.startPublisher(ctx, self)
 }
 
+// replica starts a sidecar of the service.
+func (r *rig) replica(log string, environ []string) (*process, error) {
+	return keep(func() *exec.Cmd { return r.command(log, r.o.sidecar, environ) },
+		func(e ledger.Exit) { _ = r.exits.Write(e) })
+}
+
 func (r *rig) environ(addrs []string) []string {
 	env := []string{
 		"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=" + r.amqpURLs(), "SIDECAR_AMQP_USERNAME=" + brokerUser,
 		"SIDECAR_AMQP_PASSWORD_FILE=" + r.passwordFile(), "SIDECAR_APP_URL=http://" + r.appAddr + "/",
 		"SIDECAR_ADMIN_ADDR=" + addrs[1], "SIDECAR_CONTROL_ADDR=" + addrs[2],
-		"SIDECAR_TOPOLOGY=" + r.run.Topology, "SIDECAR_QUEUE_TYPE=" + r.run.QueueType, "SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
+		"SIDECAR_TOPOLOGY=" + r.run.Topology, "SIDECAR_QUEUE_TYPE=" + r.run.QueueType,
+		"SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
 		"SIDECAR_MAX_RETRIES=" + strconv.Itoa(r.run.MaxRetries), "SIDECAR_APP_TIMEOUT=" + r.run.AppTimeout.String(),
 		"SIDECAR_CONCURRENCY=" + strconv.Itoa(r.run.Concurrency), "SIDECAR_PREFETCH=" + strconv.Itoa(r.run.Prefetch),
 		"SIDECAR_REQUEUE_DELAY_MIN=" + r.run.RequeueDelay.String(), "SIDECAR_REQUEUE_DELAY_MAX=" +
 			(2 * r.run.RequeueDelay).String(),
 		"SIDECAR_SHUTDOWN_GRACE=" + r.run.Grace.String(),
 	}
-	return append(append(env, r.outward(r.publishAddr)...), r.o.environ...)
+	return append(append(env, r.outward(addrs[3])...), r.o.environ...)
 }
 
 func (r *rig) command(log, path string, environ []string, args ...string) *exec.Cmd {
@@ -290,8 +304,10 @@ func (r *rig) post(path string) error {
 
 // metric is the sum of a metric of the sidecar over its labels, of which name may hold the first ones; -1 when it
 // cannot be read.
-func (r *rig) metric(name string) float64 {
-	text, err := r.get(r.admin + "/metrics")
+func (r *rig) metric(name string) float64 { return r.metricOf(r.admin, name) }
+
+func (r *rig) metricOf(admin, name string) float64 {
+	text, err := r.get(admin + "/metrics")
 	if err != nil {
 		return -1
 	}
@@ -328,8 +344,10 @@ func (r *rig) putPassword(password string) error {
 
 // stop ends what runs, the sidecar first.
 func (r *rig) stop() {
-	if r.sidecar != nil {
-		r.sidecar.stop(20 * time.Second)
+	for _, p := range []*process{r.sidecar, r.twin} {
+		if p != nil {
+			p.stop(20 * time.Second)
+		}
 	}
 	if r.relay != nil {
 		r.relay.stop(20 * time.Second)

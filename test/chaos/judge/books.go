@@ -81,6 +81,8 @@ func open(dir string) (*books, error) {
 	if err := ledger.ReadJSON(dir, ledger.RunFile, &b.run); err != nil {
 		return nil, err
 	}
+	b.run.Concurrency *= max(1, b.run.Replicas) // of all together
+	b.run.Prefetch *= max(1, b.run.Replicas)
 	for s := range plan.Sources {
 		all := make([]message, b.size(s))
 		for i := range all {

@@ -45,7 +45,7 @@ func (d *duplicates) failures(m *message) {
 		if before.Kind != kit.Failed || r.Count > before.Count || before.Count >= d.j.run.MaxRetries && len(m.redriven) > 0 {
 			continue
 		}
-		if len(d.j.forgotten(before.At, r.At)) > 0 {
+		if d.j.forgets(before.At, r.At) {
 			d.j.v.GivenBack.add(m, before.Count+1-r.Count)
 			continue
 		}

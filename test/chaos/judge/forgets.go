@@ -3,16 +3,18 @@ package judge
 import (
 	"slices"
 
+	kit "sidecar/internal/testkit/judge"
 	"sidecar/test/chaos/ledger"
 )
 
 // Where the service's queue delays retries itself nothing is written into a message that fails. The process remembers
-// its attempts (ledger.Run.Forgets): they survive lost connections, and the end of the process gives them back.
+// its attempts (ledger.Run.Forgets): they survive lost connections. The end of the process gives them back, and so does
+// a second replica.
 
 // ends are the kinds of faults that end a sidecar.
 var ends = []string{"sidecar-kill", SidecarEnded, "sidecar-hurry"}
 
-// GivenBack are attempts that are made again because the process that had counted them has ended.
+// GivenBack are attempts that are made again because no process that has the message now has counted them.
 type GivenBack struct {
 	Messages int `json:"messages"`
 	Attempts int `json:"attempts"`
@@ -33,21 +35,23 @@ func (g *GivenBack) add(m *message, n int) {
 	g.Most = max(g.Most, g.of)
 }
 
-// forgotten are the faults of a time after which attempts are not known any more.
-func (b *books) forgotten(from, to int64) []*ledger.Fault {
-	if !b.run.Forgets {
-		return nil
-	}
-	return slices.DeleteFunc(b.during(from, to, "SN"), func(f *ledger.Fault) bool { return !slices.Contains(ends, f.Kind) })
+// forgets reports whether attempts of a time may not be known any more: a process has ended, or there are two, of which
+// each knows its own.
+func (b *books) forgets(from, to int64) bool {
+	return b.run.Forgets && (b.run.Replicas > 1 || slices.ContainsFunc(b.during(from, to, "SN"),
+		func(f *ledger.Fault) bool { return slices.Contains(ends, f.Kind) }))
 }
 
-// takesBack are the faults of a time after which a count may be lower than before. A lost connection is none where the
-// process remembers.
-func (b *books) takesBack(from, to int64) []*ledger.Fault {
-	if b.run.Forgets {
-		return b.forgotten(from, to)
+// takesBack reports whether a count may be lower at a time than in the receipt before. A lost connection is no reason
+// where the process remembers, unless it has acked the message: nothing says that the ack was lost.
+func (b *books) takesBack(before *kit.Receipt, to int64) bool {
+	if !b.run.Forgets {
+		return len(b.during(before.At, to, "SPB")) > 0
 	}
-	return b.during(from, to, "SPB")
+	if before.Kind == kit.Accepted || before.Count >= b.run.MaxRetries {
+		return len(b.during(before.At, before.Done+parking, "SPB")) > 0 || b.forgets(before.At, to)
+	}
+	return b.forgets(before.At, to)
 }
 
 // limited takes the copies out of parked that the broker has dead-lettered at its delivery limit. It counts lost

@@ -21,6 +21,15 @@ func (s *story) forgetful(kind, class string) {
 	}
 }
 
+// ackLost lets a message that was parked come again, beside the cut of the story or not.
+func (s *story) ackLost(when time.Duration) {
+	s.forgetful("app-term", ClassApp)
+	s.drop(given, true, false)
+	for n, count := range []int{0, 1, 2, 0, 1, 2} {
+		s.receive(given, when+time.Duration(n-2)*delay, count, 500)
+	}
+}
+
 // atLimit lets the broker dead-letter a message after so many failed attempts, of which the process remembered none.
 func (s *story) atLimit(failures int) {
 	s.forgetful("sidecar-kill", ClassSidecar)
@@ -55,6 +64,12 @@ func TestForgets(t *testing.T) {
 			s.of(given, 4).Count, s.of(given, 4).Attempt = 1, 2
 			s.of(given, 6).Count, s.of(given, 6).Attempt = 0, 1
 		}, []string{"I5"}},
+		{"forgotten with a lost ack", func(s *story) { s.ackLost(60 * time.Second) }, nil},
+		{"forgotten with an ack that was not lost", func(s *story) { s.ackLost(90 * time.Second) }, []string{"I5", "I6"}},
+		{"given back by a second replica", func(s *story) {
+			s.forgetful("app-term", ClassApp)
+			s.run.Replicas = 2
+		}, nil},
 		{"dead-lettered at the limit", func(s *story) { s.atLimit(36) }, nil},
 		{"dead-lettered before the limit", func(s *story) { s.atLimit(30) }, []string{"I4"}},
 	})

@@ -175,7 +175,7 @@ func (j *judge) message(m *message) {
 	}
 	j.common.Unchanged(&m.Message)
 	from, to := m.life()
-	if kept && m.Confirmed && len(j.during(from, to, "SAPB"))+len(j.relayed(m))+len(j.forgotten(from, to)) == 0 {
+	if kept && m.Confirmed && len(j.during(from, to, "SAPB"))+len(j.relayed(m)) == 0 && !j.forgets(from, to) {
 		j.exact(m)
 	}
 	j.counted(m)
@@ -247,8 +247,8 @@ func (j *judge) counted(m *message) {
 			j.violated("I7", "message %d: receipt %d said retry count %d after %d failures", m.pub.Seq, i+1, r.Count, failed)
 		}
 		j.unseen(m, i)
-		if i > 0 && r.Count < m.Receipts[i-1].Count && len(j.takesBack(m.Receipts[i-1].At, r.At))+len(j.doubled(m,
-			i))+len(j.relayed(m)) == 0 {
+		if i > 0 && r.Count < m.Receipts[i-1].Count && !j.takesBack(&m.Receipts[i-1], r.At) &&
+			len(j.doubled(m, i))+len(j.relayed(m)) == 0 {
 			id := "I5"
 			if slices.ContainsFunc(m.redriven, func(at int64) bool { return at <= r.At }) {
 				id = "I14"

@@ -36,9 +36,9 @@ func (v *Verdict) Markdown() string {
 	}
 	say("| %d | %d | %d | %d | %s | %s |\n", v.Confirmed, v.Unknown, v.Receipts, v.Parked, lost, strings.Join(dups, ", "))
 	if r.Topology != "" {
-		say("Topology %s, %d retries after %s. Attempts given back by processes that ended: %d of %d messages, at most %d of "+
-			"one. Parked by the broker's delivery limit: %d.\n", r.Topology, r.MaxRetries, r.RetryDelay, v.GivenBack.Attempts,
-			v.GivenBack.Messages, v.GivenBack.Most, v.Limited)
+		say("Topology %s, %d retries after %s, replicas %d. Attempts given back: %d of %d messages, at most %d "+
+			"of one. Parked by the broker's delivery limit: %d.\n",
+			r.Topology, r.MaxRetries, r.RetryDelay, r.Replicas, v.GivenBack.Attempts, v.GivenBack.Messages, v.GivenBack.Most, v.Limited)
 	}
 	v.sources(say)
 	say("| invariant | holds | |\n|---|---|---|")

@@ -32,6 +32,7 @@ const (
 	MetricsFile   = "metrics.txt"
 	WarmUpMetrics = "metrics-warm-up.txt" // of the first sidecar, when everything so far was settled
 	SidecarFile   = "sidecar.log"
+	TwinFile      = "twin.log"  // of the second replica
 	RelayFile     = "relay.log" // of the second sidecar
 	ScheduleFile  = "schedule.json"
 	ReportFile    = "chaos-report.json"
@@ -52,6 +53,7 @@ type Run struct {
 	Messages      int           `json:"messages"`           // planned, warm-up and liveness included
 	WarmUp        int           `json:"warm_up"`
 	Liveness      int           `json:"liveness"`
+	Replicas      int           `json:"replicas,omitempty"` // of the service; faults of a sidecar are the first one's
 	Concurrency   int           `json:"concurrency"`
 	Prefetch      int           `json:"prefetch"`
 	MaxRetries    int           `json:"max_retries"`
