@@ -28,6 +28,7 @@ func selfTest(args []string) error {
 	root := f.String("root", ".", "the source tree")
 	only := f.String("only", "", "a part of the names to try")
 	more := f.Bool("further", false, "try other bugs than the usual ones")
+	delayed := f.Bool("native", false, "try those of the native topology, which needs RabbitMQ 4.3")
 	seed := f.Uint64("seed", 1, "of every run")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -37,8 +38,11 @@ func selfTest(args []string) error {
 	tried, missed := 0, 0
 	controls := map[string]bool{}
 	list := slices.Concat(mutants, outward, neighbours)
-	if *more {
+	switch {
+	case *more:
 		list = further
+	case *delayed:
+		list = native
 	}
 	for i := range list {
 		m := &list[i]

@@ -1,0 +1,39 @@
+package main
+
+// inQueue is a storm whose messages wait in their own queue, some of them given back when connections are cut.
+const inQueue = "-topology=native -messages=3000 -warm-up=100 -liveness=100 -never=15 -rate=1500 -concurrency=2 -prefetch=64 " +
+	"-faults=8 -kinds=cut"
+
+// native are the deliberate bugs of queues that delay messages themselves. They need a broker that has them.
+var native = []mutant{
+	{
+		name: "gives back what its queue should delay",
+		edits: []edit{{"internal/consume/settler.go", "s.count(s.acker.Delay(e.tag), e)",
+			"s.count(s.acker.Requeue(e.tag), e)"}},
+		caught: []string{"I5", "I9"}, flags: flags(parks, "-topology=native -faults=0"),
+	},
+	{
+		name: "takes the broker's count for its own attempts",
+		edits: []edit{{"internal/consume/record.go", "	r.m.RetryCount += r.failed\n",
+			"	r.m.RetryCount += message.Deliveries(r.m.Headers)\n"}},
+		caught: []string{"I7"}, flags: flags(inQueue),
+	},
+	{
+		name: "counts what it gives back",
+		edits: []edit{
+			{"internal/consume/attempts.go", " || by != topology.FinalDelay && r.failed == 0 {", " {"},
+			{"internal/consume/attempts.go", "	case lost:\n", "	case lost:\n		e.failed++\n"},
+		},
+		caught: []string{"I7"}, flags: flags(inQueue),
+	},
+	{
+		name:   "forgets the attempts of what a lost connection returns",
+		edits:  []edit{{"internal/consume/attempts.go", "n <= maxLost && ", "n <= 0*maxLost && "}},
+		caught: []string{"I5", "I6"}, flags: flags(inQueue),
+	},
+	{
+		name:   "lets the broker count lost connections against the retries",
+		edits:  []edit{{"internal/topology/delay.go", "const returnsPerRetry = 20", "const returnsPerRetry = 1"}},
+		caught: []string{"I4"}, flags: flags(inQueue),
+	},
+}
