@@ -259,8 +259,8 @@ func replay(o options, version string) string {
 		_, _ = fmt.Fprintf(&more, " -env %q", e)
 	}
 	return fmt.Sprintf("TEST_BROKER_VERSION=%s %s -seed %d -messages %d -warm-up %d -liveness %d -outbox %d -rollback "+
-		"%d -publish %d -batches %d -relays %d -faults %d -kinds %s -queue-type %s -topology %s -replicas %d -max-retries %d "+
-		"-retry-delay %s -concurrency %d -prefetch %d -rate %d -never %d -stretch %v -app-timeout %s%s",
+		"%d -publish %d -batches %d -relays %d -faults %d -kinds %s -queue-type %s -topology %s -replicas %d "+
+		"-max-retries %d -retry-delay %s -concurrency %d -prefetch %d -rate %d -never %d -stretch %v -app-timeout %s%s",
 		version, command, o.seed, o.messages, o.warmUp, o.liveness, o.outbox, o.rollback, o.posts, o.batches, o.relays,
 		o.faults, strings.Join(o.chosen(), ","), o.queueType, o.topology, o.replicas, o.retries, o.delay,
 		o.concurrency, o.prefetch, o.rate, o.never, o.stretch, o.appTimeout, more.String())

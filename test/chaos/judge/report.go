@@ -38,7 +38,8 @@ func (v *Verdict) Markdown() string {
 	if r.Topology != "" {
 		say("Topology %s, %d retries after %s, replicas %d. Attempts given back: %d of %d messages, at most %d "+
 			"of one. Parked by the broker's delivery limit: %d.\n",
-			r.Topology, r.MaxRetries, r.RetryDelay, r.Replicas, v.GivenBack.Attempts, v.GivenBack.Messages, v.GivenBack.Most, v.Limited)
+			r.Topology, r.MaxRetries, r.RetryDelay, r.Replicas, v.GivenBack.Attempts, v.GivenBack.Messages, v.GivenBack.Most,
+			v.Limited)
 	}
 	v.sources(say)
 	say("| invariant | holds | |\n|---|---|---|")

@@ -227,9 +227,20 @@ func (w *Writer) Sync() error { return w.f.Sync() }
 // Close syncs and closes the file.
 func (w *Writer) Close() error { return errors.Join(w.f.Sync(), w.f.Close()) }
 
-// Each reads a file of a run record by record. A file that is not there has none. A last line that was cut off is left
-// out; any other that cannot be read is an error.
+// Each reads a file of a run record by record, as Lines does.
 func Each[T any](dir, name string, do func(*T) error) error {
+	return Lines(dir, name, func(line []byte) error {
+		var record T
+		if err := json.Unmarshal(line, &record); err != nil {
+			return err
+		}
+		return do(&record)
+	})
+}
+
+// Lines reads a file of a run line by line. A file that is not there has none. A last line that was cut off is left
+// out; any other that cannot be read is an error.
+func Lines(dir, name string, do func([]byte) error) error {
 	f, err := os.Open(filepath.Join(dir, name))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -247,11 +258,7 @@ func Each[T any](dir, name string, do func(*T) error) error {
 		if err != nil {
 			return fmt.Errorf("%s line %d: %w", name, n, err)
 		}
-		var record T
-		if err := json.Unmarshal(line, &record); err != nil {
-			return fmt.Errorf("%s line %d: %w", name, n, err)
-		}
-		if err := do(&record); err != nil {
+		if err := do(line); err != nil {
 			return fmt.Errorf("%s line %d: %w", name, n, err)
 		}
 	}
