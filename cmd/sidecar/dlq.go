@@ -19,37 +19,35 @@ import (
 	"sidecar/internal/deadletter"
 )
 
-var dlqCommands = []subcommand{
-	{"list", "[conditions]", "the parked messages, one per line, from the head of the queue", dlqList, []string{
-		"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json",
-	}},
-	{"groups", "[conditions]", "what fails in the same way, and how often, the largest group first", dlqGroups, []string{
-		"", "--reason max_retries --json",
-	}},
-	{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow,
-		[]string{"order-4711", "3f2a90c41b7d6e58 --json"}},
-	{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset; to another queue with --to",
-		dlqRedrive, []string{
-			"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
-			"--to billing.inspect --text 4711",
-		}},
-	{"discard", "ID...|conditions|--all", "delete messages permanently", dlqDiscard, []string{
-		"--dry-run --status 422", "--status 422 --older 7d --yes",
-	}},
-	{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines; they stay " +
-		"parked", dlqExport, []string{
-		"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz",
-	}},
-	{"import", "[FILE|-]", "park what was exported, as it was", dlqImport, []string{
-		"parked.jsonl", "--skip 1200 parked.jsonl",
-	}},
-}
-
 var dlqGroup = group{
 	description: "Works on the dead-letter queues of the configured topologies, straight in the broker. The environment " +
 		"is that of sidecar run; no sidecar needs to run. Of several queues list, groups and show read one after the " +
 		"other; all other commands are for one, which --subscription chooses.",
-	commands: dlqCommands,
+	commands: []subcommand{
+		{"list", "[conditions]", "the parked messages, one per line, from the head of the queue", dlqList, []string{
+			"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json",
+		}},
+		{"groups", "[conditions]", "what fails in the same way, and how often, the largest group first", dlqGroups, []string{
+			"", "--reason max_retries --json",
+		}},
+		{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow,
+			[]string{"order-4711", "3f2a90c41b7d6e58 --json"}},
+		{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset; to another queue with --to",
+			dlqRedrive, []string{
+				"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
+				"--to billing.inspect --text 4711",
+			}},
+		{"discard", "ID...|conditions|--all", "delete messages permanently", dlqDiscard, []string{
+			"--dry-run --status 422", "--status 422 --older 7d --yes",
+		}},
+		{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines; they stay " +
+			"parked", dlqExport, []string{
+			"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz",
+		}},
+		{"import", "[FILE|-]", "park what was exported, as it was", dlqImport, []string{
+			"parked.jsonl", "--skip 1200 parked.jsonl",
+		}},
+	},
 	notes: "list, groups, show and export change nothing. Only one command at a time can use a queue. Every command " +
 		"takes --json for scripts and --help. " + exitCodes,
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"sidecar/internal/amqpvalue"
@@ -108,14 +109,12 @@ func (c *call) showHeaders(h amqpvalue.TypedTable) {
 	if len(h) == 0 {
 		return
 	}
-	names, wide := slices.Sorted(maps.Keys(h)), 0
-	for _, name := range names {
-		wide = max(wide, min(len(printable(name)), 32))
-	}
 	c.say("\nheaders")
-	for _, name := range names {
-		c.say("  %-*s  %-9s  %s", wide, printable(name), typeName(h[name]), printable(amqpvalue.Text(h[name])))
+	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", printable(name), typeName(h[name]), printable(amqpvalue.Text(h[name])))
 	}
+	_ = w.Flush() // the flush of c.out reports what goes wrong
 }
 
 // typeName is the AMQP type of a header value; "?" for one that has no JSON.

@@ -52,7 +52,7 @@ func TestShow(t *testing.T) {
 		"another service's message", `exchange "x", routing key "k"`, "group             abc\n", "\nanswer\nout of\n\tstock" + `\x1b[2J` + "\n\nproperties\n",
 		"content type      text/plain\n", "content encoding  gzip\n", "delivery mode     2\n", "priority          4\n", "correlation id    c\n", "reply to          r\n",
 		"expiration        60000\n", "timestamp         2001-09-09T01:46:40Z\n", "type              ty\n", "user id           u\n", "app id            a\n",
-		"  b  binary     Af8=\n", "  n  int32      7\n", `  s  string     text\x1b[31m` + "\n", `  t  table      {"k":[1,"x"]}` + "\n", "  v  void",
+		"  b  binary  Af8=\n", "  n  int32   7\n", `  s  string  text\x1b[31m` + "\n", `  t  table   {"k":[1,"x"]}` + "\n", "  v  void",
 		"  1. left q: rejected, 1 time; arrived by exchange \"x\"\n",
 		"  2. left wait: expired, 10 times, at first 2001-09-09T01:45:00Z; arrived by exchange \"retry\" with key \"retry\"\n",
 		"body (2.0 KiB, text, only its beginning: more with --max-body)\nline one\n" + `line\x1b[2J two` + "\n",

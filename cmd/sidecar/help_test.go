@@ -87,7 +87,7 @@ func TestHelp(t *testing.T) {
 // TestHelpOfEveryCommand: helps has every command, and the help of the commands above it names it.
 func TestHelpOfEveryCommand(t *testing.T) {
 	t.Parallel()
-	for above, below := range map[string][]subcommand{"": commands, "dlq": dlqCommands, "outbox": outboxGroup.commands} {
+	for above, below := range map[string][]subcommand{"": commands, "dlq": dlqGroup.commands, "outbox": outboxGroup.commands} {
 		_, help, _ := callSidecar(t, nil, append(strings.Fields(above), "help")...)
 		help = strings.Join(strings.Fields(help), " ")
 		for _, s := range below {
