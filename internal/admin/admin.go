@@ -60,8 +60,8 @@ type Server struct {
 	flow                   flowCache
 	files                  map[string]string // of the console, by their exact paths
 
-	stopping chan struct{} // closed by Shutdown: waiting requests end
-	stopOnce sync.Once
+	stopping context.Context // ends with Shutdown, and waiting requests with it
+	cancel   context.CancelFunc
 }
 
 // listener is one of the two.
@@ -86,9 +86,10 @@ const (
 // New prepares a server; it binds nothing yet.
 func New(o Options) *Server {
 	s := &Server{
-		o: o, files: consoleFiles(), stopping: make(chan struct{}),
+		o: o, files: consoleFiles(),
 		scrapes: make(httpguard.Slots, 4), busy: make(httpguard.Slots, 32), streams: make(httpguard.Slots, 8),
 	}
+	s.stopping, s.cancel = context.WithCancel(context.Background())
 	s.admin = s.listener("admin", o.AdminAddr, s.adminRoutes())
 	s.control = s.listener("control", o.ControlAddr, s.guard(s.receive(s.busy.Limit(s.controlRoutes().ServeHTTP))))
 	return s
@@ -168,10 +169,8 @@ func (s *Server) Shutdown(ctx context.Context) {
 }
 
 func (s *Server) stop() {
-	s.stopOnce.Do(func() {
-		close(s.stopping)
-		s.o.DeadLetters.Stop()
-	})
+	s.cancel()
+	s.o.DeadLetters.Stop()
 }
 
 // close ends everything now. The listeners are closed here too because a server that never served does not know its.

@@ -22,7 +22,9 @@ func askDrained(ctx context.Context, s *Server, agent string) *httptest.Response
 
 func waiting(f *fakeState, grace time.Duration) *Server {
 	o := Options{State: f, Grace: grace, DeadLetters: apiOf(nil, slog.New(slog.DiscardHandler))}
-	return &Server{o: o, stopping: make(chan struct{})}
+	s := &Server{o: o}
+	s.stopping, s.cancel = context.WithCancel(context.Background())
+	return s
 }
 
 func TestDrainedWaits(t *testing.T) {

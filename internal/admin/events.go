@@ -43,7 +43,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		case <-tick.C:
 		case <-r.Context().Done():
 			return
-		case <-s.stopping:
+		case <-s.stopping.Done():
 			return
 		}
 	}

@@ -169,7 +169,7 @@ func (s *Server) wait(r *http.Request, done <-chan struct{}, d time.Duration) bo
 		return true
 	case <-time.After(d):
 	case <-r.Context().Done():
-	case <-s.stopping:
+	case <-s.stopping.Done():
 	}
 	return false
 }
