@@ -69,7 +69,6 @@ func (o *operation) run(ctx context.Context, report Report) (Progress, error) {
 
 // pass goes through the queue once. Nothing is under way any more when it returns.
 func (o *operation) pass(ctx context.Context) error {
-	o.reader.empty = o.s.Filter.Empty() && o.s.Limit == 0 && o.act != nil
 	return o.inOrder(func() error { return o.handleAll(ctx) })
 }
 

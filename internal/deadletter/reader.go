@@ -61,7 +61,6 @@ type reader struct {
 	total int  // of those, how many to read
 	seen  int  // of those, how many have been given out
 	exact bool // take no message beyond total: a window ends before the first message of it is given out
-	empty bool // nothing is expected to stay
 	again bool // the last message taken comes from the returned messages of a quorum queue
 
 	window  *broker.Consumer // nil: none takes messages
@@ -230,14 +229,11 @@ func (r *reader) full() bool {
 // nextSize is the size the next window would have.
 func (r *reader) nextSize() int {
 	most := maxWindow
-	if r.unordered() && !r.empty {
+	if r.s.Major() < 4 && (r.kept.Quorum || !r.kept.Known) {
 		most = orderedWindow
 	}
 	return max(1, min(max(firstWindow, 4*r.size), most, windowBytes/max(r.largest, 1), r.total-r.seen))
 }
-
-// unordered reports whether the queue may lose the order of more than orderedWindow messages that are requeued at once.
-func (r *reader) unordered() bool { return r.s.Major() < 4 && (r.kept.Quorum || !r.kept.Known) }
 
 // nextWindow begins the next window. The old consumer goes first, so that the messages come in their order.
 func (r *reader) nextWindow(ctx context.Context) (err error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"slices"
 	"time"
 
 	"sidecar/internal/broker"
@@ -12,11 +11,10 @@ import (
 
 // span is what one consumer has taken.
 type span struct {
-	first   uint64   // delivery tag; 0 until something came
-	held    int      // taken and not acked
-	kept    uint64   // the last that stays; 0: none
-	staying int      // how many stay
-	stays   []uint64 // all that stay, if the window is too large to requeue them at once
+	first   uint64 // delivery tag; 0 until something came
+	held    int    // taken and not acked
+	kept    uint64 // the last that stays; 0: none
+	staying int    // how many stay
 }
 
 // of finds the span of a delivery: one of the last.
@@ -41,9 +39,6 @@ func (r *reader) keep(d *broker.Delivery) {
 	s := r.of(tag)
 	s.staying++
 	s.kept = max(s.kept, tag)
-	if r.size > orderedWindow && r.unordered() {
-		s.stays = append(s.stays, tag)
-	}
 }
 
 // ack removes a message from the queue. The guard's goes last: it holds the place of the guard, which would take
@@ -113,21 +108,17 @@ func (r *reader) requeueAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	held := 0
-	var parts []part
-	for i := range r.spans {
-		held += r.spans[i].held
-		if !r.kept.Known || r.kept.Quorum {
-			parts = append(parts, r.spans[i].parts(i == len(r.spans)-1)...)
+	held, requeued := 0, 0
+	for i, s := range r.spans {
+		held += s.held
+		if s.kept == 0 || i == len(r.spans)-1 || r.kept.Known && !r.kept.Quorum {
+			continue
 		}
-	}
-	ready := d.Ready
-	for i, part := range parts {
-		if err := r.sub.RequeueUpTo(ctx, part.last); err != nil {
+		if err := r.sub.RequeueUpTo(ctx, s.kept); err != nil {
 			return err
 		}
-		if ready += part.held; (i+1)%patient == 0 {
-			if err := r.waitRequeued(ctx, ready, false); err != nil {
+		if requeued++; requeued%patient == 0 {
+			if err := r.waitRequeued(ctx, d.Ready+held, false); err != nil {
 				return err
 			}
 		}
@@ -138,33 +129,10 @@ func (r *reader) requeueAll(ctx context.Context) error {
 	return r.waitRequeued(ctx, d.Ready+held, true)
 }
 
-// part is what is requeued at once.
-type part struct {
-	last uint64 // delivery tag
-	held int
-}
-
-// parts divides the messages that stay of a window; the rest of the last window is requeued with everything else.
-func (s *span) parts(last bool) (parts []part) {
-	if s.kept == 0 {
-		return nil
-	}
-	slices.Sort(s.stays)
-	rest := s.held
-	for stays := s.stays; len(stays) > orderedWindow; stays = stays[orderedWindow:] {
-		parts = append(parts, part{stays[orderedWindow-1], orderedWindow})
-		rest -= orderedWindow
-	}
-	if !last {
-		parts = append(parts, part{s.kept, rest})
-	}
-	return parts
-}
-
 // restore ends the window. Before that it takes the rest of the returned messages of a quorum queue, so that giving
 // back all of it leaves its order.
 func (r *reader) restore(ctx context.Context) error {
-	r.total, r.empty = r.ready, false
+	r.total = r.ready
 	if r.seen == 0 && r.ready > 0 { // it may be the first of the returned messages
 		if err := r.awaitGuard(ctx); err != nil {
 			return err
