@@ -93,7 +93,7 @@ func TestDLQCommandLine(t *testing.T) {
 		{"dlq redrive --rate Inf", 64, "", `"Inf" for flag --rate`},
 		{"dlq redrive --rate 5/d", 64, "", `"5/d" for flag --rate`},
 		{"dlq redrive --canary -3", 64, "", `"-3" for flag --canary`},
-		{"dlq redrive --all --canary 1001", 64, "", "canary 1001 is more than"},
+		{"dlq redrive --all --canary 1001", 64, "", "canary 1001 is not between 0 and 1000"},
 		{"dlq redrive --canary-timeout 0s", 64, "", `"0s" for flag --canary-timeout`},
 		{"dlq redrive --canary-timeout soon", 64, "", `"soon" for flag --canary-timeout`},
 		{"dlq redrive --all --to audit", 1, "", away},

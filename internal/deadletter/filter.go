@@ -47,8 +47,8 @@ const (
 var Conditions = []Condition{
 	{"status", "status of the last answer: 503, 5xx, or none for those without one", anyOf, testStatus},
 	{"reason", "why it was parked: max_retries, park_status, disposition, too_large, crash, ...", anyOf, testReason},
-	{"older", "parked longer ago than this: 90s, 15m, 2h, 7d", once, testOlder},
-	{"newer", "parked less long ago than this", once, testNewer},
+	{"older", "parked longer ago than this: 90s, 15m, 2h, 7d", once, aged(time.Time.Before)},
+	{"newer", "parked less long ago than this", once, aged(time.Time.After)},
 	{"routing-key", "routing key it was first published with; * stands for anything", anyOf,
 		globs(func(m *Message) string { return m.RoutingKey })},
 	{"correlation-id", "correlation id; * stands for anything", anyOf,
@@ -150,15 +150,16 @@ func testReason(value string) (test, string) {
 	return func(m *Message) bool { return m.Reason == value }, ""
 }
 
-// testOlder, like testNewer, is not met by a message without a time.
-func testOlder(value string) (test, string) {
-	at, problem := before(value)
-	return func(m *Message) bool { return !m.ParkedAt.IsZero() && m.ParkedAt.Before(at) }, problem
-}
-
-func testNewer(value string) (test, string) {
-	at, problem := before(value)
-	return func(m *Message) bool { return m.ParkedAt.After(at) }, problem
+// aged parses an age that a message is compared with. A message without a time meets no such condition.
+func aged(compare func(parked, then time.Time) bool) func(string) (test, string) {
+	return func(value string) (test, string) {
+		age, err := parseAge(value)
+		if err != nil {
+			return nil, "want a duration such as 90s, 15m, 2h or 7d"
+		}
+		then := time.Now().Add(-age)
+		return func(m *Message) bool { return !m.ParkedAt.IsZero() && compare(m.ParkedAt, then) }, ""
+	}
 }
 
 func glob(pattern string) message.Globs { return message.NewGlobs([]string{pattern}, false) }
@@ -232,15 +233,6 @@ func testGroup(value string) (test, string) {
 
 func testID(value string) (test, string) {
 	return func(m *Message) bool { return m.is(value) }, ""
-}
-
-// before is the time that was so long ago.
-func before(age string) (at time.Time, problem string) {
-	d, err := parseAge(age)
-	if err != nil {
-		problem = "want a duration such as 90s, 15m, 2h or 7d"
-	}
-	return time.Now().Add(-d), problem
 }
 
 // parseAge is time.ParseDuration with days.

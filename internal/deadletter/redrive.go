@@ -127,15 +127,8 @@ func onlyThisMessage(err error) bool {
 // Check returns ErrInvalid, with the reason, for options that make no sense for the queue.
 func (q *Queue) Check(r *Redrive) error {
 	switch {
-	case r.Limit < 0:
-		return fmt.Errorf("%w: limit %d is negative", ErrInvalid, r.Limit)
-	case r.Canary < 0:
-		return fmt.Errorf("%w: canary %d is negative", ErrInvalid, r.Canary)
-	case r.Canary > message.MaxCanary:
-		return fmt.Errorf("%w: canary %d is more than %d", ErrInvalid, r.Canary, message.MaxCanary)
-	case r.Rate < 0 || math.IsNaN(r.Rate) || math.IsInf(r.Rate, 0) || r.Rate > 0 && r.Rate < minRate:
-		return fmt.Errorf("%w: rate %v per second: want 0 for no limit, or a finite number, at least one message per hour",
-			ErrInvalid, r.Rate)
+	case r.Canary < 0 || r.Canary > message.MaxCanary:
+		return fmt.Errorf("%w: canary %d is not between 0 and %d", ErrInvalid, r.Canary, message.MaxCanary)
 	case r.To != "":
 		if problem := q.targetProblem(r); problem != "" {
 			return fmt.Errorf("%w: to %.100q %s", ErrInvalid, r.To, problem)

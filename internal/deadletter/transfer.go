@@ -78,7 +78,7 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	case <-i.failed.Done():
 		return ErrStopped // its cause says more
 	case <-ctx.Done():
-		return &LineError{n, context.Cause(ctx)}
+		return context.Cause(ctx)
 	default:
 	}
 	i.add(func(p *Progress) { p.Scanned = n })
@@ -88,12 +88,12 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	}
 	record, err := readRecord(line)
 	if err != nil {
-		return &LineError{n, fmt.Errorf("%w: %w", ErrInvalid, err)}
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	d := record.delivery()
 	pub, fits := i.q.o.Plan.RestorePublication(&d)
 	if !fits {
-		return &LineError{n, fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)}
+		return fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)
 	}
 	i.add(func(p *Progress) { p.Matched++ })
 	end, err := send(i.stream, pub)
@@ -102,9 +102,9 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 		i.todo <- func() { i.confirm(n, end) }
 		return nil
 	case onlyThisMessage(err):
-		return &LineError{n, fmt.Errorf("%w: %w", ErrInvalid, err)}
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return &LineError{n, fmt.Errorf("%w: %w", ErrStopped, err)}
+	return fmt.Errorf("%w: %w", ErrStopped, err)
 }
 
 // confirm waits for the confirm of a line.
@@ -116,21 +116,22 @@ func (i *importer) confirm(n int, end func() error) {
 	i.add(func(p *Progress) { p.Done++ })
 }
 
-// eachLine calls do with every line and its number, from 1.
+// eachLine calls do with every line and its number, from 1. Its errors are LineErrors.
 func eachLine(r io.Reader, do func(n int, line []byte) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
-	n := 0
-	for lines.Scan() {
-		n++
+	n := 1
+	for ; lines.Scan(); n++ {
 		if err := do(n, lines.Bytes()); err != nil {
-			return err
+			return &LineError{n, err}
 		}
 	}
-	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		return &LineError{n + 1, fmt.Errorf("%w: it is longer than %d MiB", ErrInvalid, maxLine>>20)}
-	} else if err != nil {
-		return &LineError{n + 1, err}
+	err := lines.Err()
+	if errors.Is(err, bufio.ErrTooLong) {
+		err = fmt.Errorf("%w: it is longer than %d MiB", ErrInvalid, maxLine>>20)
+	}
+	if err != nil {
+		return &LineError{n, err}
 	}
 	return nil
 }
