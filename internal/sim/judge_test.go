@@ -30,7 +30,7 @@ type judgement struct {
 func (l *ledger) judge(s *settings) *judgement {
 	j := &judgement{ledger: l, s: s, messages: map[string]*judge.Message{}, totals: map[judge.Kind]int{}}
 	j.Judge = judge.Judge{Queue: s.plan.Queue, MarkHeader: "mine", MaxRetries: s.plan.MaxRetries, Violated: j.violated}
-	j.exact = !slices.ContainsFunc(l.struck, (*fault).explains)
+	j.exact = !slices.ContainsFunc(l.struck, func(f *fault) bool { return f.explains() || j.forgets(f) })
 	for _, p := range s.messages {
 		j.messages[p.id] = j.record(p)
 	}
@@ -109,12 +109,15 @@ func (j *judgement) duplicates(m *judge.Message, want fate, receipts []*receipt)
 	n := 0
 	for _, r := range receipts {
 		if r.answered && !r.killed {
-			if n++; n > want.attempts {
+			if n++; n > want.attempts && !slices.ContainsFunc(j.struck, j.forgets) {
 				j.explained(m, "more attempts than its plan", from, r.at)
 			}
 		}
 	}
 }
+
+// forgets reports whether a fault ends a process that alone knew how often messages had failed.
+func (j *judgement) forgets(f *fault) bool { return f.what == sigterm && j.s.plan.DelaysItself() }
 
 func (j *judgement) explained(m *judge.Message, what string, from, to time.Time) {
 	if !slices.ContainsFunc(j.struck, func(f *fault) bool { return f.reason(from, to) }) {

@@ -55,7 +55,9 @@ func draw(seed uint64) *settings {
 	if chance(r, 70) {
 		s.latency, s.confirm = between(r, 0, 30*time.Millisecond), between(r, 0, 50*time.Millisecond)
 	}
-	s.preset, s.plan = drawPlan(r)
+	if s.preset, s.plan = drawPlan(r); s.plan.DelaysItself() {
+		s.version = model.V43 // older ones are refused
+	}
 	switch s.mode { // as in app
 	case topology.ModeVerify:
 		s.plan = s.plan.WithoutReject()
@@ -79,7 +81,7 @@ func draw(seed uint64) *settings {
 	return s
 }
 
-// presets are topologies of every kind: by reject, by publish, in tiers, through a shared exchange.
+// presets are topologies of every kind: by reject, by publish, in tiers, through a shared exchange, in the queue itself.
 var presets = []topology.Options{
 	{Preset: topology.PresetFanout},
 	{Preset: topology.PresetFanout, QueueType: "quorum"},
@@ -88,6 +90,8 @@ var presets = []topology.Options{
 	{Preset: topology.PresetPerQueue, Bindings: []topology.Binding{{Exchange: "domain.events", Key: "order.*"}}},
 	{Preset: topology.PresetDelayLadder, Bindings: []topology.Binding{{Exchange: "sim.events", Key: "order.#"}}},
 	{Preset: topology.PresetDeadLetter, Queue: "sim.orders", Bindings: []topology.Binding{{Exchange: "sim", Key: "order.created"}}},
+	{Preset: topology.PresetNative},
+	{Preset: topology.PresetNative, RetryDelays: []time.Duration{500 * time.Millisecond, 2 * time.Second}},
 }
 
 func drawPlan(r *rand.Rand) (name string, plan *topology.Plan) {
