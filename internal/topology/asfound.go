@@ -111,7 +111,7 @@ func (p *Plan) besideChangedDelays(f Found) []Difference {
 	for i := range p.Waits {
 		w := &p.Waits[i]
 		old := p.queue(w.Queue)
-		if old.Kind == KindMain || old.Beside {
+		if old == nil || old.Kind == KindMain || old.Beside { // nil: in the sidecar
 			continue
 		}
 		seen := f.Queues[w.Queue]
