@@ -68,6 +68,37 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// TestConsumerTimeout: only RabbitMQ 4.3 is asked, and takes the consumer away in time. A classic queue refuses that.
+func TestConsumerTimeout(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	s := dial(t, options(t))
+	quorum := brokertest.Queue(t, url, brokertest.Name(t, "quorum"), amqp.Table{"x-queue-type": "quorum"})
+	brokertest.Send(t, url, quorum, "held")
+	sub := must.Get(s.Subscribe(t.Context(), quorum))(t)
+	sub.Timeout = 100 * time.Millisecond
+	if d := next(t, start(t, sub, 10)); string(d.Body) != "held" {
+		t.Errorf("got %q", d.Body)
+	}
+	classic := must.Get(s.Subscribe(t.Context(), queue(t)))(t)
+	classic.Timeout = time.Hour
+	_, err := classic.Consume(t.Context(), 10)
+	if !s.AtLeast(4, 3) {
+		if err != nil || sub.Err() != nil {
+			t.Errorf("a broker without it was asked: %v, %v", err, sub.Err())
+		}
+		return
+	}
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.Code != amqp.PreconditionFailed {
+		t.Errorf("a classic queue: %v", err)
+	}
+	ended(t, sub.Done(), "the subscription")
+	if err := sub.Err(); !errors.Is(err, ErrCancelled) {
+		t.Errorf("after its time: %v", err)
+	}
+}
+
 func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -35,6 +36,10 @@ type Subscription struct {
 	// Share is the memory of its deliveries, see amqpwire.Deliveries; nil: that of the connection. It must not change
 	// after Consume.
 	Share *budget.Account
+
+	// Timeout is how long the broker waits for the settlement of a delivery before it takes the consumer away: on a quorum
+	// queue, from RabbitMQ 4.3, where other queues refuse it; 0: as long as the broker waits by itself.
+	Timeout time.Duration
 
 	session *Session
 	ch      *amqp.Channel
@@ -132,8 +137,12 @@ func (s *Subscription) begin(ctx context.Context, tag string) (none <-chan amqp.
 	if err := s.session.Err(); err != nil {
 		return nil, err
 	}
+	var args amqp.Table
+	if s.Timeout > 0 && s.session.AtLeast(4, 3) {
+		args = amqp.Table{"x-consumer-timeout": s.Timeout.Milliseconds()}
+	}
 	err = s.session.Do(ctx, consume, func() (err error) {
-		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, nil)
+		none, err = s.ch.Consume(s.queue, tag, false, false, false, false, args)
 		return err
 	})
 	var closed *amqp.Error

@@ -9,13 +9,15 @@ import (
 	"sidecar/internal/testkit/console"
 )
 
-// Rows lists the queues or exchanges of the test's virtual host, or all connections of its node, one map a row with the
+// Rows lists the queues, consumers or exchanges of the test's virtual host, or all connections of its node, one map a row with the
 // named columns, as `rabbitmqctl --formatter json list_queues name arguments` does. Texts are strings, tables are maps.
 func Rows(t testing.TB, what string, columns ...string) []map[string]any {
 	t.Helper()
 	p := placeOf(t)
 	list, ok := map[string]string{
-		"queues":      "rabbit_amqqueue:info_all(" + console.Binary(p.vhost) + ", [%s])",
+		"queues": "rabbit_amqqueue:info_all(" + console.Binary(p.vhost) + ", [%s])",
+		"consumers": "[[{K, proplists:get_value(K, R)} || K <- [%s]] || R <- rabbit_amqqueue:consumers_all(" +
+			console.Binary(p.vhost) + ")]",
 		"exchanges":   "rabbit_exchange:info_all(" + console.Binary(p.vhost) + ", [%s])",
 		"connections": "rabbit_networking:connection_info_all([%s])",
 	}[what]

@@ -187,12 +187,40 @@ func (p *Plan) requeueLimit(own amqp.Table, major int) int {
 	return 0
 }
 
-// Cautious returns a copy of p for a service's queue of which nothing is known: it may have a delivery limit, and what
-// a reject on it leads to may not be there.
+// Cautious returns a copy of p for a service's queue of which nothing is known: it may have a delivery limit or another
+// type, and what a reject on it leads to may not be there.
 func (p *Plan) Cautious() *Plan {
 	c := p.WithoutReject()
 	c.RequeueLimit = cautiousRequeues
+	for i := range c.Queues {
+		c.Queues[i].Unseen = c.Queues[i].Unseen || c.Queues[i].Kind == KindMain
+	}
 	return c
+}
+
+// MaxHeld is the longest Attempt for every queue: by itself the broker takes a message away that is unsettled for
+// brokersPatience. Only a consumer of a quorum queue of RabbitMQ 4.3 can ask for more.
+const (
+	MaxHeld         = 25 * time.Minute
+	brokersPatience = 30 * time.Minute
+)
+
+// ConsumerTimeout is how long the broker has to wait for the settlement of a delivery, even if the whole window is
+// handled one after the other; 0: the service's queue does not take that.
+func (p *Plan) ConsumerTimeout(window int) time.Duration {
+	own := p.OwnQueue()
+	if own.asFound()[ArgType] != TypeQuorum || own.Unseen && p.Attempt <= MaxHeld {
+		return 0
+	}
+	return max(brokersPatience, p.Attempt*time.Duration(window+1))
+}
+
+// asFound are the arguments of a queue that is used.
+func (q *Queue) asFound() amqp.Table {
+	if q.Found != nil {
+		return q.Found
+	}
+	return q.Args
 }
 
 // setType makes all queues quorum queues, or classic ones.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/must"
 )
 
 // asFound returns what a broker has where everything is as planned but for one queue or exchange.
@@ -111,6 +113,46 @@ func TestJudgements(t *testing.T) {
 		}
 		if worst.Judgement != c.judgement || !strings.Contains(worst.Reason, c.reason) {
 			t.Errorf("%s %v: %v", c.name, c.found, all)
+		}
+	}
+}
+
+// TestConsumerTimeout: only a quorum queue takes it. One that was not seen may be classic, and is asked only by what
+// cannot do without.
+func TestConsumerTimeout(t *testing.T) {
+	t.Parallel()
+	const short, long, own = time.Minute, MaxHeld + 1, "wms.queue.wms-in"
+	plan := func(queueType string, attempt time.Duration) *Plan {
+		return must.Get(Build(Options{Service: "wms-in", QueueType: queueType, Attempt: attempt}))(t)
+	}
+	found := func(p *Plan, queueType string) *Plan {
+		c, _ := p.AsFound(asFound(p, own, amqp.Table{ArgType: queueType}))
+		return c
+	}
+	unseen, _ := plan(TypeQuorum, short).AsFound(Found{Unseen: map[string]bool{QueueTitle(own): true}})
+	for name, c := range map[string]struct {
+		p    *Plan
+		want time.Duration
+	}{
+		"short": {plan(TypeQuorum, short), 30 * time.Minute}, "an hour": {plan(TypeQuorum, 3*short), time.Hour},
+		"a day":   {plan(TypeQuorum, 24*time.Hour), 20 * 24 * time.Hour},
+		"classic": {plan(TypeClassic, short), 0}, "auto": {plan(TypeAuto, short), 0}, "native": {must.Get(Build(Options{Service: "wms-in", Preset: PresetNative}))(t), 30 * time.Minute},
+		"found classic": {found(plan(TypeQuorum, short), TypeClassic), 0}, "found quorum": {found(plan(TypeAuto, short), TypeQuorum), 30 * time.Minute},
+		"unseen": {unseen, 0}, "not compared": {plan(TypeQuorum, short).Cautious(), 0}, "not compared, long": {plan(TypeQuorum, long).Cautious(), 20 * long},
+	} {
+		if got := c.p.ConsumerTimeout(19); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	p := plan(TypeQuorum, long)
+	c, differences := p.AsFound(asFound(p, own, amqp.Table{ArgType: TypeClassic}))
+	if len(differences) != 1 || differences[0].Judgement != Breaks || !strings.Contains(differences[0].Reason, "half hour") || c.ConsumerTimeout(1) != 0 {
+		t.Errorf("long attempts and a classic queue: %+v", differences)
+	}
+	parts := must.Get(Build(Options{Service: "wms-in", QueueType: TypeQuorum, Partitions: 2, PartitionBy: "routing-key", SingleActive: true}))(t)
+	for _, part := range parts.Cautious().Parts() {
+		if got := part.ConsumerTimeout(1); got != 0 {
+			t.Errorf("partition %s that was not compared: %v", part.Queue, got)
 		}
 	}
 }

@@ -133,7 +133,7 @@ type Queue struct {
 	// found that differs.
 	Found amqp.Table `json:"-"`
 
-	// Unseen says that it exists and that the user may not compare it.
+	// Unseen says that it exists and that the user may not compare it, or that nothing is compared.
 	Unseen bool `json:"-"`
 
 	// Beside says that messages wait here because the queue of the plan has another delay.

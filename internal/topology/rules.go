@@ -27,6 +27,10 @@ const (
 var textArguments = []string{ArgDLX, ArgDLKey, ArgType, ArgStrategy, ArgOverflow, "x-queue-mode",
 	"x-queue-leader-locator", "x-queue-master-locator", ArgRetryType}
 
+// FixAttempt is how an attempt becomes shorter.
+const FixAttempt = "lower SIDECAR_APP_TIMEOUT, and the larger of SIDECAR_RETRY_AFTER_MAX and SIDECAR_REQUEUE_DELAY_MAX, " +
+	"until their sum is"
+
 // rules judge every property and argument that RabbitMQ 3.10 to 4.3 has for classic and quorum queues, and those of
 // exchanges. An argument without a rule is unknown here.
 //
@@ -49,6 +53,10 @@ var rules = []rule{
 	{on: mainQueue, properties: []string{ArgType}, when: both(wantsDelay, value(TypeClassic)), judgement: Breaks,
 		reason: "only a quorum queue delays messages itself", fix: "{another}",
 		explains: []string{ArgStrategy, ArgOverflow, ArgDeliveryLimit, ArgRetryType, ArgRetryMin, ArgRetryMax}},
+	{on: mainQueue, properties: []string{ArgType}, when: both(outlasting, value(TypeClassic)), judgement: Breaks,
+		reason: "an attempt can take longer than the half hour after which the broker delivers the message again and again: " +
+			"only a quorum queue waits longer", fix: FixAttempt + " at most 25m, or {another}",
+		explains: []string{ArgStrategy, ArgOverflow, ArgDeliveryLimit}},
 	{on: anyQueue, properties: []string{ArgType}, when: value(TypeQuorum), judgement: Harmless,
 		reason: "a quorum queue keeps more than was asked for"},
 	{on: mainQueue | retryQueue, properties: []string{ArgType}, when: value(TypeClassic), judgement: Weaker,
@@ -156,8 +164,7 @@ var rules = []rule{
 		reason: "while one consumer is connected, the commands and the console cannot read it", fix: "{another}"},
 	{on: mainQueue, properties: []string{argConsumerTimeout}, when: shorterThanAttempt, judgement: Breaks,
 		reason: "an attempt can take longer than %v ms: the broker then delivers the message again and again",
-		fix: "lower SIDECAR_APP_TIMEOUT, and the larger of SIDECAR_RETRY_AFTER_MAX and SIDECAR_REQUEUE_DELAY_MAX, until " +
-			"their sum is below that, or {another}"},
+		fix:    FixAttempt + " below that, or {another}"},
 	{on: anyQueue, properties: []string{argConsumerTimeout}, judgement: Harmless,
 		reason: "it is longer than any attempt"},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, value(nil)), judgement: Weaker,
@@ -238,11 +245,7 @@ func goesRound(f *property) bool {
 // publishers only, and at-least-once dead-lettering keeps what a classic queue refuses.
 func returnsSafely(f *property) bool {
 	return f.all[ArgType] == TypeQuorum || !slices.ContainsFunc(f.plan.Queues, func(q Queue) bool {
-		args := q.Args
-		if q.Found != nil {
-			args = q.Found
-		}
-		return q.Kind == KindRetry && !atLeastOnce(args)
+		return q.Kind == KindRetry && !atLeastOnce(q.asFound())
 	})
 }
 
@@ -282,6 +285,8 @@ func limited(f *property) bool {
 func brokersOwnLimit(f *property) bool {
 	return f.value == nil && f.all[ArgType] == TypeQuorum && (f.major == 0 || f.major >= 4)
 }
+
+func outlasting(f *property) bool { return f.plan.Attempt > MaxHeld }
 
 // shorterThanAttempt compares with the longest time that a delivery stays unsettled.
 func shorterThanAttempt(f *property) bool {
