@@ -57,7 +57,7 @@ SIDECAR_SUB_A_QUEUE_ARGUMENTS=x-queue-type=quorum
 SIDECAR_SUBSCRIPTION=x
 SIDECAR_SUB=x`,
 		want: `SIDECAR_CONSUME="maybe": not one of the words; allowed: on, off
-SIDECAR_APP_TIMEOUT="1": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 20m
+SIDECAR_APP_TIMEOUT="1": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 24h
 SIDECAR_MAX_BODY="0": out of range; allowed: a size from 1 to 512MiB
 SIDECAR_REQUEUE_DELAY_MIN="6s": must not be larger than SIDECAR_REQUEUE_DELAY_MAX, which is 5s; allowed: a duration from 250ms to 10m
 SIDECAR_SUB_ORDERS_APP_URL="ftp://{subscription}.local/": must start with http://, https:// or unix://; allowed: 'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'
@@ -72,7 +72,7 @@ SIDECAR_SUB_A_RETRY_QUEUE: can mean RETRY_QUEUE of subscription a or QUEUE of su
 SIDECAR_SUB_REFUNDS_ROUTES_ELSE="ack": not used: there are no routes, because SIDECAR_ROUTES is not set; allowed: app, ack, park
 SIDECAR_SUB_REFUNDS_PREFETCH="5": must be at least SIDECAR_CONCURRENCY, which is 10; allowed: 1 to 65535
 SIDECAR_SUB_REFUNDS_RETRY_DELAY="1s": cannot be combined with SIDECAR_SUB_REFUNDS_RETRY_DELAYS; allowed: a duration from 1ms to 1193h2m47.295s, whole milliseconds
-SIDECAR_SUB_REFUNDS_RETRY_AFTER_MAX="24m": together with SIDECAR_SUB_REFUNDS_APP_TIMEOUT, which is 3m0s, it must not be more than 25m: after 30 minutes the broker takes an unsettled message away; allowed: a duration from 1s to 24m
+SIDECAR_SUB_REFUNDS_RETRY_AFTER_MAX="24m": together with SIDECAR_SUB_REFUNDS_APP_TIMEOUT, which is 3m0s, it must not be more than 25m: after 30 minutes the broker takes an unsettled message away. A quorum queue of RabbitMQ 4.3 allows more: SIDECAR_TOPOLOGY=native or SIDECAR_QUEUE_TYPE=quorum, without SIDECAR_ORDER_BY; allowed: a duration from 1s to 24m
 SIDECAR_SUB_REFUNDS_QUEUE="amq.q": names that start with amq. are reserved by the broker; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
 SIDECAR_SUB_REFUNDS_MESSAGE_TTL="1m": is for SIDECAR_TOPOLOGY=dead-letter only, and the topology is fanout; allowed: a duration from 1ms to 1193h2m47.295s, whole milliseconds
 SIDECAR_SUB: unknown name; docs/configuration.md lists the known names

@@ -36,9 +36,11 @@ type App struct {
 	// parked with the reason `no_route`.
 	RoutesElse string `env:"ROUTES_ELSE" envDefault:"app" oneof:"app|ack|park"`
 
-	// Time for one whole attempt, from connecting to the end of the answer. Together with `SIDECAR_RETRY_AFTER_MAX` or
-	// `SIDECAR_REQUEUE_DELAY_MAX` at most 25 minutes: after 30 the broker takes an unsettled message away.
-	Timeout time.Duration `env:"APP_TIMEOUT" envDefault:"30s" range:"1ms..20m"`
+	// Time for one whole attempt, from connecting to the end of the answer. At most 20 minutes, and 25 together with
+	// `SIDECAR_RETRY_AFTER_MAX` or `SIDECAR_REQUEUE_DELAY_MAX`: after 30 the broker takes an unsettled message away. With
+	// `SIDECAR_TOPOLOGY=native`, `SIDECAR_QUEUE_TYPE=quorum` or a quorum queue of a plan file it may be longer, on
+	// [RabbitMQ 4.3](topologies.md#long-attempts), and without `SIDECAR_ORDER_BY`.
+	Timeout time.Duration `env:"APP_TIMEOUT" envDefault:"30s" range:"1ms..24h"`
 
 	// Sent to the app as `Authorization: Bearer …`.
 	Token Secret `env:"APP_TOKEN" check:"token" allowed:"visible ASCII characters, no spaces"`

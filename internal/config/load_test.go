@@ -128,7 +128,7 @@ func TestEveryProblemInOneGo(t *testing.T) {
 	want := []string{
 		`SIDECAR_SERVICE: required and not set; allowed: letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'`,
 		`SIDECAR_AMQP_URL=***: must start with amqp:// or amqps://; allowed: `,
-		`SIDECAR_APP_TIMEOUT="30": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 20m`,
+		`SIDECAR_APP_TIMEOUT="30": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 24h`,
 		`SIDECAR_PREFETCH="0": out of range; allowed: 1 to 65535`,
 		`SIDECAR_LOG_LEVEL="loud": not one of the words; allowed: debug, info, warn, error`,
 		`SIDECAR_LOG_FORMAT="xml": not one of the words; allowed: json, text`,

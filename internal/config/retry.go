@@ -11,8 +11,9 @@ const (
 // MaxOrderDelay bounds the delays of messages in order: they wait unsettled.
 const MaxOrderDelay = 10 * time.Minute
 
-// maxHeld bounds how long a delivery may stay unsettled. The broker closes the channel after 30 minutes.
-const maxHeld = 25 * time.Minute
+// maxTimeout and maxHeld bound how long a delivery may stay unsettled where the broker cannot be asked to wait longer. It
+// closes the channel after 30 minutes.
+const maxTimeout, maxHeld = 20 * time.Minute, 25 * time.Minute
 
 // Retry configures what happens to a message that did not get a 2xx.
 type Retry struct {
@@ -77,12 +78,7 @@ func (l *loader) checkRetry() {
 	if l.ok(low, high) && r.RequeueDelayMin > r.RequeueDelayMax {
 		l.reject(low, "must not be larger than %s, which is %v", high, r.RequeueDelayMax)
 	}
-	for name, wait := range map[string]time.Duration{after: r.RetryAfterMax, high: r.RequeueDelayMax} {
-		if l.ok(name, timeout) && l.cfg.App.Timeout+wait > maxHeld {
-			l.reject(name, "together with %s, which is %v, it must not be more than 25m: after 30 minutes the broker takes an "+
-				"unsettled message away", timeout, l.cfg.App.Timeout)
-		}
-	}
+	l.checkHeld(timeout, after, high, by)
 	if l.isSet(delay) && l.isSet(delays) {
 		l.reject(delay, "cannot be combined with %s", delays)
 	}
@@ -94,5 +90,25 @@ func (l *loader) checkRetry() {
 	}
 	if r.RetryAfterMax > MaxOrderDelay {
 		l.reject(after, "must not be more than 10m together with %s: the message waits unsettled", by)
+	}
+}
+
+// checkHeld rejects attempts that are longer than the broker waits. That of a plan's queue is not known here.
+func (l *loader) checkHeld(timeout, after, high, by string) {
+	const why = "after 30 minutes the broker takes an unsettled message away. A quorum queue of RabbitMQ 4.3 allows more: " +
+		"SIDECAR_TOPOLOGY=native or SIDECAR_QUEUE_TYPE=quorum, without SIDECAR_ORDER_BY"
+	t, r, attempt := &l.cfg.Topology, &l.cfg.Retry, l.cfg.App.Timeout
+	long := t.Preset == "native" || t.QueueType == "quorum" || t.PlanFile != ""
+	if !l.ok(timeout, by) || long && r.OrderBy == "" {
+		return
+	}
+	if attempt > maxTimeout {
+		l.reject(timeout, "must not be more than 20m: "+why)
+		return
+	}
+	for name, wait := range map[string]time.Duration{after: r.RetryAfterMax, high: r.RequeueDelayMax} {
+		if l.ok(name) && attempt+wait > maxHeld {
+			l.reject(name, "together with %s, which is %v, it must not be more than 25m: "+why, timeout, attempt)
+		}
 	}
 }

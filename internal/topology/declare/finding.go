@@ -131,15 +131,36 @@ func Unroutable(p *topology.Plan, exchange, key string) Finding {
 	return f
 }
 
+// needs are what a plan can rest on that brokers before RabbitMQ 4.3 ignore.
+var needs = []struct {
+	of          func(p *topology.Plan) bool
+	reason, fix string // %s: the service's queue
+}{
+	{
+		(*topology.Plan).DelaysItself,
+		"it ignores the delays of %s: a rejected message would come back at once, thousands of times",
+		"another topology, such as fanout with SIDECAR_QUEUE_TYPE=quorum",
+	},
+	{
+		func(p *topology.Plan) bool { return p.Attempt > topology.MaxHeld },
+		"an attempt can take longer than its half hour, after which it delivers a message of %s again and again",
+		topology.FixAttempt + " at most 25m",
+	},
+}
+
 // TooOld is the finding of a broker that ignores what the plan rests on; ok is false for one that does not. It has to
 // be known before anything is declared or rejected.
 func TooOld(s Session, p *topology.Plan) (f Finding, ok bool) {
-	return Finding{
-		Object: "broker", Problem: ProblemVersion, Wanted: "RabbitMQ 4.3 or newer", Found: written(s.Version()),
-		Reason: "it ignores the delays of " + topology.QueueTitle(p.Queue) + ": a rejected message would come back at once, " +
-			"thousands of times",
-		Fix: "another topology, such as fanout with SIDECAR_QUEUE_TYPE=quorum, or upgrade every node of the broker",
-	}, p.DelaysItself() && !s.AtLeast(4, 3)
+	for _, n := range needs {
+		if n.of(p) && !s.AtLeast(4, 3) {
+			return Finding{
+				Object: "broker", Problem: ProblemVersion, Wanted: "RabbitMQ 4.3 or newer", Found: written(s.Version()),
+				Reason: fmt.Sprintf(n.reason, topology.QueueTitle(p.Queue)),
+				Fix:    n.fix + ", or upgrade every node of the broker",
+			}, true
+		}
+	}
+	return Finding{}, false
 }
 
 // Undelayed is the finding of a rejected message that came back at once.
