@@ -52,7 +52,8 @@ func Supervise(ctx context.Context, d *Dialer, serves ...Serve) error {
 		if err == nil {
 			return nil
 		}
-		why, pause := d.lost(slog.LevelWarn, "broker session over", err, lasted, &backoff)
+		why, pause, log := d.lost(err, lasted, &backoff)
+		log.Warn("broker session over")
 		if why == causeAuth || why == causeConfig {
 			d.waitUnlessChanged(ctx, pause, credentials)
 		} else {
@@ -103,7 +104,8 @@ func (d *Dialer) keep(ctx context.Context, s *Session, serve Serve) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		_, pause := d.lost(slog.LevelWarn, "broker channel over", err, time.Since(begun), &backoff)
+		_, pause, log := d.lost(err, time.Since(begun), &backoff)
+		log.Warn("broker channel over")
 		if sleep(ctx, pause); ctx.Err() != nil {
 			return err
 		}
@@ -116,22 +118,21 @@ func newBackoff(first time.Duration) retry.Backoff {
 	return retry.WithFullJitter(retry.WithCappedDuration(backoffLimit, retry.NewExponential(first)))
 }
 
-// lost counts and logs the end of a session, or of its use, that has lasted so long. It returns the cause and the pause
-// before the next one.
-func (d *Dialer) lost(level slog.Level, event string, err error, lasted time.Duration, backoff *retry.Backoff) (cause,
-	time.Duration) {
-	why := causeOf(err)
+// lost counts the end of a session, or of its use, that has lasted so long. It returns the cause, the pause before the
+// next one, and what to log the end with.
+func (d *Dialer) lost(err error, lasted time.Duration, backoff *retry.Backoff) (why cause, pause time.Duration,
+	log *slog.Logger) {
+	why = causeOf(err)
 	d.metrics.reconnect(why)
 	if lasted > d.o.steady {
 		*backoff = newBackoff(d.o.Backoff)
 	}
-	pause, _ := (*backoff).Next()
+	pause, _ = (*backoff).Next()
 	if why == causeAuth {
 		pause *= authFactor
 	}
-	d.o.Logger.Log(context.Background(), level, event, "connection", d.o.Name, "cause", string(why), "error", err,
+	return why, pause, d.o.Logger.With("connection", d.o.Name, "cause", string(why), "error", err,
 		"retry_in", pause.Round(time.Millisecond).String())
-	return why, pause
 }
 
 // waitUnlessChanged waits for at most pause: it ends as soon as the credentials differ from those that were refused.

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -287,7 +286,7 @@ func TestPauseIsLongerAfterARefusedPassword(t *testing.T) {
 	for err, want := range map[error]time.Duration{
 		amqp.ErrCredentials: authFactor * time.Second, errConfig: time.Second, ErrDisconnected: time.Second,
 	} {
-		if why, got := d.lost(slog.LevelWarn, "over", err, 0, &backoff); got != want {
+		if why, got, _ := d.lost(err, 0, &backoff); got != want {
 			t.Errorf("%s: %v, want %v", why, got, want)
 		}
 	}

@@ -24,8 +24,8 @@ var neighbours = []mutant{
 	{
 		name: "ends the connection of all with the channel of one",
 		edits: []edit{{
-			"internal/broker/supervise.go", "		_, pause := d.lost(",
-			"		s.Kill()\n		_, pause := d.lost(",
+			"internal/broker/supervise.go", "		_, pause, log := d.lost(",
+			"		s.Kill()\n		_, pause, log := d.lost(",
 		}},
 		caught: []string{"I17"}, flags: flags(closing), queues: true,
 	},
