@@ -56,3 +56,9 @@ func (p *place) command(t testing.TB, args []string) string {
 	}
 	return expression
 }
+
+// CtlPath is rabbitmqctl for the test's node, for programs that call it themselves.
+func CtlPath(t testing.TB) string {
+	t.Helper()
+	return placeOf(t).node.Ctl
+}
