@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxKnown bounds the messages whose attempts are remembered, and with it the memory: about 5 MB. The attempts of more
+	// maxKnown bounds the messages whose attempts are remembered, and with it the memory: about 6 MB. The attempts of more
 	// are not counted until there is room: they have more attempts then, never fewer.
 	maxKnown = 1 << 16
 
@@ -22,6 +22,10 @@ const (
 
 	// atOnce is within which a message is back that the broker does not delay at all.
 	atOnce = 100 * time.Millisecond
+
+	// maxAtOnce messages in a row that are back at once are a sign that nothing delays. One may be mistaken for another
+	// that is equal and was rejected just now.
+	maxAtOnce = 3
 )
 
 // attempts are the failed attempts of messages that wait in a queue that delays them itself. A reject cannot write them
@@ -34,10 +38,14 @@ type attempts struct {
 	delayAfter func(deliveries int) time.Duration
 	undelayed  func()
 	seed       maphash.Seed
+	start      time.Time
 
 	mu    sync.Mutex
+	limit int // of known and taken together
 	known map[attempted]attempt
-	swept time.Time
+	taken int // messages that were known and have been delivered: their places are kept for them
+	early int // messages in a row that were back at once
+	swept time.Duration
 }
 
 // attempted is a message, as the broker delivers it next.
@@ -46,95 +54,115 @@ type attempted struct {
 	deliveries int
 }
 
+// attempt holds times since attempts.start.
 type attempt struct {
-	failed, copies int
-	rejected       time.Time // zero: given back
-	due            time.Time // the broker delivers it from then on
+	failed, copies int32
+	rejected       time.Duration // of the oldest copy; 0: one was given back
+	due            time.Duration // the broker delivers it from then on
 }
 
 func newAttempts(delayAfter func(int) time.Duration, undelayed func()) *attempts {
 	return &attempts{
-		delayAfter: delayAfter, undelayed: undelayed, seed: maphash.MakeSeed(), known: map[attempted]attempt{},
+		delayAfter: delayAfter, undelayed: undelayed, seed: maphash.MakeSeed(), start: time.Now(), limit: maxKnown,
+		known: map[attempted]attempt{},
 	}
 }
 
 // take sets the failed attempts of a message that was delivered, and forgets them: ended remembers them again.
 func (a *attempts) take(r *record) {
 	deliveries := message.Deliveries(r.m.Headers)
-	if deliveries == 0 || !r.delivery.Redelivered { // of a new message its publisher has written the count
+	if deliveries == 0 || !r.m.Redelivered { // a count at the first delivery is a publisher's
 		return
 	}
 	r.known = attempted{a.identify(&r.m), deliveries}
-	e, exact := a.remove(r.known)
-	r.failed = e.failed
-	if exact && time.Since(e.rejected) < min(atOnce, e.due.Sub(e.rejected)/2) {
+	var undelayed bool
+	if r.failed, undelayed = a.remove(r.known); undelayed {
 		a.undelayed()
 	}
 }
 
 // remove takes out what is known of a message. Without a match it is what was known before connections were lost, or
 // before another replica had the message.
-func (a *attempts) remove(key attempted) (e attempt, exact bool) {
+func (a *attempts) remove(key attempted) (failed int, undelayed bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	found := false
-	for n := 0; n <= maxLost && key.deliveries >= 0 && !found; n++ {
-		if e, found = a.known[key]; !found {
-			key.deliveries--
+	for n := 0; n <= maxLost && key.deliveries >= 0; n++ {
+		if e, ok := a.known[key]; ok {
+			a.taken++
+			undelayed = a.backAtOnce(e)
+			if e.copies--; e.copies == 0 {
+				delete(a.known, key)
+			} else {
+				a.known[key] = e
+			}
+			return int(e.failed), undelayed
 		}
-		exact = n == 0
+		key.deliveries--
 	}
-	if !found {
-		return e, false
+	return 0, false
+}
+
+// backAtOnce reports whether it was shown just now that the broker delays nothing.
+func (a *attempts) backAtOnce(e attempt) bool {
+	switch {
+	case e.rejected == 0:
+		return false
+	case time.Since(a.start)-e.rejected >= min(atOnce, (e.due-e.rejected)/2):
+		a.early = 0
+		return false
 	}
-	if e.copies--; e.copies == 0 {
-		delete(a.known, key)
-	} else {
-		a.known[key] = e
-	}
-	return e, exact
+	a.early++
+	return a.early%maxAtOnce == 0
 }
 
 // ended remembers the attempts of a message that returns to the queue. lost says that its session has ended, which the
 // broker counts.
 func (a *attempts) ended(r *record, by topology.Final, lost bool) {
-	if a == nil || by == topology.FinalAck || by != topology.FinalDelay && r.failed == 0 {
+	if a == nil || by != topology.FinalDelay && r.failed == 0 {
 		return
 	}
-	key := r.known
+	key, kept := r.known, r.failed > 0
 	if key.deliveries == 0 {
 		key.message = a.identify(&r.m)
 	}
-	e := attempt{failed: r.failed, copies: 1, due: time.Now()}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if kept {
+		a.taken--
+	}
+	if by == topology.FinalAck && !lost {
+		return
+	}
+	now := time.Since(a.start)
+	e := attempt{failed: int32(r.failed), copies: 1, due: now} // #nosec G115 -- as many as were made
 	switch {
 	case by == topology.FinalDelay:
 		e.failed++
-		e.rejected, e.due = e.due, e.due.Add(a.delayAfter(key.deliveries))
+		e.rejected, e.due = now, now+a.delayAfter(key.deliveries)
 		key.deliveries++
 	case lost:
 		key.deliveries++
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if twin, ok := a.known[key]; ok {
-		e.failed, e.copies = min(e.failed, twin.failed), twin.copies+1
-	} else if !a.room() {
+	switch twin, ok := a.known[key]; {
+	case ok:
+		e.failed, e.copies, e.rejected = min(e.failed, twin.failed), twin.copies+1, min(e.rejected, twin.rejected)
+	case !kept && !a.room(now):
 		return
 	}
 	a.known[key] = e
 }
 
 // room reports whether one more message can be remembered, and forgets those that must have gone elsewhere.
-func (a *attempts) room() bool {
-	if now := time.Now(); len(a.known) >= maxKnown && now.Sub(a.swept) > time.Second {
+func (a *attempts) room(now time.Duration) bool {
+	if len(a.known)+a.taken >= a.limit && now-a.swept > time.Second {
 		a.swept = now
 		for key, e := range a.known {
-			if now.Sub(e.due) > knownFor {
+			if now-e.due > knownFor {
 				delete(a.known, key)
 			}
 		}
 	}
-	return len(a.known) < maxKnown
+	return len(a.known)+a.taken < a.limit
 }
 
 // identify is a hash of what a delivery does not change.
@@ -152,12 +180,12 @@ func (a *attempts) identify(m *message.Message) uint64 {
 
 // waiting is how many messages this process has rejected that the broker still delays.
 func (a *attempts) waiting() (n int) {
-	now := time.Now()
+	now := time.Since(a.start)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.known {
-		if e.due.After(now) {
-			n += e.copies
+		if e.due > now {
+			n += int(e.copies)
 		}
 	}
 	return n

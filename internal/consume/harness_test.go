@@ -80,6 +80,7 @@ type rig struct {
 	ended chan error // Supervise's result
 
 	unroutable atomic.Int64 // times the consumer asked for a check of the topology
+	undelayed  atomic.Int64 // times it reported that the queue delays nothing
 }
 
 type settings struct {
@@ -96,6 +97,7 @@ type settings struct {
 	memory                int64
 	order                 string // Options.OrderBy
 	queueType             string
+	native                bool // the queue delays retries itself
 	retryDelay            time.Duration
 	rates                 []*rate.Limiter
 	quiet                 bool          // only warnings are logged
@@ -116,9 +118,14 @@ func start(t testing.TB, d Dispatcher, s settings) *rig {
 	if s.probe == nil {
 		s.probe = func(context.Context) error { return nil }
 	}
+	preset := ""
+	if s.native {
+		brokertest.Delaying(t)
+		preset = topology.PresetNative
+	}
 	url := brokertest.URL(t)
 	plan, err := topology.Build(topology.Options{
-		Service: "demo-orders", MaxRetries: &s.maxRetries, RetryDelay: cmp.Or(s.retryDelay, 100*time.Millisecond), QueueType: s.queueType, SingleActive: s.order != "",
+		Preset: preset, Service: "demo-orders", MaxRetries: &s.maxRetries, RetryDelay: cmp.Or(s.retryDelay, 100*time.Millisecond), QueueType: s.queueType, SingleActive: s.order != "",
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +182,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 		d = s.crashes.Around(d, func(context.Context) bool { return s.appGone })
 	}
 	r.Consumer = New(Options{
-		PanicHold: 20 * time.Millisecond, MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unroutable: func(_, _ string) { r.unroutable.Add(1) },
+		PanicHold: 20 * time.Millisecond, MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unroutable: func(_, _ string) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) },
 		Plan: plan, Policy: policy,
 		OrderBy: s.order, Rates: s.rates, Slots: s.slots,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,

@@ -1,0 +1,294 @@
+package consume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/flow"
+	"sidecar/internal/message"
+	"sidecar/internal/topology"
+)
+
+// native are the settings of a queue that delays retries itself, each message 300 ms three times.
+var native = settings{native: true, maxRetries: 3, retryDelay: 300 * time.Millisecond}
+
+// counts are the retry counts that each message had at its attempts.
+type counts struct {
+	mu   sync.Mutex
+	seen map[string][]int
+}
+
+// add returns how many attempts of the message there were, with this one.
+func (c *counts) add(m *message.Message) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen == nil {
+		c.seen = map[string][]int{}
+	}
+	c.seen[m.MessageID] = append(c.seen[m.MessageID], m.RetryCount)
+	return len(c.seen[m.MessageID])
+}
+
+func (c *counts) of(id string) []int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.seen[id])
+}
+
+// fail answers each attempt with a 409, which the breaker does not count.
+func (c *counts) fail(_ context.Context, m *message.Message) message.Outcome {
+	c.add(m)
+	return answer(409)
+}
+
+// allParked waits for n parked messages, each after as many retries.
+func (r *rig) allParked(n, retries int) {
+	r.t.Helper()
+	for range n {
+		d := r.parked()
+		if d.Headers["x-final-reason"] != "max_retries" || fmt.Sprint(d.Headers["x-final-retry-count"]) != fmt.Sprint(retries) {
+			r.t.Errorf("%q was parked with %v", d.MessageId, d.Headers)
+		}
+	}
+	r.holds(r.plan.Queue, 0)
+}
+
+func TestQueueThatDelaysCountsEachAttempt(t *testing.T) {
+	t.Parallel()
+	var c counts
+	r := start(t, dispatcher(c.fail), native)
+	r.publish("a")
+	const equal = 6
+	for range equal {
+		brokertest.Publish(t, r.ch, "", r.plan.Queue, amqp.Publishing{Body: []byte("{}")})
+	}
+	forged := amqp.Publishing{MessageId: "forged", Headers: amqp.Table{message.HeaderDeliveryCount: int64(1<<31 - 1)}}
+	brokertest.Publish(t, r.ch, "", r.plan.Queue, forged)
+	r.eventually("all wait", func() bool { return r.attempts.waiting() == equal+2 })
+	r.allParked(equal+2, 3)
+	for _, id := range []string{"a", "forged"} {
+		if got := c.of(id); !slices.Equal(got, []int{0, 1, 2, 3}) {
+			t.Errorf("%s: retry counts %v", id, got)
+		}
+	}
+	all := c.of("")
+	slices.Sort(all)
+	if want := slices.Concat(slices.Repeat([]int{0}, equal), slices.Repeat([]int{1}, equal), slices.Repeat([]int{2}, equal),
+		slices.Repeat([]int{3}, equal)); !slices.Equal(all, want) {
+		t.Errorf("equal messages: retry counts %v", all)
+	}
+	if n := r.attempts.waiting(); n != 0 || r.undelayed.Load() != 0 {
+		t.Errorf("%d still wait, and %d times nothing delayed", n, r.undelayed.Load())
+	}
+}
+
+// TestLostConnectionIsNoAttempt: the link is cut while messages wait, and during the second attempt of each.
+func TestLostConnectionIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	var c counts
+	attempts := make(chan struct{}, 100)
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		n := c.add(m)
+		attempts <- struct{}{}
+		if n == 2 {
+			<-m.Lost
+		}
+		return answer(409)
+	}), native)
+	ids := bodies(3)
+	r.publish(ids...)
+	for range ids {
+		<-attempts
+	}
+	r.proxy.Cut()
+	for range ids {
+		<-attempts
+	}
+	r.proxy.Cut()
+	r.allParked(len(ids), 3)
+	for _, id := range ids {
+		if got := c.of(id); !slices.Equal(got, []int{0, 1, 1, 2, 3}) {
+			t.Errorf("%s: retry counts %v", id, got)
+		}
+	}
+}
+
+// TestLostConnectionsLoseNoAttempt: the link is cut again and again at any time.
+func TestLostConnectionsLoseNoAttempt(t *testing.T) {
+	t.Parallel()
+	var c counts
+	attempts := make(chan struct{}, 1000)
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		c.add(m)
+		attempts <- struct{}{}
+		return answer(409)
+	}), native)
+	ids := bodies(20)
+	r.publish(ids...)
+	for range 3 {
+		for range 13 {
+			<-attempts
+		}
+		r.proxy.Cut()
+	}
+	r.allParked(len(ids), 3)
+	for _, id := range ids {
+		if got := c.of(id); !slices.IsSorted(got) || len(got) < 4 || got[len(got)-1] != 3 {
+			t.Errorf("%s: retry counts %v", id, got)
+		}
+	}
+}
+
+// TestPauseIsNoAttempt: what a pause gives back, and what comes too early, has the attempts that it had.
+func TestPauseIsNoAttempt(t *testing.T) {
+	t.Parallel()
+	var c counts
+	started, let := make(chan struct{}, 100), make(chan struct{})
+	s := native
+	s.concurrency, s.prefetch = 1, 20
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		n := c.add(m)
+		if n == 2 || n == 3 {
+			started <- struct{}{}
+			<-let
+			return answer(425)
+		}
+		return answer(409)
+	}), s)
+	ids := bodies(5)
+	r.publish(ids...)
+	<-started
+	r.flow.Hold(flow.Operator, "")
+	let <- struct{}{}
+	r.eventually("the consumer is cancelled", func() bool { return !r.Active() })
+	r.eventually("those behind it are given back", func() bool {
+		q, err := r.ch.QueueDeclarePassive(r.plan.Queue, true, false, false, false, nil)
+		return err == nil && q.Messages == len(ids)
+	})
+	close(let)
+	r.flow.Lift(flow.Operator)
+	r.allParked(len(ids), 3)
+	for _, id := range ids {
+		if got := c.of(id); !slices.Equal(got, []int{0, 1, 1, 1, 2, 3}) {
+			t.Errorf("%s: retry counts %v", id, got)
+		}
+	}
+}
+
+// TestMoreMessagesThanAreRemembered: attempts of a message without a place are not counted, those of the others are.
+func TestMoreMessagesThanAreRemembered(t *testing.T) {
+	t.Parallel()
+	var c counts
+	s := native
+	s.retryDelay = 100 * time.Millisecond
+	r := start(t, dispatcher(c.fail), s)
+	r.attempts.mu.Lock()
+	r.attempts.limit = 2
+	r.attempts.mu.Unlock()
+	ids := bodies(8)
+	r.publish(ids...)
+	r.allParked(len(ids), 3)
+	for _, id := range ids {
+		got := c.of(id)
+		if n := len(got); n < 4 || !slices.Equal(got[n-4:], []int{0, 1, 2, 3}) || !slices.IsSorted(got) {
+			t.Errorf("%s: retry counts %v: a place was taken away", id, got)
+		}
+	}
+	r.attempts.mu.Lock()
+	defer r.attempts.mu.Unlock()
+	if r.attempts.taken != 0 || len(r.attempts.known) != 0 {
+		t.Errorf("%d places are kept, %d messages known", r.attempts.taken, len(r.attempts.known))
+	}
+}
+
+// TestQueueThatDoesNotDelay: a policy takes the delays away.
+func TestQueueThatDoesNotDelay(t *testing.T) {
+	t.Parallel()
+	var c counts
+	r := start(t, dispatcher(c.fail), native)
+	r.eventuallyDeclared()
+	brokertest.Ctl(t, "set_policy", "none", ".*", `{"delayed-retry-type":"disabled"}`)
+	r.publish("a")
+	r.allParked(1, 3)
+	if r.undelayed.Load() != 1 {
+		t.Errorf("%d reports for three retries", r.undelayed.Load())
+	}
+}
+
+// returning is a message as a worker has it at one delivery, with a count of the broker.
+func returning(a *attempts, id string, deliveries int) *record {
+	r := &record{m: message.Message{MessageID: id, Redelivered: deliveries > 0}}
+	if deliveries > 0 {
+		r.m.Headers = amqp.Table{message.HeaderDeliveryCount: int64(deliveries)}
+	}
+	a.take(r)
+	return r
+}
+
+// TestEqualMessagesAreNotTakenForOneThatIsBack: each waits its time, and the next one is rejected shortly before.
+func TestEqualMessagesAreNotTakenForOneThatIsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAttempts(func(int) time.Duration { return time.Second }, func() { t.Error("nothing delays?") })
+		for range 5 {
+			time.Sleep(900 * time.Millisecond)
+			a.ended(returning(a, "", 0), topology.FinalDelay, false)
+			time.Sleep(90 * time.Millisecond)
+			a.ended(returning(a, "", 0), topology.FinalDelay, false)
+			time.Sleep(10 * time.Millisecond)
+			a.ended(returning(a, "", 1), topology.FinalAck, false)
+		}
+		// The attempt of the first was lost with its connection, and it returns when the second is rejected.
+		a.ended(returning(a, "lost", 0), topology.FinalRequeue, true)
+		a.ended(returning(a, "lost", 0), topology.FinalDelay, false)
+		a.ended(returning(a, "lost", 1), topology.FinalDelay, false)
+	})
+}
+
+// TestReplicasWithoutDelay: two replicas get the message in turn.
+func TestReplicasWithoutDelay(t *testing.T) {
+	t.Parallel()
+	reports := 0
+	a := newAttempts(func(int) time.Duration { return time.Second }, func() { reports++ })
+	for n := 0; n < 8; n += 2 {
+		a.ended(returning(a, "m", n), topology.FinalDelay, false)
+	}
+	if reports != 1 {
+		t.Errorf("%d reports", reports)
+	}
+}
+
+func TestMessagesThatWentElsewhereAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAttempts(func(int) time.Duration { return time.Second }, func() {})
+		a.limit = 3
+		reject := func(id string) { a.ended(returning(a, id, 0), topology.FinalDelay, false) }
+		for _, id := range []string{"a", "b", "c", "no room"} {
+			reject(id)
+		}
+		if r := returning(a, "no room", 1); r.failed != 0 {
+			t.Errorf("%d attempts of a message without a place", r.failed)
+		}
+		time.Sleep(knownFor)
+		reject("still no room")
+		kept := returning(a, "a", 1)
+		time.Sleep(2 * time.Second)
+		reject("new")
+		if _, ok := a.known[attempted{a.identify(&message.Message{MessageID: "new"}), 1}]; !ok || len(a.known) != 1 {
+			t.Errorf("known: %v", a.known)
+		}
+		a.ended(kept, topology.FinalRequeue, true)
+		if r := returning(a, "a", 2); r.failed != 1 {
+			t.Errorf("%d attempts of a message that came back", r.failed)
+		}
+	})
+}
