@@ -2,6 +2,7 @@ package amqpvalue
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,37 +69,28 @@ func ParseValue(raw []byte) (any, error) {
 // lenient leaves names that are there twice, and bytes that are not UTF-8, to the caller.
 var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// CheckJSON returns what is wrong with a text that is not exactly one JSON value.
-func CheckJSON(raw []byte) error {
-	if jsontext.Value(raw).IsValid(lenient...) {
-		return nil
+// DecodeJSON returns a decoder of a text that is exactly one JSON value: its methods cannot fail. It holds no copy of
+// the text.
+func DecodeJSON(raw []byte) (*jsontext.Decoder, error) {
+	if !jsontext.Value(raw).IsValid(lenient...) {
+		return nil, cmp.Or(json.Unmarshal(raw, new(any)), errors.New("not JSON")) // the text of the first is clearer
 	}
-	return json.Unmarshal(raw, new(any)) // checks the text before it reads anything
-}
-
-// DecodeJSON returns a decoder of a text that CheckJSON has accepted: its methods cannot fail. It holds no copy of the
-// text.
-func DecodeJSON(valid []byte) *jsontext.Decoder {
-	return jsontext.NewDecoder(bytes.NewBuffer(valid), lenient...)
+	return jsontext.NewDecoder(bytes.NewBuffer(raw), lenient...), nil
 }
 
 // jsonReader reads JSON and counts the bytes of its values.
 type jsonReader struct {
-	jsontext.Decoder
+	*jsontext.Decoder
 
 	wire, cost int
 }
 
-func newReader(raw []byte) (*jsonReader, error) {
+func newReader(raw []byte) (r jsonReader, err error) {
 	if len(raw) > maxJSON {
-		return nil, fmt.Errorf("%d bytes of JSON cannot fit a frame of %d bytes", len(raw), maxWire)
+		return r, fmt.Errorf("%d bytes of JSON cannot fit a frame of %d bytes", len(raw), maxWire)
 	}
-	if err := CheckJSON(raw); err != nil {
-		return nil, err
-	}
-	r := new(jsonReader)
-	r.Reset(bytes.NewBuffer(raw), lenient...)
-	return r, nil
+	r.Decoder, err = DecodeJSON(raw)
+	return r, err
 }
 
 // charge adds the size of a value, on the wire and in memory, and returns an error when a sum is too large.

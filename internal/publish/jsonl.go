@@ -59,10 +59,10 @@ func (in *fields) decode(line []byte) *failure {
 	if !utf8.Valid(line) {
 		return bad("The line is not UTF-8; bytes are for body_base64.")
 	}
-	if err := amqpvalue.CheckJSON(line); err != nil {
+	d, err := amqpvalue.DecodeJSON(line)
+	if err != nil {
 		return bad("The line is not a JSON object of a message: %s.", err)
 	}
-	d := amqpvalue.DecodeJSON(line)
 	if t, _ := d.ReadToken(); t.Kind() != '{' {
 		return bad("The line is not a JSON object of a message.")
 	}

@@ -52,8 +52,6 @@ func (d *strictDecoder) unreadable(path, format string, args ...any) {
 	d.unread = append(d.unread, path)
 }
 
-var delayType = reflect.TypeFor[planDelay]()
-
 // value reads one value into v.
 func (d *strictDecoder) value(path string, v reflect.Value) {
 	kind := d.json.PeekKind()
@@ -65,29 +63,39 @@ func (d *strictDecoder) value(path string, v reflect.Value) {
 		v.Set(reflect.New(v.Type().Elem()))
 		v = v.Elem()
 	}
-	argument := v.Kind() == reflect.Interface
-	switch {
-	case kind == '{' && v.Kind() == reflect.Struct:
-		d.object(path, v)
-	case kind == '{' && v.Kind() == reflect.Map:
-		d.table(path, v)
-	case kind == '[' && v.Kind() == reflect.Slice:
-		d.list(path, v)
-	case kind == '"' && v.Type() == delayType:
-		text := d.next().String()
-		delay, err := time.ParseDuration(text)
-		if v.SetInt(int64(delay)); err != nil {
-			d.unreadable(path, "%s is not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m", brief(text))
-		}
-	case kind == '0' && (argument || v.Kind() == reflect.Int):
-		d.integer(path, v)
-	case kind == '"' && (argument || v.Kind() == reflect.String):
-		v.Set(reflect.ValueOf(d.next().String()).Convert(v.Type()))
-	case (kind == 't' || kind == 'f') && (argument || v.Kind() == reflect.Bool):
-		v.Set(reflect.ValueOf(d.next().Bool()))
-	default:
+	kinds, what := wanted(v)
+	if strings.IndexByte(kinds, byte(kind)) < 0 {
 		value, _ := d.json.ReadValue()
-		d.unreadable(path, "must be %s and is %s", wanted(v), found(value))
+		d.unreadable(path, "must be %s and is %s", what, found(value))
+		return
+	}
+	switch kind {
+	case '{':
+		if v.Kind() == reflect.Map {
+			d.table(path, v)
+		} else {
+			d.object(path, v)
+		}
+	case '[':
+		d.list(path, v)
+	case '"':
+		d.text(path, v)
+	case '0':
+		d.integer(path, v)
+	default:
+		v.Set(reflect.ValueOf(d.next().Bool()))
+	}
+}
+
+func (d *strictDecoder) text(path string, v reflect.Value) {
+	text := d.next().String()
+	if v.Type() != reflect.TypeFor[planDelay]() {
+		v.Set(reflect.ValueOf(text).Convert(v.Type()))
+		return
+	}
+	delay, err := time.ParseDuration(text)
+	if v.SetInt(int64(delay)); err != nil {
+		d.unreadable(path, "%s is not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m", brief(text))
 	}
 }
 
@@ -193,23 +201,23 @@ func fieldsOf(t reflect.Type) []field {
 	return all
 }
 
-// wanted says what v takes.
-func wanted(v reflect.Value) string {
+// wanted returns the kinds of values that v takes, and what they are to people.
+func wanted(v reflect.Value) (kinds, what string) {
 	switch v.Kind() {
 	case reflect.Struct, reflect.Map:
-		return "an object"
+		return "{", "an object"
 	case reflect.Slice:
-		return "a list"
+		return "[", "a list"
 	case reflect.Bool:
-		return "true or false"
+		return "tf", "true or false"
 	case reflect.Int:
-		return "a whole number"
+		return "0", "a whole number"
 	case reflect.Interface:
-		return "a text, a whole number, true or false"
+		return `"0tf`, "a text, a whole number, true or false"
 	case reflect.Int64:
-		return "a duration as a text, such as \"30s\""
+		return `"`, "a duration as a text, such as \"30s\""
 	}
-	return "a text"
+	return `"`, "a text"
 }
 
 // found says what a value is.
