@@ -75,7 +75,7 @@ func (p *Plan) besideOwnDelays(f Found) {
 			Name: p.Queue + "." + TierLabel(d), Kind: KindRetry, Beside: true,
 			Args: amqp.Table{ArgTTL: d.Milliseconds(), ArgDLX: "", ArgDLKey: p.Queue},
 		}
-		if f.Barred[q.Title()] {
+		if f.Barred[q.Title()] || nameFault(q.Name) != "" || p.queue(q.Name) != nil {
 			return // it keeps its own delays
 		}
 		q.makeQuorum()

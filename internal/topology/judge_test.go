@@ -38,6 +38,7 @@ func TestJudgements(t *testing.T) {
 	classic, quorum := Options{Service: "wms-in", QueueType: TypeClassic}, Options{Service: "wms-in", QueueType: TypeQuorum}
 	bounded := Options{Service: "wms-in", QueueType: TypeClassic, QueueArguments: amqp.Table{argMaxLength: int64(9)}}
 	ordered := Options{Service: "wms-in", QueueType: TypeClassic, SingleActive: true}
+	native := Options{Preset: PresetNative, Service: "wms-in"}
 	for _, c := range []struct {
 		o         Options
 		name      string
@@ -74,6 +75,23 @@ func TestJudgements(t *testing.T) {
 		{quorum, own, amqp.Table{argConsumerTimeout: int64(3_600_000)}, Harmless, "longer than any attempt"},
 		{quorum, own, amqp.Table{argConsumerTimeout: int64(1000)}, Breaks, "again and again"},
 		{quorum, own, amqp.Table{"x-delayed-retry-type": "all"}, Weaker, "waits in the broker once more"},
+		{quorum, own, amqp.Table{ArgRetryType: "returned"}, Weaker, "waits in the broker once more"},
+		{quorum, own, amqp.Table{ArgRetryType: delayFailed}, Harmless, "only what a lost connection"},
+		{quorum, own, amqp.Table{ArgRetryType: delayNothing}, Harmless, "do not depend"},
+		{quorum, own, amqp.Table{ArgRetryMin: int64(9)}, Harmless, "do not depend"},
+		{native, own, amqp.Table{ArgRetryType: nil, ArgRetryMin: nil, ArgRetryMax: nil}, Weaker, "unless a policy says so"},
+		{native, own, amqp.Table{ArgRetryType: delayAll}, Weaker, "waits in the broker, too"},
+		{native, own, amqp.Table{ArgRetryType: "returned"}, Breaks, "comes back at once"},
+		{native, own, amqp.Table{ArgRetryType: delayNothing}, Breaks, "comes back at once"},
+		{native, own, amqp.Table{ArgRetryMin: int64(9)}, Harmless, "goes on delaying"},
+		{native, own, amqp.Table{ArgType: TypeClassic, ArgRetryType: nil}, Breaks, "only a quorum queue"},
+		{native, own, amqp.Table{ArgDLX: "elsewhere"}, Weaker, "elsewhere than what is parked"},
+		{native, own, amqp.Table{ArgDeliveryLimit: int64(9)}, Breaks, "before its retries are used up"},
+		{native, own, amqp.Table{ArgDeliveryLimit: int64(10)}, Weaker, "more than 10 times"},
+		{native, own, amqp.Table{ArgDeliveryLimit: nil}, Weaker, "more than 20 times"},
+		{native, own, amqp.Table{ArgDeliveryLimit: int64(200_000)}, Harmless, "ends what kills"},
+		{native, own, amqp.Table{ArgDeliveryLimit: NoDeliveryLimit}, Harmless, "ends what kills"},
+		{native, own, amqp.Table{ArgDeliveryLimit: int64(-1)}, Harmless, "no message reaches it"},
 		{classic, wait, amqp.Table{ArgTTL: int64(9)}, Harmless, "retries wait in wms.retry-queue.wms-in.5s instead"},
 		{classic, wait, amqp.Table{ArgTTL: nil}, Weaker, "retries wait in wms.retry-queue.wms-in.5s instead"},
 		{classic, wait, amqp.Table{ArgDLKey: "elsewhere"}, Breaks, "does not return"},
@@ -282,6 +300,50 @@ func TestAnotherDelay(t *testing.T) {
 		f.Queues[w.Queue][ArgTTL] = int64(7)
 		if _, all := p.AsFound(f); len(all) != 2 || all[1].Judgement != Breaks {
 			t.Errorf("%s, the name is taken: %v", name, all)
+		}
+	}
+}
+
+// TestOtherDelaysOfTheQueue: a queue that delays by other times keeps them, and retries wait beside it, one queue for each
+// end of the range, unless the name of one cannot be had.
+func TestOtherDelaysOfTheQueue(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("q", 250)
+	for _, c := range []struct {
+		name string
+		set  func(*Options)
+		kind any
+		want string
+	}{
+		{"one delay", func(*Options) {}, delayFailed, "5s wms.queue.wms-in.5s"},
+		{"everything waits", func(*Options) {}, delayAll, "5s wms.queue.wms-in.5s"},
+		{"nothing waits", func(*Options) {}, delayNothing, "5s in the queue"},
+		{"two", func(o *Options) { o.RetryDelays = []time.Duration{time.Second, time.Minute} }, delayFailed, "1s wms.queue.wms-in.1s, 1m0s wms.queue.wms-in.1m"},
+		{"a dead-letter queue of that name", func(o *Options) { o.DLQ = "wms.queue.wms-in.5s" }, delayFailed, "5s in the queue"},
+		{"a long name", func(o *Options) { o.Queue, o.RetryDelays = long, []time.Duration{time.Second, 1250 * time.Millisecond} }, delayFailed, "1s in the queue"},
+	} {
+		o := Options{Preset: PresetNative, Service: "wms-in"}
+		c.set(&o)
+		p := build(t, o)
+		f := asFound(p, p.Queue, amqp.Table{ArgRetryType: c.kind, ArgRetryMin: int64(9), ArgRetryMax: int64(90)})
+		got, _ := p.AsFound(f)
+		var waits []string
+		for _, w := range got.Waits {
+			if w.InQueue {
+				w.Queue = "in the queue"
+			} else if q := got.queue(w.Queue); !q.Beside || q.Args[ArgTTL] != w.Delay.Milliseconds() || !atLeastOnce(q.Args) || q.Args[ArgDLKey] != p.Queue {
+				t.Errorf("%s: %+v", c.name, q)
+			}
+			waits = append(waits, w.Delay.String()+" "+w.Queue)
+		}
+		if text := strings.Join(waits, ", "); text != c.want || got.Tiered != (len(waits) > 1) {
+			t.Errorf("%s: %s, want %s", c.name, text, c.want)
+		}
+		if err := got.Validate(); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if !p.DelaysItself() || got.DelaysItself() != strings.Contains(c.want, "in the queue") {
+			t.Errorf("%s: delays itself: %v", c.name, got.DelaysItself())
 		}
 	}
 }

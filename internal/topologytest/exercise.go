@@ -26,6 +26,7 @@ func Exercise(t *testing.T, plan *topology.Plan) {
 	requireTestable(t, plan)
 	t.Run("together", func(t *testing.T) {
 		t.Parallel()
+		place(t, plan)
 		r := share(t, plan)
 		t.Run("all", func(t *testing.T) { // returns when all parallel tests in it have
 			for name, test := range together(plan) {
@@ -40,8 +41,17 @@ func Exercise(t *testing.T, plan *topology.Plan) {
 	for name, test := range alone(plan) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			place(t, plan)
 			test(t, plan)
 		})
+	}
+}
+
+// place gives the test a node that can do what the plan needs.
+func place(t *testing.T, plan *topology.Plan) {
+	t.Helper()
+	if plan.DelaysItself() {
+		brokertest.Delaying(t)
 	}
 }
 

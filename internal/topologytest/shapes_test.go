@@ -47,7 +47,12 @@ func (s *shape) plan(t *testing.T) *topology.Plan {
 }
 
 func (s *shape) try(t *testing.T) {
-	url, plan := brokertest.URL(t), s.plan(t)
+	plan := s.plan(t)
+	place(t, plan)
+	url := brokertest.URL(t)
+	if s.policy != "" {
+		brokertest.Ctl(t, "set_policy", "p", "^orders[.]queue[.]", s.policy)
+	}
 	conn := brokertest.Conn(t, url)
 	s.declare(t, conn)
 	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {

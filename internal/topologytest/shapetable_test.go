@@ -35,6 +35,8 @@ type shape struct {
 	given   []object
 	finds   []string // the judgement and the property of each finding, in any order
 
+	policy string // on the service's queue
+
 	early     int  // answers 425 before the message is taken; 0: few
 	unhurried bool // delays are those of production: only one retry is tried
 	hasty     bool // a retry may return before its delay is over
@@ -75,7 +77,7 @@ func shapes(major, minor int) map[string]shape {
 		limit = "warning x-delivery-limit"
 	}
 	all := map[string]shape{}
-	for _, some := range []map[string]shape{serviceQueues(), quorumQueues(limit), retryQueues(), deadLetterQueues(), exchanges(), bareQueues(limit)} {
+	for _, some := range []map[string]shape{serviceQueues(), quorumQueues(limit), retryQueues(), deadLetterQueues(), exchanges(), bareQueues(limit), delaying()} {
 		maps.Copy(all, some)
 	}
 	if major == 3 {
@@ -153,7 +155,61 @@ func newest() map[string]shape {
 			given: quorum("x-delayed-retry-type", "all", "x-delayed-retry-min", 100, "x-delayed-retry-max", 200),
 			finds: []string{bare, limit, "warning x-delayed-retry-type"}, early: 3,
 		},
+		"delayed returns": {
+			given: quorum("x-delayed-retry-type", "returned", "x-delayed-retry-min", 100, "x-delayed-retry-max", 200),
+			finds: []string{bare, limit, "warning x-delayed-retry-type"}, early: 3,
+		},
+		"delayed after a failure": {
+			given: quorum("x-delayed-retry-type", "failed", "x-delayed-retry-min", 100, "x-delayed-retry-max", 200),
+			finds: []string{bare, limit, "note x-delayed-retry-type"},
+		},
+		"no delayed retries": {given: quorum("x-delayed-retry-type", "disabled"), finds: []string{bare, limit, "note x-delayed-retry-type"}},
 	}
+}
+
+// delaying are shapes of the queue of native, on RabbitMQ 4.3.
+func delaying() map[string]shape {
+	const kind, shortest, longest = "x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"
+	native := topology.Options{Preset: topology.PresetNative, RetryDelay: brief}
+	rising := topology.Options{Preset: topology.PresetNative, RetryDelays: []time.Duration{brief, 2 * brief}}
+	own := func(more ...any) []object {
+		planned := amqp.Table{
+			argDLX: "", argDLKey: deadQueue, "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish", "x-queue-type": "quorum",
+			argLimit: 40, kind: "failed", shortest: brief.Milliseconds(), longest: brief.Milliseconds(),
+		}
+		args := with(planned, more...)
+		maps.DeleteFunc(args, func(_ string, v any) bool { return v == nil })
+		return []object{{name: ownQueue, args: args}}
+	}
+	const delays = `{"delayed-retry-type": "failed", "delayed-retry-min": 150, "delayed-retry-max": 150}`
+	const undelayed, elsewhere, limit = "warning x-delayed-retry-type", "warning x-dead-letter-exchange", "warning x-delivery-limit"
+	all := map[string]shape{
+		"as declared":      {given: own()},
+		"by policy, bare":  {given: queue(ownQueue, "x-queue-type", "quorum"), policy: delays, finds: []string{elsewhere, undelayed, limit}},
+		"by policy":        {given: own(kind, nil, shortest, nil, longest, nil), policy: delays, finds: []string{undelayed}},
+		"shorter policy":   {given: own(shortest, 5000, longest, 5000), options: topology.Options{Preset: topology.PresetNative, RetryDelay: 5 * time.Second}, policy: delays, hasty: true},
+		"everything waits": {given: own(kind, "all"), finds: []string{undelayed}, early: 3},
+		"nothing waits":    {given: own(kind, "disabled"), finds: []string{"problem x-delayed-retry-type"}},
+		"returns wait":     {given: own(kind, "returned"), finds: []string{"problem x-delayed-retry-type"}},
+		"classic":          {given: queue(ownQueue), finds: []string{elsewhere, "problem x-queue-type"}},
+		"other delays":     {given: own(shortest, 100, longest, 900), finds: []string{"note " + longest, "note " + shortest}},
+		"one delay":        {options: rising, given: own(longest, 900), finds: []string{"note " + longest}},
+		"limit 3":          {given: own(argLimit, 3), finds: []string{limit}, early: 5},
+		"limit 1":          {given: own(argLimit, 1), finds: []string{"problem x-delivery-limit"}},
+		"higher limit":     {given: own(argLimit, 1000), finds: []string{"note x-delivery-limit"}},
+		"dead letters elsewhere": {
+			given: append([]object{{name: "aside", kind: "fanout"}}, own(argDLX, "aside", argDLKey, nil)...), finds: []string{elsewhere},
+		},
+		"single active": {given: own("x-single-active-consumer", true), finds: []string{"note x-single-active-consumer"}},
+	}
+	named := map[string]shape{}
+	for name, s := range all {
+		if s.options.Preset == "" {
+			s.options = native
+		}
+		named["native, "+name] = s
+	}
+	return named
 }
 
 func retryQueues() map[string]shape {

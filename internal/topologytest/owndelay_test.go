@@ -1,0 +1,131 @@
+package topologytest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
+)
+
+// delayedBy is the plan of native with these delays and three retries.
+func delayedBy(t *testing.T, delays ...time.Duration) *topology.Plan {
+	t.Helper()
+	three := 3
+	o := topology.Options{Preset: topology.PresetNative, Service: "orders-svc", MaxRetries: &three, RetryDelay: delays[0]}
+	if len(delays) > 1 {
+		o.RetryDelay, o.RetryDelays = 0, delays
+	}
+	p, err := topology.Build(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestChangedDelayInTheQueue: where the queue exists with other delays, retries wait in queues beside it, in verify mode
+// too once they exist. With the delays of the queue they wait in it again, and what is still beside it goes on counting.
+func TestChangedDelayInTheQueue(t *testing.T) {
+	t.Parallel()
+	for name, delays := range map[string][]time.Duration{"longer": {2 * brief}, "several": {2 * brief, 3 * brief}, "shorter": {brief / 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old, changed := delayedBy(t, brief), delayedBy(t, delays...)
+			place(t, old)
+			url := brokertest.URL(t)
+			declareTopology(t, url, old)
+			for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
+				r := startIn(t, changed, mode)
+				want := ownQueue + "." + topology.TierLabel(delays[len(delays)-1])
+				if queue := r.failsTo(t, "changed "+string(mode), delays); queue != want {
+					t.Errorf("%s: waited in %q, want %q", mode, queue, want)
+				}
+				r.stop()
+			}
+			r := start(t, old)
+			if queue := r.failsTo(t, "back", []time.Duration{brief}); queue != "" {
+				t.Errorf("waited in %q", queue)
+			}
+			beside := message("beside")
+			beside.Headers = amqp.Table{"x-retry-count": 2}
+			r.app.On("beside", failing())
+			brokertest.Publish(t, brokertest.Channel(t, url), "", ownQueue+"."+topology.TierLabel(delays[0]), beside)
+			if s := r.end(t, "beside", 1); s.Reason != "max_retries" || len(r.app.Seen("beside")) != 2 {
+				t.Errorf("%+v after %d attempts", s, len(r.app.Seen("beside")))
+			}
+		})
+	}
+}
+
+// failsTo sends a message that fails until it is parked, and returns where its last retry has waited, which the broker
+// writes down; empty: in the service's queue.
+func (r *rig) failsTo(t *testing.T, id string, delays []time.Duration) string {
+	t.Helper()
+	r.app.On(id, failing())
+	r.send(t, id)
+	d := brokertest.Get(t, r.url, deadQueue, patience)
+	list := r.app.Seen(id)
+	if d.MessageId != id || d.Headers["x-final-retry-count"] != int32(3) || len(list) != 4 {
+		t.Fatalf("%s is parked after %d attempts with %v", d.MessageId, len(list), d.Headers)
+	}
+	for i := 1; i < len(list); i++ {
+		if list[i].Number("Amqp-Retry-Count") != i {
+			t.Errorf("%s, receipt %d: Amqp-Retry-Count %q", id, i, list[i].Header.Get("Amqp-Retry-Count"))
+		}
+		if gap := list[i].At.Sub(list[i-1].At); gap < delays[min(i-1, len(delays)-1)] {
+			t.Errorf("%s: receipt %d came %v after the one before", id, i, gap)
+		}
+	}
+	deaths, _ := d.Headers["x-death"].([]any)
+	if len(deaths) == 0 {
+		return ""
+	}
+	last, _ := deaths[0].(amqp.Table)
+	queue, _ := last["queue"].(string)
+	return queue
+}
+
+// TestChangedDelayWithoutAPlace: where no queue can be made beside it, the queue keeps its delays, and check says so.
+func TestChangedDelayWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	old := delayedBy(t, brief)
+	place(t, old)
+	url := brokertest.URL(t)
+	declareTopology(t, url, old)
+	user := brokertest.User(t, "secret")
+	brokertest.Ctl(t, "set_permissions", "-p", brokertest.VhostName(t), user, `^orders\.(main-exchange|dlq\.orders-svc|queue\.orders-svc)$`, ".*", ".*")
+	for name, c := range map[string]struct {
+		mode  topology.Mode
+		url   string
+		after []time.Duration
+	}{
+		"verify":               {topology.ModeVerify, url, []time.Duration{2 * brief}},
+		"verify, two delays":   {topology.ModeVerify, url, []time.Duration{2 * brief, 3 * brief}},
+		"no right to declare":  {topology.ModeDeclare, brokertest.URLAs(t, user, "secret"), []time.Duration{2 * brief}},
+		"no right to the last": {topology.ModeDeclare, brokertest.URLAs(t, user, "secret"), []time.Duration{brief, 3 * brief}},
+	} {
+		s := dial(t, c.url)
+		report, err := declare.Ensure(t.Context(), s, delayedBy(t, c.after...), c.mode)
+		s.Close()
+		if err != nil || len(report.Blocking()) > 0 || !report.Plan.DelaysItself() {
+			t.Errorf("%s: %v, %v, waits %v", name, err, report.Findings, report.Plan.Waits)
+		}
+		for _, f := range report.Findings {
+			if f.Judgement != topology.Harmless || !strings.Contains(f.Reason, "it goes on delaying") {
+				t.Errorf("%s: %s", name, f)
+			}
+		}
+		if len(report.Findings) == 0 {
+			t.Errorf("%s: nothing is said", name)
+		}
+	}
+	for _, q := range []string{ownQueue + ".300ms", ownQueue + ".450ms", ownQueue + ".150ms"} {
+		if brokertest.Ready(t, url, q) >= 0 {
+			t.Errorf("%s was declared", q)
+		}
+	}
+}
