@@ -147,6 +147,7 @@ func deadEnd(p *topology.Plan) {
 			delete(p.Queues[i].Args, "x-dead-letter-exchange")
 			delete(p.Queues[i].Args, "x-dead-letter-routing-key")
 			delete(p.Queues[i].Args, "x-dead-letter-strategy")
+			delete(p.Queues[i].Args, "x-overflow")
 		}
 	}
 }
