@@ -7,14 +7,9 @@ import (
 )
 
 // Browse calls visit for every matching message from the head of the queue on, foreign ones included, and requeues all
-// of them in their order. The message is valid until visit returns. An error of visit ends the read and is returned.
-func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (Summary, error) {
-	p, err := q.browse(ctx, f, s, nil, visit)
-	return Summary{q.name, p.Total, p.Scanned, p.Matched}, err
-}
-
-// browse is Browse. In its progress a message is done when visit has returned.
-func (q *Queue) browse(ctx context.Context, f Filter, s Scan, report Report, visit func(*Message) error) (Progress,
+// of them in their order. The message is valid until visit returns; then it is done. An error of visit ends the read and
+// is returned.
+func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, report Report, visit func(*Message) error) (Progress,
 	error) {
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
@@ -48,7 +43,7 @@ var errFound = errors.New("found")
 // number of other messages with that message id among the first ten thousand. The error is ErrNotFound when no message
 // matches.
 func (q *Queue) Find(ctx context.Context, id string, maxBody int) (found *Full, more int, err error) {
-	_, err = q.Browse(ctx, Filter{}, Scan{}, func(m *Message) error {
+	_, err = q.Browse(ctx, Filter{}, Scan{}, nil, func(m *Message) error {
 		switch {
 		case found == nil && m.is(id):
 			found = m.Full(maxBody)

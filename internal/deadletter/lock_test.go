@@ -59,7 +59,7 @@ func TestInUse(t *testing.T) {
 	holding, release := make(chan struct{}), make(chan struct{})
 	ended := make(chan error)
 	go func() {
-		_, err := r.Browse(context.Background(), Filter{}, Scan{}, func(m *Message) error {
+		_, err := r.Browse(context.Background(), Filter{}, Scan{}, nil, func(m *Message) error {
 			if m.Position == 1 {
 				close(holding)
 				<-release
@@ -80,7 +80,7 @@ func TestInUse(t *testing.T) {
 	}
 	waiting := make(chan error)
 	go func() {
-		_, err := r.Browse(context.Background(), Filter{}, Scan{}, func(*Message) error { return nil })
+		_, err := r.Browse(context.Background(), Filter{}, Scan{}, nil, func(*Message) error { return nil })
 		waiting <- err
 	}()
 	close(release)
@@ -99,12 +99,12 @@ func TestAStrangerConsumes(t *testing.T) {
 	must.Do(t, ch.Qos(1, 0, false))
 	must.Get(ch.Consume(r.name, "", false, false, false, false, nil))(t)
 	r2 := r.impatient()
-	if _, err := r2.Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
+	if _, err := r2.Browse(t.Context(), Filter{}, Scan{}, nil, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
-	if _, err := r2.Browse(ctx, Filter{}, Scan{}, nil); err == nil || errors.Is(err, ErrInUse) {
+	if _, err := r2.Browse(ctx, Filter{}, Scan{}, nil, nil); err == nil || errors.Is(err, ErrInUse) {
 		t.Errorf("ended: %v", err)
 	}
 }
@@ -120,7 +120,7 @@ func TestLock(t *testing.T) {
 		must.Get(other.QueueDeclare(r.lockName(), false, false, true, false, amqp.Table{"x-queue-type": "classic"}))(t)
 	}
 	take()
-	if _, err := r.impatient().Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
+	if _, err := r.impatient().Browse(t.Context(), Filter{}, Scan{}, nil, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("locked by another connection: %v", err)
 	}
 	if d := brokertest.Get(t, r.url, r.name, 10*time.Second); d.Redelivered || d.MessageId != "m0001" {
@@ -128,7 +128,7 @@ func TestLock(t *testing.T) {
 	}
 	must.Get(other.QueueDelete(r.lockName(), false, false, false))(t)
 	for range 3 {
-		if sum, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); err != nil || sum.Total != 2 {
+		if sum, err := r.Browse(t.Context(), Filter{}, Scan{}, nil, func(*Message) error { return nil }); err != nil || sum.Total != 2 {
 			t.Errorf("%+v, %v", sum, err)
 		}
 		take()
@@ -161,14 +161,14 @@ func TestWithoutTheRightToLock(t *testing.T) {
 				}
 			}()
 			<-begun
-			if _, err := other.Browse(t.Context(), Filter{}, Scan{}, nil); !errors.Is(err, ErrInUse) {
+			if _, err := other.Browse(t.Context(), Filter{}, Scan{}, nil, nil); !errors.Is(err, ErrInUse) {
 				t.Errorf("while another works: %v", err)
 			}
 			cancel()
 			<-ended
 			other.pause = lockPause
 			moved := brokertest.Ready(t, r.url, r.plan.Queue)
-			sum, err := other.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil })
+			sum, err := other.Browse(t.Context(), Filter{}, Scan{}, nil, func(*Message) error { return nil })
 			if err != nil || moved == 0 || sum.Total != 300-moved || sum.Scanned != sum.Total {
 				t.Errorf("%d moved, %+v, %v", moved, sum, err)
 			}

@@ -179,10 +179,10 @@ func ids(list []amqp.Delivery) []string {
 	return all
 }
 
-func (r *rig) browse(f Filter, s Scan) ([]View, Summary) {
+func (r *rig) browse(f Filter, s Scan) ([]View, Progress) {
 	r.t.Helper()
 	var views []View
-	sum, err := r.Browse(r.t.Context(), f, s, func(m *Message) error {
+	sum, err := r.Browse(r.t.Context(), f, s, nil, func(m *Message) error {
 		views = append(views, m.View())
 		return nil
 	})

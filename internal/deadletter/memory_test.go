@@ -104,7 +104,7 @@ func TestNoMemoryForAMessage(t *testing.T) {
 	q := must.Get(New(Options{Plan: r.plan, Broker: r.broker(), By: "test"}))(t)
 	q.o.Broker.MemoryPatience = time.Millisecond
 	for range 10 {
-		if _, err := q.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); !errors.Is(err, ErrUnsafe) {
+		if _, err := q.Browse(t.Context(), Filter{}, Scan{}, nil, func(*Message) error { return nil }); !errors.Is(err, ErrUnsafe) {
 			t.Fatal(err)
 		}
 	}

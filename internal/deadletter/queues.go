@@ -90,8 +90,8 @@ func (qs Queues) Subscriptions() (names []string) {
 // Browse is Queue.Browse of one queue after the other. The bounds are for each.
 func (qs Queues) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (sum Summary, err error) {
 	for i := 0; i < len(qs) && err == nil; i++ {
-		var one Summary
-		one, err = qs[i].Browse(ctx, f, s, visit)
+		var one Progress
+		one, err = qs[i].Browse(ctx, f, s, nil, visit)
 		sum.Total, sum.Scanned, sum.Matched = sum.Total+one.Total, sum.Scanned+one.Scanned, sum.Matched+one.Matched
 	}
 	sum.Queue = qs.Name()

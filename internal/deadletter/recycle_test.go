@@ -32,7 +32,7 @@ func (r *rig) kept(list []amqp.Publishing) {
 func (r *rig) readsInOrder(q *Queue, list []amqp.Publishing, most int) (reads int, err error) {
 	r.t.Helper()
 	for ; reads < most; reads++ {
-		sum, err := q.Browse(r.t.Context(), Filter{}, Scan{Limit: 3}, func(m *Message) error {
+		sum, err := q.Browse(r.t.Context(), Filter{}, Scan{Limit: 3}, nil, func(m *Message) error {
 			if m.MessageID != list[m.Position-1].MessageId {
 				return errors.New(m.MessageID + " is first")
 			}
@@ -65,7 +65,7 @@ func TestRenewalFails(t *testing.T) {
 		t.Errorf("read %d: %v", reads, err)
 	}
 	for ; err != nil && reads < 20; reads++ { // newer brokers do not count what is given back
-		if _, err := q.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); !errors.Is(err, ErrUnsafe) && err != nil {
+		if _, err := q.Browse(t.Context(), Filter{}, Scan{}, nil, func(*Message) error { return nil }); !errors.Is(err, ErrUnsafe) && err != nil {
 			t.Errorf("read %d: %v", reads, err)
 		}
 	}
@@ -101,7 +101,7 @@ func TestWhoMayOnlyRead(t *testing.T) {
 		q := r.as("", "", ".*")
 		refused := 0
 		for range 8 {
-			_, err := q.Browse(t.Context(), Filter{}, Scan{Limit: 3}, func(*Message) error { return nil })
+			_, err := q.Browse(t.Context(), Filter{}, Scan{Limit: 3}, nil, func(*Message) error { return nil })
 			if errors.Is(err, ErrUnsafe) && strings.Contains(err.Error(), `write on exchange "amq.default"`) {
 				refused++
 			} else if err != nil {
@@ -142,7 +142,7 @@ func TestTooLargeForTheBroker(t *testing.T) {
 	must.Get(r.Export(t.Context(), &exported, Selection{}, nil))(t)
 	node.MaxSize(50_000)
 	for i := range 12 {
-		if _, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil }); err != nil && !errors.Is(err, ErrUnsafe) {
+		if _, err := r.Browse(t.Context(), Filter{}, Scan{}, nil, func(*Message) error { return nil }); err != nil && !errors.Is(err, ErrUnsafe) {
 			t.Errorf("read %d: %v", i, err)
 		}
 	}
@@ -178,7 +178,7 @@ func TestUnfitQueues(t *testing.T) {
 			must.Get(ch.QueueDelete(r.name, false, false, false))(t)
 			must.Get(ch.QueueDeclare(r.name, true, args == nil, false, false, args))(t)
 			r.park(r.numbered(5)...)
-			_, err := r.Browse(t.Context(), Filter{}, Scan{}, func(*Message) error { return nil })
+			_, err := r.Browse(t.Context(), Filter{}, Scan{}, nil, func(*Message) error { return nil })
 			if !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), name) {
 				t.Errorf("read: %v", err)
 			}

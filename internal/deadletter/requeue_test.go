@@ -81,7 +81,7 @@ func TestEndedAtAnyTime(t *testing.T) {
 			if err == nil || p.Total > 0 && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%+v, %v", p, err)
 			}
-			_, _ = r.Browse(ctx, Filter{}, Scan{}, func(*Message) error { return nil })
+			_, _ = r.Browse(ctx, Filter{}, Scan{}, nil, func(*Message) error { return nil })
 			cancel()
 			moved += p.Done
 		}

@@ -14,7 +14,7 @@ import (
 // Export writes what s selects to w, one Record per line, harmless for a terminal, and leaves it where it is.
 func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Report) (Progress, error) {
 	buffered := bufio.NewWriterSize(w, 64<<10)
-	p, err := q.browse(ctx, s.Filter, Scan{Limit: s.Limit}, report, func(m *Message) error {
+	p, err := q.Browse(ctx, s.Filter, Scan{Limit: s.Limit}, report, func(m *Message) error {
 		if m.Unread != nil {
 			return fmt.Errorf("message %d: %w", m.Position, m.Unread)
 		}
