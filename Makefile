@@ -140,8 +140,16 @@ chaos-queues: build ## each fault of one queue while a sidecar serves six others
 chaos-order: build ## two replicas handle messages in order by key while processes are killed and links cut, and a judge that reads the order; 3 minutes (ARGS='-queue-type classic')
 	@scripts/chaos.sh queues -queues 0 -ordered 1 -replicas 2 -messages 50000 -keys 1000 -faults 10 -rate 500 $(ARGS)
 
+# Each kind of fault that concerns the attempts, which the sidecar remembers there.
+NATIVE := -topology native -max-retries 5 -messages 1500 -warm-up 300 -liveness 100 -never 5 -outbox 0 -rollback 0 -publish 0 \
+  -faults 7 -stretch 0.2 -kinds cut,close-consumer,sidecar-kill,sidecar-term,app-kill,broker-kill,redrive
+
+.PHONY: chaos-native
+chaos-native: build ## each kind of fault that concerns the attempts of SIDECAR_TOPOLOGY=native, on RabbitMQ 4.3; a minute (ARGS='-seed 7 -replicas 2 -messages 20000 -faults 40')
+	@TEST_BROKER_VERSION=4.3 scripts/chaos.sh run $(NATIVE) $(ARGS)
+
 .PHONY: chaos-selftest
-chaos-selftest: build ## shows that the judge finds each of 23 deliberate bugs; 30 minutes
+chaos-selftest: build ## shows that the judge finds each of 23 deliberate bugs; 30 minutes (TEST_BROKER_VERSION=4.3 and ARGS=-native: five of SIDECAR_TOPOLOGY=native)
 	@scripts/chaos.sh selftest $(ARGS)
 
 .PHONY: soak
