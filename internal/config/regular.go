@@ -14,8 +14,8 @@ import (
 // readRegular reads a whole regular file of at most limit bytes. Symbolic links are followed, because Kubernetes mounts
 // every secret as one. Errors name neither the path nor the content.
 //
-// O_NONBLOCK, because a named pipe blocks in open until there is a writer. Files of the kernel pass as regular ones, and
-// some, such as /proc/kmsg, block when they are read; such a path in the configuration is a mistake.
+// O_NONBLOCK, because a named pipe blocks in open until there is a writer. Files of the kernel pass as regular ones,
+// and some, such as /proc/kmsg, block when they are read; such a path in the configuration is a mistake.
 func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	// #nosec G304 -- a path that the operator has configured
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
