@@ -99,6 +99,9 @@ func (w *Watcher) Watch(ctx context.Context, s Session, plan func() *topology.Pl
 // has no depth and is not a finding. An error is a failure of the session.
 func (e *ensurer) measure(ctx context.Context) (depths []Depth, missing []Finding, err error) {
 	e.findings = nil
+	if _, old := TooOld(e.s, e.plan); old {
+		return nil, nil, nil // Ensure reports that, and declares nothing
+	}
 	for _, o := range objects(e.plan) {
 		refusal := e.ask(ctx, lookFor+o.title, o.passive)
 		switch {

@@ -1,0 +1,192 @@
+package app
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/topology"
+)
+
+// throughout sends all connections through the proxy.
+func throughout(t *testing.T, d *brokertest.Disguise, more ...string) []string {
+	t.Helper()
+	return append(more, "SIDECAR_AMQP_URL="+d.URL(t, brokertest.URL(t)), "SIDECAR_TOPOLOGY=native")
+}
+
+// TestOlderNodes: a broker that says that it is older than 4.3, or nothing that can be read, gets nothing declared and
+// nothing consumed, and few questions. After the next connection, to 4.3, it goes on by itself.
+func TestOlderNodes(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"3.13.7", "4.2.9", "four.three", "4", brokertest.NoVersion} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Delaying(t)
+			app := apptest.NewApp(t)
+			d := brokertest.NewDisguise(t, brokertest.URL(t))
+			d.As(version)
+			a, log, _ := run(t, load(t, throughout(t, d, "SIDECAR_APP_URL="+app.URL+"/")...), func(a *App) {
+				a.subscriptions[0].checkEvery = time.Hour
+			})
+			sub := a.subscriptions[0]
+			brokertest.Eventually(t, 20*time.Second, "the finding", sub.status.bad)
+			brokertest.Eventually(t, 20*time.Second, "the connections", func() bool { return d.Accepted() == 2 })
+			if all, _ := sub.status.last(); len(all) != 1 || all[0].Problem != "version" ||
+				version != brokertest.NoVersion && all[0].Found != version {
+				t.Errorf("findings %v", all)
+			}
+			if r := a.Ready(""); r.Ready || !strings.Contains(r.Checks[1].Detail, "RabbitMQ 4.3") {
+				t.Errorf("ready: %+v", r)
+			}
+			if st := a.Status(); len(st.Findings) != 1 || st.Findings[0].Problem != "version" {
+				t.Errorf("status: %+v", st.Findings)
+			}
+			for range 3 {
+				sub.askForCheck()
+				brokertest.Eventually(t, 20*time.Second, "a check begins", func() bool { return len(sub.check) == 0 })
+			}
+			declares, channels := d.Asked()
+			if declares > 0 || channels > 10 || d.Accepted() != 2 || sub.consumer.Active() {
+				t.Errorf("%d declares, %d channels, %d connections", declares, channels, d.Accepted())
+			}
+			if n := strings.Count(log.String(), `"msg":"topology`); n != 1 {
+				t.Errorf("%d lines about the topology", n)
+			}
+			if brokertest.Ready(t, brokertest.URL(t), sub.plan.Queue) >= 0 {
+				t.Error("the queue was declared")
+			}
+			d.Off()
+			d.Cut()
+			brokertest.Eventually(t, 20*time.Second, "consuming", sub.consumer.Active)
+			brokertest.Send(t, brokertest.URL(t), sub.plan.Queue, "m")
+			brokertest.Eventually(t, 20*time.Second, "the app has it", func() bool { return len(app.Requests()) == 1 })
+		})
+	}
+}
+
+// TestOlderNodeAfterAReconnect: messages are in flight, and the next node is older. They are given back and stay.
+func TestOlderNodeAfterAReconnect(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	url, app, gate := brokertest.URL(t), apptest.NewApp(t), make(chan struct{})
+	app.On("", apptest.Held(gate, apptest.Say(apptest.Status(500))), apptest.Say(apptest.Status(200)))
+	d := brokertest.NewDisguise(t, url)
+	a, log, _ := run(t, load(t, throughout(t, d, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_RETRY_DELAY=100ms")...))
+	sub := a.subscriptions[0]
+	brokertest.Eventually(t, 20*time.Second, "consuming", sub.consumer.Active)
+	brokertest.Send(t, url, sub.plan.Queue, "m")
+	brokertest.Eventually(t, 20*time.Second, "the app has it", func() bool { return len(app.Requests()) == 1 })
+	d.As("4.2.9")
+	d.Cut()
+	brokertest.Eventually(t, 20*time.Second, "the finding", sub.status.bad)
+	close(gate)
+	brokertest.WaitReady(t, url, sub.plan.Queue, 1)
+	if m := brokertest.Get(t, url, sub.plan.Queue, 20*time.Second); m.Headers["x-delivery-count"] != int64(1) {
+		t.Errorf("the message has %v: the lost connection is the only return", m.Headers)
+	}
+	if sub.consumer.Active() || len(app.Requests()) != 1 || strings.Contains(log.String(), `"outcome":"retry"`) {
+		t.Errorf("active %v, %d requests", sub.consumer.Active(), len(app.Requests()))
+	}
+}
+
+// TestModesWithQueuesThatDelay: verify and none use what exists.
+func TestModesWithQueuesThatDelay(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"verify", "none"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Delaying(t)
+			app, url := apptest.NewApp(t), brokertest.URL(t)
+			app.On("", apptest.Say(apptest.Status(500)), apptest.Say(apptest.Status(200)))
+			env := []string{"SIDECAR_APP_URL=" + app.URL + "/", "SIDECAR_TOPOLOGY=native", "SIDECAR_RETRY_DELAY=200ms"}
+			declared(t, live(t, env...))
+			a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...))
+			sub := a.subscriptions[0]
+			brokertest.Eventually(t, 20*time.Second, "consuming", sub.consumer.Active)
+			brokertest.Send(t, url, sub.plan.Queue, "m")
+			brokertest.Eventually(t, 20*time.Second, "two attempts", func() bool { return len(app.Requests()) == 2 })
+			if r := app.Requests(); r[1].Header.Get("Amqp-Retry-Count") != "1" || r[1].At.Sub(r[0].At) < 200*time.Millisecond {
+				t.Errorf("the second attempt: %v after the first, %v", r[1].At.Sub(r[0].At), r[1].Header)
+			}
+		})
+	}
+}
+
+// TestQueueDelaysNothing: a policy takes the delays away while the sidecar runs. A few messages come back at once, then
+// nothing is consumed; when the policy is gone, the sidecar goes on by itself.
+func TestQueueDelaysNothing(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"declare", "verify", "none"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Delaying(t)
+			queueDelaysNothing(t, mode)
+		})
+	}
+}
+
+func queueDelaysNothing(t *testing.T, mode string) {
+	app, url := apptest.NewApp(t), brokertest.URL(t)
+	app.Otherwise(func(*apptest.Request) apptest.Reply { return apptest.Say(apptest.Status(409)) })
+	env := []string{"SIDECAR_APP_URL=" + app.URL + "/", "SIDECAR_TOPOLOGY=native", "SIDECAR_RETRY_DELAY=300ms",
+		"SIDECAR_MAX_RETRIES=100", "SIDECAR_CONCURRENCY=4"}
+	declared(t, live(t, env...))
+	a, log, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), func(a *App) {
+		a.subscriptions[0].checkEvery = time.Second
+	})
+	sub := a.subscriptions[0]
+	brokertest.Eventually(t, 20*time.Second, "consuming", sub.consumer.Active)
+	brokertest.Ctl(t, "set_policy", "none", ".*", `{"delayed-retry-type":"disabled"}`)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		brokertest.Publish(t, brokertest.Channel(t, url), "", sub.plan.Queue, withID(id))
+	}
+	brokertest.Eventually(t, 20*time.Second, "the finding", sub.status.bad)
+	if all, _ := sub.status.last(); all[0].Property != topology.ArgRetryType || !strings.Contains(all[0].Found, "at once") {
+		t.Errorf("findings %v", all)
+	}
+	paused := func() int { return strings.Count(log.String(), "topology does not fit") }
+	brokertest.Eventually(t, 20*time.Second, "it has tried again, and paused again", func() bool { return paused() == 3 })
+	if n := len(app.Requests()); n > 100 {
+		t.Errorf("%d attempts for three pauses", n)
+	}
+	brokertest.Ctl(t, "clear_policy", "none")
+	brokertest.Eventually(t, 20*time.Second, "consuming again", func() bool { return !sub.status.bad() && sub.consumer.Active() })
+	before, pauses := len(app.Seen("a")), paused()
+	brokertest.Eventually(t, 20*time.Second, "three more attempts", func() bool { return len(app.Seen("a")) >= before+3 })
+	r := app.Seen("a")
+	if last := r[before+2].At.Sub(r[before+1].At); last < 300*time.Millisecond || paused() != pauses {
+		t.Errorf("back after %v, %d more pauses", last, paused()-pauses)
+	}
+	var counts []int
+	for _, q := range r {
+		counts = append(counts, q.Number("Amqp-Retry-Count"))
+	}
+	if !slices.IsSorted(counts) || counts[len(counts)-1] != len(counts)-1 {
+		t.Errorf("retry counts %v", counts)
+	}
+}
+
+// TestBadSettingsOfQueuesThatDelay: each is refused with one line, which says why.
+func TestBadSettingsOfQueuesThatDelay(t *testing.T) {
+	t.Parallel()
+	const order = "cannot be combined with a queue that delays messages itself: what a lost connection returns comes later " +
+		"than what is behind it"
+	const names = "SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the service's queue"
+	for _, tc := range []struct{ variable, says, env string }{
+		{"SIDECAR_ORDER_BY", `="queue": ` + order, "SIDECAR_ORDER_BY=queue"},
+		{"SIDECAR_PARTITIONS", `="4": ` + order, "SIDECAR_ORDER_BY=routing-key SIDECAR_PARTITIONS=4"},
+		{"SIDECAR_CRASH_LIMIT", `="3": cannot be combined with a queue that delays messages itself: a reject cannot write a ` +
+			"crash down, and the queue's x-delivery-limit ends what crashes again and again", "SIDECAR_CRASH_LIMIT=3"},
+		{"SIDECAR_TOPOLOGY", `="native": ` + names, "SIDECAR_RETRY_EXCHANGE=x"},
+		{"SIDECAR_TOPOLOGY", `="native": ` + names, "SIDECAR_RETRY_QUEUE=x"},
+		{"SIDECAR_QUEUE_TYPE", `="classic": only a quorum queue delays messages itself`, "SIDECAR_QUEUE_TYPE=classic"},
+		{"SIDECAR_RETRY_DELAYS", `="1s,2s,3s": two for native, the shortest and the longest`, "SIDECAR_RETRY_DELAYS=1s,2s,3s"},
+		{"SIDECAR_RETRY_DELAYS", `="1s": two for native, the shortest and the longest`, "SIDECAR_RETRY_DELAYS=1s"},
+		{"SIDECAR_QUEUE_ARGUMENTS", `="x-delayed-retry-min=5": x-delayed-retry-min is set by the topology`, "SIDECAR_QUEUE_ARGUMENTS=x-delayed-retry-min=5"},
+	} {
+		refused(t, tc.variable+tc.says, tc.variable, append(strings.Fields(tc.env), "SIDECAR_TOPOLOGY=native")...)
+	}
+}
