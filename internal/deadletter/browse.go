@@ -7,8 +7,8 @@ import (
 )
 
 // Browse calls visit for every matching message from the head of the queue on, foreign ones included, and requeues all
-// of them in their order. The message is valid until visit returns; then it is done. An error of visit ends the read and
-// is returned.
+// of them in their order. The message is valid until visit returns; then it is done. An error of visit ends the read
+// and is returned.
 func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, report Report, visit func(*Message) error) (Progress,
 	error) {
 	ctx, stop := withoutDeadline(ctx)

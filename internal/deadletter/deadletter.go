@@ -150,6 +150,6 @@ type Redrive struct {
 	CanaryTimeout time.Duration // for all verdicts together, beside the time a redriven message waits; 0 = one minute
 }
 
-// Report is called with the progress of an operation, a few times per second and at its end. If it blocks, the operation
-// goes on and only its end waits.
+// Report is called with the progress of an operation, a few times per second and at its end. If it blocks, the
+// operation goes on and only its end waits.
 type Report func(Progress)

@@ -126,8 +126,8 @@ func echo(q any) any {
 	return json.RawMessage(b)
 }
 
-// readRequest reads the body of an action into q and checks it for the queue of the request; no body is an empty object.
-// A refused request is logged, too: it was meant to change something.
+// readRequest reads the body of an action into q and checks it for the queue of the request; no body is an empty
+// object. A refused request is logged, too: it was meant to change something.
 func (a *API) readRequest(w http.ResponseWriter, r *http.Request, action string, q any,
 	check func(*deadletter.Queue) error) (queue *deadletter.Queue, ok bool) {
 	b, status, detail := httpguard.ReadBody(w, r)
