@@ -34,6 +34,9 @@ func (r *CheckResult) readManagement(ctx context.Context, cfg *config.Config, pl
 		return nil, err
 	}
 	r.Bindings, r.Policies = seen, seen
+	if plan.DelaysItself() {
+		r.notes = append(r.notes, fmt.Sprintf("messages that wait in %s for a retry: %d", plan.Queue, s.Waiting))
+	}
 	for _, q := range s.Queues {
 		if q.Settings == nil {
 			r.Policies = notSeen
@@ -64,6 +67,8 @@ func withPolicies(s *management.Seen, plan *topology.Plan, major int, findings [
 		by := policies[d.Object][d.Property]
 		if risk := policyRisk(plan, &d, changed.Queues[d.Name]); risk != "" && by != "" {
 			d.Judgement, d.Reason = min(d.Judgement, topology.Weaker), risk
+		} else if by != "" && plan.DelaysItself() && strings.HasPrefix(d.Property, "x-delayed-retry-m") {
+			d.Reason = "retries wait that long" // in the queue: sidecar run does not see the policy
 		}
 		f := declare.Differs(d)
 		if by != "" {

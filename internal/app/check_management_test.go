@@ -141,6 +141,82 @@ func TestCheckWithAPolicyThatHelps(t *testing.T) {
 	})
 }
 
+// TestCheckOfAQueueThatDelays: what is in effect counts, be it by argument or by policy.
+func TestCheckOfAQueueThatDelays(t *testing.T) {
+	t.Parallel()
+	delays := func(kind string, shortest int) string {
+		return fmt.Sprintf(`{"delayed-retry-type": %q, "delayed-retry-min": %d, "delayed-retry-max": 5000}`, kind, shortest)
+	}
+	bare := amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(200)}
+	for name, tc := range map[string]struct {
+		preset, policy           string
+		given                    amqp.Table // nil: as declared
+		property, severity, says string
+	}{
+		"by policy alone":         {"native", delays("failed", 5000), bare, "", "", ""},
+		"longer by policy":        {"native", delays("failed", 5000), amqp.Table{"x-queue-type": "quorum", "x-delayed-retry-type": "failed", "x-delayed-retry-min": int64(900), "x-delayed-retry-max": int64(900)}, topology.ArgRetryMin, "note", "beside it"},
+		"shorter by policy":       {"native", delays("failed", 500), nil, topology.ArgRetryMin, "note", "retries wait that long"},
+		"no delay by policy":      {"native", delays("disabled", 500), nil, topology.ArgRetryType, "problem", "comes back at once"},
+		"everything by policy":    {"native", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker, too"},
+		"everything, with fanout": {"fanout", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker once more"},
+		"returns, with fanout":    {"fanout", delays("returned", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker once more"},
+		"failures, with fanout":   {"fanout", delays("failed", 5000), nil, topology.ArgRetryType, "note", "a lost connection"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokertest.Delaying(t)
+			url := brokertest.URL(t)
+			brokertest.Ctl(t, "set_policy", "the policy", "^q$", tc.policy)
+			env := []string{"SIDECAR_QUEUE=q", "SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_TOPOLOGY=" + tc.preset}
+			if tc.given != nil {
+				brokertest.Queue(t, url, "q", tc.given)
+			}
+			declared(t, live(t, env...))
+			if r, _ := checked(t, live(t, env...)); tc.given != nil && r.find(`queue "q"`).Severity == "" {
+				t.Fatalf("the queue has no finding over AMQP: %+v", r)
+			}
+			r, err := checked(t, managed(t, env...))
+			i := slices.IndexFunc(r.Findings, func(f findingJSON) bool { return strings.HasPrefix(f.Property, "x-delayed-retry-") })
+			if tc.property == "" {
+				if i >= 0 {
+					t.Errorf("%+v", r.Findings)
+				}
+				return
+			}
+			if i < 0 {
+				t.Fatalf("no finding: %+v", r)
+			}
+			i = slices.IndexFunc(r.Findings, func(f findingJSON) bool { return f.Property == tc.property })
+			f := r.Findings[i]
+			byPolicy := strings.HasSuffix(f.Found, `, by policy "the policy"`)
+			if f.Severity != tc.severity || !strings.Contains(f.Reason, tc.says) || byPolicy != (tc.says != "beside it") || (err != nil) != (tc.severity == "problem") {
+				t.Errorf("%+v, %v", f, err)
+			}
+		})
+	}
+}
+
+// TestCheckCountsWhatTheQueueDelays: over AMQP the queue is empty.
+func TestCheckCountsWhatTheQueueDelays(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	url := brokertest.URL(t)
+	env := []string{"SIDECAR_QUEUE=q", "SIDECAR_TOPOLOGY=native", "SIDECAR_RETRY_DELAY=1h"}
+	declared(t, live(t, env...))
+	ch := brokertest.Channel(t, url)
+	brokertest.Publish(t, ch, "", "q", amqp.Publishing{})
+	d, ok, err := ch.Get("q", false)
+	if !ok || err != nil {
+		t.Fatalf("%v, %v", ok, err)
+	}
+	must.Do(t, d.Reject(true))
+	brokertest.Eventually(t, 30*time.Second, "the message is counted", func() bool {
+		var b bytes.Buffer
+		must.Do(t, Check(t.Context(), managed(t, env...), &b, false, plain))
+		return strings.Contains(b.String(), "messages that wait in q for a retry: 1\n")
+	})
+}
+
 // TestCheckWithoutStatistics: up to RabbitMQ 4.2 the policies of a queue are in its statistics.
 func TestCheckWithoutStatistics(t *testing.T) {
 	t.Parallel()

@@ -179,8 +179,8 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 		}
 		c.Warnings = append(c.Warnings, sub.warnings(c.Warnings)...)
 	}
-	for _, w := range plan.Waits {
-		c.RetryDelays = append(c.RetryDelays, w.Delay.String())
+	for _, d := range plan.Delays() {
+		c.RetryDelays = append(c.RetryDelays, d.String())
 	}
 	return c
 }

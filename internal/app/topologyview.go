@@ -25,8 +25,9 @@ func topologyView(subscription string, p *topology.Plan) admin.Topology {
 	for _, b := range p.Bindings {
 		t.Bindings = append(t.Bindings, admin.Route{Exchange: b.Exchange, Key: b.Key, Queue: b.Queue})
 	}
-	for _, w := range p.Waits {
-		t.Waits = append(t.Waits, admin.Wait{Route: admin.Route(w.Route), Delay: w.Delay.String()})
+	for i, d := range p.Delays() {
+		w := p.Waits[min(i, len(p.Waits)-1)] // of a queue that delays messages itself both delays are its own
+		t.Waits = append(t.Waits, admin.Wait{Route: admin.Route(w.Route), Delay: d.String()})
 	}
 	if p.Park.Queue != "" {
 		park, redrive := admin.Route(p.Park), admin.Route(p.Redrive)

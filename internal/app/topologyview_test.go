@@ -43,6 +43,24 @@ func TestPicture(t *testing.T) {
 	}
 }
 
+// TestPictureOfAQueueThatDelays: its waits are the shortest and the longest delay.
+func TestPictureOfAQueueThatDelays(t *testing.T) {
+	t.Parallel()
+	for delays, want := range map[string][]string{"SIDECAR_RETRY_DELAY=3s": {"3s"}, "SIDECAR_RETRY_DELAYS=3s,2m": {"3s", "2m0s"}} {
+		plan, err := newPlan(load(t, "SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY=native", delays))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var waits []admin.Wait
+		for _, d := range want {
+			waits = append(waits, admin.Wait{Route: admin.Route{Key: plan.Queue, Queue: plan.Queue}, Delay: d})
+		}
+		if got := topologyView("", plan); !reflect.DeepEqual(got.Waits, waits) {
+			t.Errorf("%s: %+v", delays, got.Waits)
+		}
+	}
+}
+
 func TestWithoutADeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	cfg := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_DEAD_LETTER=disabled", "SIDECAR_QUEUE=orders", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_BINDINGS=amq.topic:orders.#")

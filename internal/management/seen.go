@@ -22,6 +22,9 @@ type Seen struct {
 	// exchange: retry queues of an earlier delay.
 	Leftover []Leftover
 
+	// Waiting counts the messages of the service's queue that are neither ready nor unacknowledged: that queue delays them.
+	Waiting int
+
 	// Unread counts the queues of the virtual host that were not searched for leftovers, because there are too many.
 	Unread int
 }
@@ -144,10 +147,12 @@ func (s *Seen) readLeftovers(ctx context.Context, c *client, p *topology.Plan, s
 				Name      string     `json:"name"`
 				Arguments amqp.Table `json:"arguments"`
 				Messages  int        `json:"messages"`
+				Ready     int        `json:"messages_ready"`
+				Unacked   int        `json:"messages_unacknowledged"`
 			} `json:"items"`
 		}
 		err := c.get(ctx, &found, fmt.Sprintf("disable_stats=true&enable_queue_totals=true&sort=name&"+
-			"columns=name,arguments,messages&page=%d&page_size=%d", page, size), "queues", c.o.Vhost)
+			"columns=name,arguments,messages,messages_ready,messages_unacknowledged&page=%d&page_size=%d", page, size), "queues", c.o.Vhost)
 		if errors.Is(err, errNotFound) {
 			return fmt.Errorf("%w: virtual host %q does not exist, or the user has no permissions in it", err, c.o.Vhost)
 		}
@@ -155,6 +160,9 @@ func (s *Seen) readLeftovers(ctx context.Context, c *client, p *topology.Plan, s
 			return err
 		}
 		for _, q := range found.Items {
+			if q.Name == p.Queue {
+				s.Waiting = q.Messages - q.Ready - q.Unacked
+			}
 			planned := slices.ContainsFunc(p.Queues, func(own topology.Queue) bool { return own.Name == q.Name })
 			exchange, key, ok := (&topology.Queue{Args: q.Arguments}).DeadLetter()
 			if !planned && ok && exchange == "" && key == p.Queue {

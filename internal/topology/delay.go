@@ -35,13 +35,24 @@ func (p *Plan) DelayAfter(deliveries int) time.Duration {
 	return min(shortest*time.Duration(min(max(deliveries, 0), 1<<20)+1), max(shortest, time.Duration(longest)*time.Millisecond))
 }
 
+// Delays are those of the waits, the shortest first; of the service's queue the shortest and the longest.
+func (p *Plan) Delays() (all []time.Duration) {
+	if p.DelaysItself() {
+		return slices.Compact([]time.Duration{p.DelayAfter(0), p.DelayAfter(1 << 20)})
+	}
+	for _, w := range p.Waits {
+		all = append(all, w.Delay)
+	}
+	return all
+}
+
 // DelaysText says for people how long messages wait in the service's queue.
 func (p *Plan) DelaysText() string {
-	first, last := p.DelayAfter(0), p.DelayAfter(1<<20)
-	if first == last {
-		return TierLabel(first)
+	delays := p.Delays()
+	if len(delays) == 1 {
+		return TierLabel(delays[0])
 	}
-	return fmt.Sprintf("%s more each time, at most %s", TierLabel(first), TierLabel(last))
+	return fmt.Sprintf("%s more each time, at most %s", TierLabel(delays[0]), TierLabel(delays[1]))
 }
 
 // delayRange are the shortest and the longest delay of filled options whose queue delays messages itself.
@@ -70,7 +81,7 @@ func (p *Plan) besideOwnDelays(f Found) {
 	}
 	var queues []Queue
 	var waits []WaitPath
-	for _, d := range slices.Compact([]time.Duration{p.DelayAfter(0), p.DelayAfter(1 << 20)}) {
+	for _, d := range p.Delays() {
 		q := Queue{
 			Name: p.Queue + "." + TierLabel(d), Kind: KindRetry, Beside: true,
 			Args: amqp.Table{ArgTTL: d.Milliseconds(), ArgDLX: "", ArgDLKey: p.Queue},

@@ -58,6 +58,22 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestQueueThatDelays: the queue in which retries wait is drawn once, and says how long.
+func TestQueueThatDelays(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	sc := newScene(t).with("TOPOLOGY", "native", "RETRY_DELAY", "", "RETRY_DELAYS", "1s,5m").run()
+	b := sc.open()
+	b.until("#drawing", "queue · retries wait in it, 1s to 5m0s")
+	if text := b.text("#drawing"); strings.Contains(text, "retry queue") || strings.Count(text, sc.queue()) != 1 {
+		t.Errorf("the drawing is %q", text)
+	}
+	b.until("#facts", "no queue for it")
+	b.until("#facts", "0, after 1s, 5m0s")
+	b.click("The same as tables")
+	b.until("#topology-tables", "the service’s queue, waits 1s to 5m0s")
+}
+
 // TestFiles: the page and all it loads come with the policy, whole, and only from their exact paths.
 func TestFiles(t *testing.T) {
 	t.Parallel()

@@ -61,7 +61,8 @@ function showRate(name, at) {
 export function showFacts({ status: s, depths }) {
   const ready = (kind) => {
     const of = depths.filter((d) => d.kind === kind);
-    return of.length === 0 ? 'not known yet' : number(of.reduce((sum, d) => sum + d.ready, 0));
+    if (of.length === 0) return depths.length === 0 ? 'not known yet' : 'no queue for it';
+    return number(of.reduce((sum, d) => sum + d.ready, 0));
   };
   put(facts['In the queue'], ready('main'));
   put(facts['Waiting for a retry'], ready('retry'));

@@ -67,6 +67,13 @@ export function startTopology() {
   }).observe(byId('drawing'));
 }
 
+// delayed says how long messages wait in each queue; the queue that delays them itself has the shortest and the longest delay.
+function delayed() {
+  const all = new Map();
+  for (const w of plan.waits) all.set(w.queue, all.has(w.queue) ? `${all.get(w.queue)} to ${w.delay}` : w.delay);
+  return all;
+}
+
 // boxes lists what is drawn, from top to bottom, each with what it hangs on.
 function boxes() {
   const list = [];
@@ -81,14 +88,16 @@ function boxes() {
     const keys = plan.bindings.filter((b) => b.queue === plan.queue && b.exchange === name && b.key).map((b) => b.key);
     add({ ...exchange(name, 'exchange', keys.length > 0 && `key ${keys.join(', ')}`), indent: 0, into: true });
   }
-  const main = add({ kind: 'queue main', name: plan.queue, caption: 'queue', queue: plan.queue, indent: 0 });
+  const own = delayed().get(plan.queue);
+  const caption = own ? `queue · retries wait in it, ${own}` : 'queue';
+  const main = add({ kind: 'queue main', name: plan.queue, caption, queue: plan.queue, indent: 0 });
   const within = new Map();
   const under = (name, kind) => {
     if (!name) return main;
     if (!within.has(name)) within.set(name, add({ ...exchange(name, kind), indent: 1, parent: main }));
     return within.get(name);
   };
-  for (const w of plan.waits) {
+  for (const w of plan.waits.filter((w) => w.queue !== plan.queue)) {
     const parent = under(w.exchange, 'retry exchange');
     add({ kind: 'queue retry', name: w.queue, caption: `retry queue · waits ${w.delay}`, queue: w.queue,
       indent: parent.indent + 1, parent, back: main, lane: 'wait' });
@@ -160,7 +169,7 @@ function table(caption, heads, rows) {
 }
 
 function tables() {
-  const waits = new Map(plan.waits.map((w) => [w.queue, w.delay]));
+  const waits = delayed();
   const is = (o, ...words) => [...words, o.shared && 'shared with other services'].filter(Boolean).join(', ');
   const kinds = { main: 'the service’s queue', retry: 'retry queue', dlq: 'dead-letter queue' };
   fill(byId('topology-tables'), undefined,
