@@ -77,6 +77,9 @@ func newTestBench(t *testing.T, half string) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if half == retried {
+		brokertest.Delaying(t)
+	}
 	o.tools, o.amqpURL = programs, brokertest.URL(t)
 	if half == produce {
 		o.dsn = postgrestest.New(t).DSN

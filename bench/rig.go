@@ -121,7 +121,7 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 	r := &rig{
 		ctx: ctx, patience: 30 * time.Second, silence: 30 * time.Second, filled: 300 * time.Millisecond,
 		settled: 300 * time.Millisecond, rest: time.Second, client: http.Client{Transport: &http.Transport{}},
-		url: o.amqpURL, version: os.Getenv("BROKER_VERSION"), extra: o.env,
+		url: o.amqpURL, extra: o.env,
 	}
 	if r.url == "" {
 		return nil, errors.New("AMQP_URL is unset: run it below scripts/broker.sh, as make bench does")
@@ -154,6 +154,7 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 	if r.conn, err = amqp.Dial(r.url); err != nil {
 		return nil, err
 	}
+	r.version, _ = r.conn.Properties["version"].(string)
 	if r.ch, err = r.conn.Channel(); err != nil {
 		return nil, err
 	}
@@ -272,10 +273,11 @@ func (r *rig) pause(d time.Duration) error {
 
 // appPlan configures the app before a run.
 type appPlan struct {
-	Expect  int           `json:"expect"`
-	Sleep   time.Duration `json:"sleep"`
-	Hold    bool          `json:"hold"`
-	Latency bool          `json:"latency"`
+	Expect   int           `json:"expect"`
+	Sleep    time.Duration `json:"sleep"`
+	Hold     bool          `json:"hold"`
+	Latency  bool          `json:"latency"`
+	Failures int           `json:"failures"`
 }
 
 // appStats is what the app says after it.
@@ -304,7 +306,8 @@ type load struct {
 	Headers     int           `json:"headers"`
 	Concurrency int           `json:"concurrency"`
 	Sleep       time.Duration `json:"app_sleep_ns"`
-	Keys        int           `json:"keys,omitempty"` // of the header "key"
+	Keys        int           `json:"keys,omitempty"`     // of the header "key"
+	Failures    int           `json:"failures,omitempty"` // of each message, before the attempt that succeeds
 }
 
 // message is the i-th message of a load.

@@ -61,7 +61,7 @@ func (r *run) balance() error {
 	if r.Stats.Distinct != n {
 		errs = append(errs, fmt.Errorf("%d of %d messages never reached the app", n-r.Stats.Distinct, n))
 	}
-	if extra := r.Stats.Received - r.Stats.Unknown - r.Stats.Distinct; extra != 0 {
+	if extra := r.Stats.Received - r.Stats.Unknown - r.Stats.Distinct*int64(r.Load.Failures+1); extra != 0 {
 		errs = append(errs, fmt.Errorf("%d duplicates", extra))
 	}
 	if r.Stats.Unknown != 0 {

@@ -16,11 +16,12 @@ type scenario struct {
 	run  func(b *bench) error
 }
 
-// The parts of the product: the two halves, and several queues in one sidecar.
+// The parts of the product: the two halves, several queues in one sidecar, and retries by two topologies.
 const (
 	consume = "consume"
 	produce = "produce"
 	several = "several"
+	retried = "retries"
 )
 
 func scenarios() []scenario {
@@ -42,6 +43,7 @@ func scenarios() []scenario {
 		{"queues-hang", several, (*bench).hanging},
 		{"queues-two", several, (*bench).two},
 		{"order", several, (*bench).order},
+		{"retries", retried, (*bench).retries},
 	}
 }
 
@@ -56,6 +58,8 @@ type bench struct {
 	result     *result
 	produced   *produced
 	severally  *severalResult
+	retriesBy  *retriesResult
+	retryDelay time.Duration
 }
 
 func newBench(o *options, r *rig) *bench {
@@ -63,9 +67,10 @@ func newBench(o *options, r *rig) *bench {
 		rig: r, o: o,
 		sidecar:  candidate{name: "sidecar", path: o.sidecar, sidecar: true},
 		baseline: candidate{name: "baseline", path: filepath.Join(r.tools, "baseline")},
-		result:   newResult(r, o),
+		result:   newResult(r, o), retryDelay: time.Second,
 	}
 	b.severally = &severalResult{Machine: b.result.Machine, Quick: o.quick, Idle: map[string][]sum{}}
+	b.retriesBy = &retriesResult{Machine: b.result.Machine, Quick: o.quick}
 	b.produced = &produced{Machine: b.result.Machine, Quick: o.quick}
 	if r.db != nil {
 		b.produced.Database = r.db.version

@@ -30,6 +30,9 @@ func (b *bench) write(o *options, table io.Writer) error {
 	if o.wants(produce) {
 		errs = append(errs, writeHalf(o, table, b.produced, "produce", "bench-produce"))
 	}
+	if o.wants(retried) && len(b.retriesBy.Runs) > 0 {
+		errs = append(errs, writeHalf(o, table, b.retriesBy, "retries", "bench-retries"))
+	}
 	if o.wants(several) {
 		errs = append(errs, writeHalf(o, table, b.severally, "several", "bench-several"))
 	}

@@ -7,7 +7,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 case " $* " in *" -h "* | *" --help "*) exec go run ./bench -h ;; esac
 if [ -z "${TEST_BROKER:-}" ]; then
-  export TEST_BROKER=package
+  TEST_BROKER=package
+  [ -z "${TEST_BROKER_VERSION:-}" ] || TEST_BROKER=root # another one than this machine's own
+  export TEST_BROKER
 fi
 run=(scripts/broker.sh run 0 go run ./bench "$@")
 # Only the outbox needs a database, which says how long its statements take.

@@ -12,10 +12,11 @@ import (
 
 // plan is what a run expects of the app.
 type plan struct {
-	Expect  int           `json:"expect"`  // messages, numbered from 0
-	Sleep   time.Duration `json:"sleep"`   // before each answer
-	Hold    bool          `json:"hold"`    // answer nothing before release
-	Latency bool          `json:"latency"` // bodies begin with the time they were published: keep how long they took
+	Expect   int           `json:"expect"`   // messages, numbered from 0
+	Sleep    time.Duration `json:"sleep"`    // before each answer
+	Hold     bool          `json:"hold"`     // answer nothing before release
+	Latency  bool          `json:"latency"`  // bodies begin with the time they were published: keep how long they took
+	Failures int           `json:"failures"` // each message is answered 409 so many times: keep how long it takes to return
 }
 
 // goal is what wait waits for.
@@ -36,7 +37,7 @@ type stats struct {
 	Held        int64   `json:"held"` // received before the release
 	First       int64   `json:"first"`
 	Last        int64   `json:"last"`
-	Latencies   []int64 `json:"latencies,omitempty"` // sorted, ns from publish to arrival
+	Latencies   []int64 `json:"latencies,omitempty"` // sorted, ns from publish to arrival, or from a failure to the next one
 }
 
 // books are the counts of one run after the other. What every request touches is atomic; the rest is behind mu.
@@ -56,9 +57,14 @@ type books struct {
 
 // numbers are the messages of a run, with a bit for each that has come.
 type numbers struct {
-	expect int64
-	bits   []atomic.Uint64
+	expect   int64
+	bits     []atomic.Uint64
+	failures int64
+	failed   []failure // by number; nil without failures
 }
+
+// failure is how often a message has failed, and when it did last.
+type failure struct{ times, at atomic.Int64 }
 
 func newBooks() *books {
 	b := &books{arrived: make(chan struct{}, 1)}
@@ -67,7 +73,11 @@ func newBooks() *books {
 }
 
 func (b *books) reset(p plan) {
-	b.seen.Store(&numbers{int64(p.Expect), make([]atomic.Uint64, p.Expect/64+1)})
+	seen := &numbers{expect: int64(p.Expect), bits: make([]atomic.Uint64, p.Expect/64+1), failures: int64(p.Failures)}
+	if p.Failures > 0 {
+		seen.failed = make([]failure, p.Expect)
+	}
+	b.seen.Store(seen)
 	for _, n := range []*atomic.Int64{
 		&b.received, &b.unknown, &b.maxInflight, &b.connections, &b.released, &b.held, &b.first, &b.last, &b.wanted,
 	} {
@@ -109,11 +119,14 @@ func (b *books) arrive(number int64, published int64) {
 		b.unknown.Add(1)
 	} else {
 		seen.bits[number/64].Or(1 << (number % 64))
+		if seen.failed != nil {
+			if at := seen.failed[number].at.Load(); at > 0 {
+				b.took(now - at)
+			}
+		}
 	}
 	if b.latency.Load() && published > 0 {
-		b.mu.Lock()
-		b.latencies = append(b.latencies, now-published)
-		b.mu.Unlock()
+		b.took(now - published)
 	}
 	if b.received.Add(1) == b.wanted.Load() {
 		select {
@@ -121,6 +134,23 @@ func (b *books) arrive(number int64, published int64) {
 		default:
 		}
 	}
+}
+
+func (b *books) took(ns int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.latencies = append(b.latencies, ns)
+}
+
+// fails reports whether this attempt of a message is one that fails.
+func (b *books) fails(number int64) bool {
+	seen := b.seen.Load()
+	if seen.failed == nil || number < 0 || number >= seen.expect {
+		return false
+	}
+	f := &seen.failed[number]
+	f.at.Store(time.Now().UnixNano())
+	return f.times.Add(1) <= seen.failures
 }
 
 // answerable returns when the answer to a request may go.

@@ -26,6 +26,7 @@ func (b *books) accept(l net.Listener) {
 var (
 	headEnd  = []byte("\r\n\r\n")
 	answer   = []byte("HTTP/1.1 204 No Content\r\n\r\n")
+	failed   = []byte("HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n")
 	lengthIs = []byte("\r\nContent-Length: ")
 	numberIs = []byte("\r\nAmqp-Message-Id: ")
 	timeIs   = []byte("t=")
@@ -85,7 +86,11 @@ func (b *books) serve(c net.Conn) {
 		}
 		b.arrive(number, published)
 		b.answerable()
-		if _, err := c.Write(answer); err != nil {
+		text := answer
+		if b.fails(number) {
+			text = failed
+		}
+		if _, err := c.Write(text); err != nil {
 			return
 		}
 	}
