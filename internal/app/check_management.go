@@ -79,7 +79,19 @@ func withPolicies(s *management.Seen, plan *topology.Plan, major int, findings [
 		}
 		findings = append(findings, f)
 	}
+	if q := s.Queues[plan.Queue]; q.Settings != nil {
+		undelayed(findings)
+	}
 	return findings
+}
+
+// undelayed makes a problem of a queue without the delays that the plan needs, where policies are seen and have none.
+func undelayed(findings []declare.Finding) {
+	for i := range findings {
+		if f := &findings[i]; f.Property == topology.ArgRetryType && f.Found == "none" {
+			f.Judgement, f.Reason = topology.Breaks, "no policy delays them: rejected messages are delivered again at once"
+		}
+	}
 }
 
 // policyRisk says what can happen by a difference that sidecar run adapts to, but does not see where a policy makes it;
@@ -104,13 +116,17 @@ func policyRisk(plan *topology.Plan, d *topology.Difference, found amqp.Table) s
 func leftovers(s *management.Seen, vhost string) []declare.Finding {
 	var all []declare.Finding
 	for _, q := range s.Leftover {
+		flags := " --if-empty --if-unused"
+		if q.Type == topology.TypeQuorum {
+			flags = "" // which the broker refuses
+		}
 		all = append(all, declare.Finding{
 			Judgement: topology.Harmless, Object: topology.QueueTitle(q.Name), Problem: declare.ProblemLeftover,
 			Found: fmt.Sprintf("%d messages", q.Messages),
 			Reason: "its messages return to the service's queue, and the configuration does not name it: an earlier " +
-				"SIDECAR_RETRY_DELAY has made it, or another program uses it",
+				"SIDECAR_RETRY_DELAY or SIDECAR_TOPOLOGY has made it, or another program uses it",
 			Fix: fmt.Sprintf("leave it while it holds messages; if nothing publishes to it: rabbitmqctl delete_queue -p %s "+
-				"%s --if-empty --if-unused", quoted(vhost), quoted(q.Name)),
+				"%s%s", quoted(vhost), quoted(q.Name), flags),
 		})
 	}
 	if s.Unread > 0 {

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -276,4 +277,35 @@ func TestCheckCannotReadTheAPI(t *testing.T) {
 	if err := Check(t.Context(), cfg, &out, false, plain); err == nil || !strings.Contains(err.Error(), "management API: read the CA file") {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestCheckSeesThatNothingDelays: a queue that fanout has declared needs a policy before native.
+func TestCheckSeesThatNothingDelays(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	env := []string{"SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_RETRY_DELAY=1s"}
+	plan := declared(t, live(t, env...))
+	native := func() checkJSON {
+		r, _ := checked(t, managed(t, append(env, "SIDECAR_TOPOLOGY=native")...))
+		return r
+	}
+	properties := func(r checkJSON) (all []string) {
+		for _, f := range r.Findings {
+			all = append(all, f.Severity+" "+f.Problem+" "+f.Property)
+		}
+		return all
+	}
+	leftover := "note leftover "
+	unending := "warning drift " + topology.ArgDeliveryLimit
+	r := native()
+	if got, want := properties(r), []string{"problem drift " + topology.ArgRetryType, unending, leftover}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if f := r.find(plan.Waits[0].Queue); strings.Contains(f.Fix, "--if") || !strings.Contains(f.Fix, "delete_queue -p ") {
+		t.Errorf("%+v", f)
+	}
+	brokertest.Ctl(t, "set_policy", "delays", "^"+regexp.QuoteMeta(plan.Queue)+"$", `{"delayed-retry-type":"failed","delayed-retry-min":1000,"delayed-retry-max":1000}`)
+	brokertest.Eventually(t, 30*time.Second, "the policy is seen", func() bool {
+		return slices.Equal(properties(native()), []string{unending, leftover})
+	})
 }

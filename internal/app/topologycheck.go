@@ -61,7 +61,7 @@ func (s *subscription) unroutable(exchange, key string) {
 	s.askForCheck()
 }
 
-// undelayed pauses consuming until the next check: the next message might come back at once, too.
+// undelayed pauses consuming until the next check: the next message might return at once, too.
 func (s *subscription) undelayed() {
 	s.report(routes, []declare.Finding{declare.Undelayed(s.plan)})
 }

@@ -53,8 +53,8 @@ type Exchange struct {
 
 // Leftover is a queue outside the plan that dead-letters to the service's queue.
 type Leftover struct {
-	Name     string
-	Messages int
+	Name, Type string
+	Messages   int
 }
 
 const (
@@ -145,6 +145,7 @@ func (s *Seen) readLeftovers(ctx context.Context, c *client, p *topology.Plan, s
 			Total int `json:"total_count"`
 			Items []struct {
 				Name      string     `json:"name"`
+				Type      string     `json:"type"`
 				Arguments amqp.Table `json:"arguments"`
 				Messages  int        `json:"messages"`
 				Ready     int        `json:"messages_ready"`
@@ -152,7 +153,8 @@ func (s *Seen) readLeftovers(ctx context.Context, c *client, p *topology.Plan, s
 			} `json:"items"`
 		}
 		err := c.get(ctx, &found, fmt.Sprintf("disable_stats=true&enable_queue_totals=true&sort=name&"+
-			"columns=name,arguments,messages,messages_ready,messages_unacknowledged&page=%d&page_size=%d", page, size), "queues", c.o.Vhost)
+			"columns=name,type,arguments,messages,messages_ready,messages_unacknowledged&page=%d&page_size=%d", page, size),
+			"queues", c.o.Vhost)
 		if errors.Is(err, errNotFound) {
 			return fmt.Errorf("%w: virtual host %q does not exist, or the user has no permissions in it", err, c.o.Vhost)
 		}
@@ -166,7 +168,7 @@ func (s *Seen) readLeftovers(ctx context.Context, c *client, p *topology.Plan, s
 			planned := slices.ContainsFunc(p.Queues, func(own topology.Queue) bool { return own.Name == q.Name })
 			exchange, key, ok := (&topology.Queue{Args: q.Arguments}).DeadLetter()
 			if !planned && ok && exchange == "" && key == p.Queue {
-				s.Leftover = append(s.Leftover, Leftover{q.Name, q.Messages})
+				s.Leftover = append(s.Leftover, Leftover{q.Name, q.Type, q.Messages})
 			}
 		}
 		if page >= found.Pages || page == pages {

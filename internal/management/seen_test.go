@@ -118,7 +118,7 @@ func TestLeftovers(t *testing.T) {
 	var s *Seen
 	brokertest.Eventually(t, 30*time.Second, "the messages are counted", func() bool {
 		s = read(t, p)
-		return slices.Equal(s.Leftover, []Leftover{{"retry.30s", 2}})
+		return slices.Equal(s.Leftover, []Leftover{{"retry.30s", "classic", 2}})
 	})
 	if s.Unread != 0 {
 		t.Errorf("%d queues were not read", s.Unread)

@@ -12,7 +12,7 @@ import (
 
 // A quorum queue of RabbitMQ 4.3 can delay messages itself (WaitPath.InQueue). What is rejected with requeue, and what
 // a lost connection returns, waits x-delayed-retry-min for each time that this has happened to the message, at most
-// x-delayed-retry-max. A nack with requeue comes back at once and is not counted.
+// x-delayed-retry-max. A nack with requeue returns at once and is not counted.
 
 // returnsPerRetry is the delivery limit of a queue that delays messages itself, for each retry. The broker counts lost
 // connections as well: the limit only ends what kills its consumer again and again.
@@ -21,7 +21,7 @@ const returnsPerRetry = 20
 func ownLimit(maxRetries int) int64 { return int64(max(maxRetries, 1)) * returnsPerRetry }
 
 // DelaysItself reports whether retries wait in the service's queue, see WaitPath.InQueue. Brokers before RabbitMQ 4.3
-// ignore its arguments: a rejected message comes back at once, over a thousand times in a second.
+// ignore its arguments: a rejected message is delivered again at once, over a thousand times in a second.
 func (p *Plan) DelaysItself() bool { return len(p.Waits) > 0 && p.Waits[0].InQueue }
 
 // DelayAfter is how long a message waits in the service's queue that is rejected at a delivery to which the broker
@@ -115,6 +115,11 @@ func parksEarly(f *property) bool {
 		limit, finite = brokersLimit, true
 	}
 	return wantsDelay(f) && finite && limit < f.plan.MaxRetries
+}
+
+func unlimited(f *property) bool {
+	limit, ok := f.value.(int64)
+	return ok && (limit < 0 || limit >= NoDeliveryLimit)
 }
 
 func ampleLimit(f *property) bool {

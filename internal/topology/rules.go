@@ -139,6 +139,9 @@ var rules = []rule{
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: parksEarly, judgement: Breaks,
 		reason: "the broker counts each failed attempt, and takes a message away before its retries are used up",
 		fix:    "lower SIDECAR_MAX_RETRIES, or {another}"},
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: both(wantsDelay, unlimited), judgement: Weaker,
+		reason: "nothing ends a message that kills its consumer again and again: it is delivered again after each delay",
+		fix:    "{another}", explains: []string{ArgDLX, ArgDLKey, ArgStrategy, ArgOverflow}},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: ampleLimit, judgement: Harmless,
 		reason: "it ends what kills its consumer again and again"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: belowSafeLimit, judgement: Breaks,
@@ -168,14 +171,15 @@ var rules = []rule{
 	{on: anyQueue, properties: []string{argConsumerTimeout}, judgement: Harmless,
 		reason: "it is longer than any attempt"},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, value(nil)), judgement: Weaker,
-		reason: "the queue delays nothing unless a policy says so, which cannot be seen: if a rejected message comes back at " +
-			"once, nothing is consumed any more",
-		fix:      "set a policy with delayed-retry-type=failed, delayed-retry-min and delayed-retry-max on it",
+		reason: "the queue delays nothing unless a policy says so, which cannot be seen: if a rejected message is delivered " +
+			"again at once, consumption pauses",
+		fix: "set a policy with delayed-retry-type=failed, delayed-retry-min and delayed-retry-max on it, as \"From fanout to " +
+			"native\" in docs/migration.md",
 		explains: []string{ArgRetryMin, ArgRetryMax}},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, value(delayAll)), judgement: Weaker,
 		reason: "what a 425, a pause or a stop gives back waits in the broker, too", fix: "{another}"},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, differs), judgement: Breaks,
-		reason: "a rejected message comes back at once", fix: "{another}", explains: []string{ArgRetryMin, ArgRetryMax}},
+		reason: "a rejected message is delivered again at once", fix: "{another}", explains: []string{ArgRetryMin, ArgRetryMax}},
 	{on: mainQueue, properties: []string{ArgRetryMin, ArgRetryMax}, when: wantsDelay, judgement: Harmless,
 		reason: "it goes on delaying what is in it; retries wait in a retry queue beside it where one can be declared, which " +
 			"costs more: a policy can make its delays shorter, and a queue with another name longer"},

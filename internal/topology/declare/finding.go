@@ -138,7 +138,7 @@ var needs = []struct {
 }{
 	{
 		(*topology.Plan).DelaysItself,
-		"it ignores the delays of %s: a rejected message would come back at once, thousands of times",
+		"it ignores the delays of %s: a rejected message would be delivered again at once, thousands of times",
 		"another topology, such as fanout with SIDECAR_QUEUE_TYPE=quorum",
 	},
 	{
@@ -163,11 +163,11 @@ func TooOld(s Session, p *topology.Plan) (f Finding, ok bool) {
 	return Finding{}, false
 }
 
-// Undelayed is the finding of a rejected message that came back at once.
+// Undelayed is the finding of a rejected message that was delivered again at once.
 func Undelayed(p *topology.Plan) Finding {
 	return Finding{
 		Object: topology.QueueTitle(p.Queue), Problem: ProblemDrift, Property: topology.ArgRetryType,
-		Wanted: topology.ArgRetryType + " failed", Found: "a rejected message came back at once",
+		Wanted: topology.ArgRetryType + " failed", Found: "a rejected message was delivered again at once",
 		Reason: "the broker does not delay messages, or for less than 0.1 s: by its arguments or a policy, or because a node " +
 			"of the cluster is older than RabbitMQ 4.3",
 		Fix: "set a policy with delayed-retry-type=failed, delayed-retry-min and delayed-retry-max on it",
