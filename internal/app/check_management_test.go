@@ -157,7 +157,7 @@ func TestCheckOfAQueueThatDelays(t *testing.T) {
 		"by policy alone":         {"native", delays("failed", 5000), bare, "", "", ""},
 		"longer by policy":        {"native", delays("failed", 5000), amqp.Table{"x-queue-type": "quorum", "x-delayed-retry-type": "failed", "x-delayed-retry-min": int64(900), "x-delayed-retry-max": int64(900)}, topology.ArgRetryMin, "note", "beside it"},
 		"shorter by policy":       {"native", delays("failed", 500), nil, topology.ArgRetryMin, "note", "retries wait that long"},
-		"no delay by policy":      {"native", delays("disabled", 500), nil, topology.ArgRetryType, "problem", "comes back at once"},
+		"no delay by policy":      {"native", delays("disabled", 500), nil, topology.ArgRetryType, "problem", "delivered again at once"},
 		"everything by policy":    {"native", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker, too"},
 		"everything, with fanout": {"fanout", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker once more"},
 		"returns, with fanout":    {"fanout", delays("returned", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker once more"},

@@ -115,7 +115,7 @@ func TestModesWithQueuesThatDelay(t *testing.T) {
 	}
 }
 
-// TestQueueDelaysNothing: a policy takes the delays away while the sidecar runs. A few messages come back at once, then
+// TestQueueDelaysNothing: a policy takes the delays away while the sidecar runs. A few messages return at once, then
 // nothing is consumed; when the policy is gone, the sidecar goes on by itself.
 func TestQueueDelaysNothing(t *testing.T) {
 	t.Parallel()
