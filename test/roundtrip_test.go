@@ -28,10 +28,15 @@ func declared(t *testing.T, prefix string) []string {
 // TestRoundTrip: a message goes through the whole sidecar and returns, beside a service that notices nothing.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
-	for _, queueType := range []string{"classic", "quorum"} {
-		t.Run(queueType, func(t *testing.T) {
+	for name, topology := range map[string][]string{
+		"classic": {"QUEUE_TYPE", "classic"}, "quorum": {"QUEUE_TYPE", "quorum"}, "native": {"TOPOLOGY", "native"},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sc := newScene(t).with("QUEUE_TYPE", queueType)
+			if name == "native" {
+				brokertest.Delaying(t)
+			}
+			sc := newScene(t).with(topology...)
 			s := sc.run()
 			before := declared(t, sc.prefix)
 			r := command(t, sc.env, "check", "--roundtrip")

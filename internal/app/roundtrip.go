@@ -83,6 +83,14 @@ func roundTripConfig(cfg *config.Config, plan *topology.Plan, url string) *confi
 		queueType = "quorum"
 	}
 	once := 1
+	t := config.Topology{
+		Preset: topology.PresetFanout, Mode: string(topology.ModeDeclare), QueueType: queueType,
+		Exchange: name + ".exchange", Queue: name,
+		RetryExchange: name + ".retry-exchange", RetryQueue: name + ".retry", DLQ: name + ".dlq",
+	}
+	if plan.DelaysItself() {
+		t.Preset, t.RetryExchange, t.RetryQueue = topology.PresetNative, "", ""
+	}
 	return &config.Config{
 		Service: cfg.Service, AMQP: cfg.AMQP,
 		App: config.App{URL: url, Timeout: 10 * time.Second, HealthInterval: time.Second, HealthTimeout: time.Second},
@@ -93,13 +101,9 @@ func roundTripConfig(cfg *config.Config, plan *topology.Plan, url string) *confi
 			MaxRetries: &once, Delay: roundTripDelay, AppDown: config.AppDownHold,
 			RequeueDelayMin: time.Second, RequeueDelayMax: time.Second, RetryAfterMax: time.Second,
 		},
-		Topology: config.Topology{
-			Preset: topology.PresetFanout, Mode: string(topology.ModeDeclare), QueueType: queueType,
-			Exchange: name + ".exchange", Queue: name,
-			RetryExchange: name + ".retry-exchange", RetryQueue: name + ".retry", DLQ: name + ".dlq",
-		},
-		Listen:  config.Listen{AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0"},
-		Process: config.Process{ShutdownGrace: 5 * time.Second, LogLevel: "error", LogFormat: "text"},
+		Topology: t,
+		Listen:   config.Listen{AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0"},
+		Process:  config.Process{ShutdownGrace: 5 * time.Second, LogLevel: "error", LogFormat: "text"},
 	}
 }
 
