@@ -47,9 +47,12 @@ func (a account) least(env map[string]string) {
 // then only verifying, then not even checking; messages are retried and parked in each.
 func TestLeastPrivilege(t *testing.T) {
 	t.Parallel()
-	for i, name := range []string{"fanout", "fanout-tiers", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {
+	for i, name := range []string{"fanout", "fanout-tiers", "topic-tiers", "per-queue", "delay-ladder", "dead-letter", "native"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name == "native" {
+				brokertest.Delaying(t)
+			}
 			sc := newScene(t)
 			p := presets(sc.prefix)[i]
 			sc.with("TOPOLOGY", p.name).with(p.env...)

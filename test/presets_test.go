@@ -6,6 +6,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
 )
 
 // preset is one topology, shrunk to quick delays, and where its parked messages end.
@@ -44,6 +46,10 @@ func (p *preset) arguments(quorum bool) map[string]amqp.Table {
 		}
 	}
 	own["x-delivery-limit"], dlq["x-delivery-limit"] = 2147483647, 2147483647
+	if p.name == "native" {
+		own["x-delivery-limit"], own["x-delayed-retry-type"] = 20*p.retries, "failed"
+		own["x-delayed-retry-min"], own["x-delayed-retry-max"] = p.gaps[0].Milliseconds(), p.gaps[0].Milliseconds()
+	}
 	return all
 }
 
@@ -83,6 +89,9 @@ func presets(p string) []preset {
 			"dead-letter", []string{"RETRY_DELAY", "300ms", "QUEUE", p + ".orders", "BINDINGS", p + ":order.*"}, p, "order.created",
 			p + ".orders", p + ".orders.dlq", 4, ms(300), []string{p + ".orders.retry"}, []string{p + ".dlx"},
 			[2]string{"", p + ".orders"}, []string{p + ".dlx", p + ".orders.dlq"},
+		}, {
+			"native", []string{"MAX_RETRIES", "2", "RETRY_DELAY", "300ms"}, p + ".main-exchange", "order.created",
+			p + ".queue." + p + "-svc", p + ".dlq." + p + "-svc", 2, ms(300), nil, nil, [2]string{}, []string{"", p + ".dlq." + p + "-svc"},
 		},
 	}
 }
@@ -91,10 +100,16 @@ func presets(p string) []preset {
 // its reason after exactly its attempts, no wait shorter than its tier; classic and quorum.
 func TestEveryPreset(t *testing.T) {
 	t.Parallel()
-	for i, name := range []string{"fanout", "fanout-tiers", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {
+	for i, name := range []string{"fanout", "fanout-tiers", "topic-tiers", "per-queue", "delay-ladder", "dead-letter", "native"} {
 		for _, queueType := range []string{"classic", "quorum"} {
+			if name == "native" && queueType == "classic" {
+				continue // only a quorum queue delays messages
+			}
 			t.Run(name+"/"+queueType, func(t *testing.T) {
 				t.Parallel()
+				if name == "native" {
+					brokertest.Delaying(t)
+				}
 				sc := newScene(t)
 				exercise(t, sc, presets(sc.prefix)[i], queueType)
 			})

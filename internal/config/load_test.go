@@ -110,7 +110,7 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 	if c := load(t, "SIDECAR_TOPOLOGY=delay-ladder", "SIDECAR_BINDINGS=a:b", "SIDECAR_RETRY_DELAYS=none"); c.Retry.Delays == nil || len(c.Retry.Delays) != 0 {
 		t.Errorf("none gives %#v", c.Retry.Delays)
 	}
-	for _, preset := range []string{"fanout", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {
+	for _, preset := range []string{"fanout", "topic-tiers", "per-queue", "delay-ladder", "dead-letter", "native"} {
 		load(t, "SIDECAR_TOPOLOGY="+preset, "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=q")
 	}
 	d := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=q", "SIDECAR_MESSAGE_TTL=1h", "SIDECAR_DEAD_LETTER=disabled")
