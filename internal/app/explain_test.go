@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"sidecar/internal/config"
 	"sidecar/internal/topology"
 )
 
@@ -35,6 +36,38 @@ func TestRetriesOfEachMode(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestRetriesOfAQueueThatDelays: in every mode explain, plan and its picture say how long a message waits in its queue.
+func TestRetriesOfAQueueThatDelays(t *testing.T) {
+	t.Parallel()
+	for delays, want := range map[string]string{"": "5s", "SIDECAR_RETRY_DELAYS=2s,1m": "2s more each time, at most 1m"} {
+		for _, mode := range []string{"declare", "verify", "none"} {
+			env := append(strings.Fields(delays), "SIDECAR_TOPOLOGY=native", "SIDECAR_TOPOLOGY_MODE="+mode)
+			cfg := load(t, env...)
+			for question, line := range map[*Question]string{
+				{Status: 503, RetryAfter: -1}: "rejected with requeue: " + newPlanOf(t, cfg).Queue + " delays it " + want,
+				{Status: 425, RetryAfter: -1}: "requeued",
+			} {
+				if explained, err := Explain(cfg, *question); err != nil || !strings.Contains(explained.Text(plain), line) {
+					t.Errorf("%s, %s: %v\n%s", mode, line, err, explained.Text(plain))
+				}
+			}
+			planned, drawn := rendered(t, "text", env...), rendered(t, "mermaid", env...)
+			if !strings.Contains(planned, "a failure waits "+want) || !strings.Contains(drawn, `"failed: reject, wait `+want+`"`) {
+				t.Errorf("%s:\n%s%s", mode, planned, drawn)
+			}
+		}
+	}
+}
+
+func newPlanOf(t *testing.T, cfg *config.Config) *topology.Plan {
+	t.Helper()
+	p, err := newPlan(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }
 
 // TestDiscardsAreExplained: only an app that asked for it had its message discarded; other messages had no dead-letter

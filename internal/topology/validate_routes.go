@@ -136,6 +136,9 @@ func (v *planValidator) waitQueue(path string, w *WaitPath, q *Queue) {
 func (v *planValidator) waitInQueue(path string, w *WaitPath, q *Queue) {
 	v.refuse(q.Name != v.Queue || len(v.Waits) > 1, path+".by", "wait path %s: only the service's queue delays messages "+
 		"itself, and then it is the only place to wait", w.Tier())
+	if q.Name != v.Queue {
+		return
+	}
 	v.refuse(q.Args[ArgType] != TypeQuorum, v.argument(q.Name, ArgType), "queue %q must be a quorum queue to delay messages "+
 		"itself", q.Name)
 	v.refuse(q.Args[ArgRetryType] != delayFailed, v.argument(q.Name, ArgRetryType), "queue %q must have %s=%s: messages are "+
