@@ -64,7 +64,7 @@ func (g *Guard) Dispatch(ctx context.Context, m *message.Message) (o message.Out
 	o = g.next.Dispatch(ctx, m)
 	if o.Failure == message.FailureReset && g.gone(ctx) {
 		m.Crashes++
-		s.proven = g.exclusive.solitary(s.turn)
+		s.proven = s.alone
 		o.CrashProven = s.proven
 	}
 	return o
@@ -100,8 +100,7 @@ type slot struct {
 	buf    [unit]byte
 
 	now     entry    // the journal's entry for the message, written or not
-	turn    uint64   // of the attempt
-	alone   bool     // no other attempt is under way during the turn
+	alone   bool     // no other attempt is under way during this one
 	proven  bool     // the last crash was caused by this message: it was alone
 	suspect *suspect // the journal's further entry for the message; nil without one
 }
@@ -122,12 +121,12 @@ func (s *slot) identify(m *message.Message) {
 }
 
 // begin waits for the message's turn and writes it down. After an error nothing was begun.
-func (s *slot) begin(ctx context.Context, m *message.Message) (err error) {
-	s.alone = m.Crashes > 0
-	if s.turn, err = s.g.exclusive.enter(ctx, m.Lost, s.alone); err != nil {
+func (s *slot) begin(ctx context.Context, m *message.Message) error {
+	s.alone = m.Crashes > 0 || s.g.o.Workers == 1
+	if err := s.g.exclusive.enter(ctx, m.Lost, s.alone); err != nil {
 		return err
 	}
-	s.now.at = now()
+	s.now.alone, s.now.at = s.alone, now()
 	s.g.report(s.g.journal.write(s.number, &s.now, &s.buf))
 	if s.suspect != nil { // the slot says it now
 		s.g.forget(s.suspect)

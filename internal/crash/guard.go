@@ -110,11 +110,10 @@ func inHandOf(said []entry) (n int) {
 
 // suspectsOf makes suspects of the attempts that were under way, beside the earlier suspects; at most room, the newest.
 func suspectsOf(said []entry, room int) []entry {
-	alone := inHandOf(said) == 1
 	var left []entry
 	for _, e := range said {
 		if e.state == inHand {
-			e.state, e.alone, e.at = suspected, alone, now()
+			e.state, e.at = suspected, now()
 			e.crashes++
 		}
 		if now()-e.at < forgetAfter {

@@ -112,8 +112,14 @@ func TestACrashWithCompanyIsNotEnough(t *testing.T) {
 	diedWith(t, dir, "a", "b")
 	m := redelivered("a")
 	m.Headers = amqp.Table{message.HeaderCrashes: int32(7)}
-	if n, due := met(begin(t, dir), m); n != 8 || due {
+	p := begin(t, dir)
+	if n, due := met(p, m); n != 8 || due {
 		t.Errorf("%d crashes, due %v; want 8, false", n, due)
+	}
+	p.begin(t, 0, m) // alone, because it has a count
+	p.die(t)
+	if n, due := met(begin(t, dir), m); n != 9 || !due {
+		t.Errorf("%d crashes, due %v; want 9, true", n, due)
 	}
 }
 
@@ -128,7 +134,7 @@ func TestASuspectIsNotPOSTedBeforeItsCrashIsWritten(t *testing.T) {
 	d := p.Around(answers(func(*message.Message) message.Outcome { posted++; return message.Outcome{Status: 200} }), nil)
 	m := redelivered("a")
 	o := d.Dispatch(t.Context(), m)
-	if m.Crashes != 1 || o.Failure != message.FailureCrash || !o.CrashProven || o.Suspect == nil || posted != 0 {
+	if m.Crashes != 1 || o.Failure != message.FailureCrash || o.CrashProven || o.Suspect == nil || posted != 0 {
 		t.Fatalf("%d crashes, outcome %+v, posted %d times", m.Crashes, o, posted)
 	}
 	wantCrashes(t, "crashes while it is being settled", p, redelivered("a"), 0)
@@ -251,15 +257,11 @@ func TestIdentity(t *testing.T) {
 func TestAloneMeansAlone(t *testing.T) {
 	t.Parallel()
 	turns := newExclusive()
-	first, err := turns.enter(t.Context(), nil, false)
-	if err != nil || !turns.solitary(first) {
+	if err := turns.enter(t.Context(), nil, false); err != nil {
 		t.Fatalf("the first turn: %v", err)
 	}
-	alone := make(chan uint64)
-	go func() {
-		x, _ := turns.enter(context.Background(), nil, true)
-		alone <- x
-	}()
+	alone := make(chan error)
+	go func() { alone <- turns.enter(context.Background(), nil, true) }()
 	for !turns.waited() {
 		runtime.Gosched()
 	}
@@ -267,23 +269,20 @@ func TestAloneMeansAlone(t *testing.T) {
 	stop := errors.New("stop")
 	cancel(stop)
 	for _, want := range []bool{true, false} {
-		if _, err := turns.enter(ctx, nil, want); !errors.Is(err, stop) {
+		if err := turns.enter(ctx, nil, want); !errors.Is(err, stop) {
 			t.Errorf("a turn before the suspect that waits: %v", err)
 		}
 	}
 	turns.leave(false)
-	x := <-alone
-	if _, err := turns.enter(ctx, nil, false); !errors.Is(err, stop) {
+	if err := <-alone; err != nil {
+		t.Errorf("the turn of the suspect: %v", err)
+	}
+	if err := turns.enter(ctx, nil, false); !errors.Is(err, stop) {
 		t.Errorf("a turn beside the suspect: %v", err)
 	}
-	if !turns.solitary(x) {
-		t.Error("not solitary")
-	}
 	turns.leave(true)
-	a, _ := turns.enter(t.Context(), nil, false)
-	b, _ := turns.enter(t.Context(), nil, false)
-	if turns.solitary(a) || turns.solitary(b) {
-		t.Error("two are solitary")
+	if err := turns.enter(t.Context(), nil, false); err != nil {
+		t.Errorf("a turn after the suspect's: %v", err)
 	}
 }
 
@@ -296,23 +295,21 @@ func (t *exclusive) waited() bool {
 	return !free
 }
 
+// TestCrashesOfTheApp: of the first crash another message may be the cause, of one during an attempt alone none can be.
 func TestCrashesOfTheApp(t *testing.T) {
 	t.Parallel()
-	p := begin(t, t.TempDir())
-	gone, beside := true, false
-	d := p.Around(answers(func(*message.Message) message.Outcome {
-		if beside { // an attempt that began and ended meanwhile may have caused the crash
-			p.begin(t, 1, arrived("b")).settle(false)
-		}
-		return message.Outcome{Failure: message.FailureReset}
-	}), func(context.Context) bool { return gone })
 	for _, c := range []struct {
-		gone, beside bool
-		crashes      int
-		proven       bool
-	}{{true, false, 1, true}, {true, true, 1, false}, {false, false, 0, false}} {
-		gone, beside = c.gone, c.beside
+		workers, earlier int
+		gone             bool
+		crashes          int
+		proven           bool
+	}{{2, 0, true, 1, false}, {2, 1, true, 2, true}, {1, 0, true, 1, true}, {2, 1, false, 1, false}} {
+		p := beginWith(t, t.TempDir(), c.workers)
+		d := p.Around(answers(func(*message.Message) message.Outcome {
+			return message.Outcome{Failure: message.FailureReset}
+		}), func(context.Context) bool { return c.gone })
 		m := arrived("a")
+		m.Headers = amqp.Table{message.HeaderCrashes: int32(c.earlier)}
 		if o := d.Dispatch(t.Context(), m); m.Crashes != c.crashes || o.CrashProven != c.proven || o.Failure != message.FailureReset {
 			t.Errorf("%+v: %d crashes, outcome %+v", c, m.Crashes, o)
 		}
@@ -355,7 +352,7 @@ func TestNoTurnForNothing(t *testing.T) {
 		} else {
 			cancel(want)
 		}
-		if _, err := turns.enter(ctx, lost, true); !errors.Is(err, want) {
+		if err := turns.enter(ctx, lost, true); !errors.Is(err, want) {
 			t.Errorf("a turn after %q: %v", want, err)
 		}
 		if turns.waited() {

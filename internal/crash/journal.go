@@ -47,7 +47,7 @@ var (
 // entry is what a slot says.
 type entry struct {
 	state   byte
-	alone   bool   // no other attempt was under way at the last crash
+	alone   bool   // no other attempt is under way; of a suspect: was, at the last crash
 	crashes uint32 // that are not in the message's own headers
 	at      int64  // seconds since 1970
 	id      identity

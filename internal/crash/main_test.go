@@ -19,8 +19,13 @@ type process struct {
 
 func begin(t *testing.T, dir string) process {
 	t.Helper()
+	return beginWith(t, dir, 2)
+}
+
+func beginWith(t *testing.T, dir string, workers int) process {
+	t.Helper()
 	log := &brokertest.Log{}
-	g, err := Open(Options{Dir: dir, Queue: "q", Limit: 2, Workers: 2, Logger: log.Logger()})
+	g, err := Open(Options{Dir: dir, Queue: "q", Limit: 2, Workers: workers, Logger: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
