@@ -74,42 +74,28 @@ func (l *loader) suggestion(name string) string {
 	return "docs/configuration.md lists the known names"
 }
 
-// Nearest returns the known name of which the smallest share has to be edited to get name, "" if that is more than half
-// of each. No known name is longer than 64 bytes, and a longer name, which may come from outside, is near none.
+// Nearest returns the known name whose difference from name is the smallest share of the longer one; "" if it is more
+// than half of that, rounded up, for each.
 func Nearest(name string, known []string) (nearest string) {
-	if len(name) > 64 {
-		return ""
-	}
-	least := 0.5
+	least := 1.0
 	for _, k := range known {
-		share := float64(distance(name, k)) / float64(max(len(name), len(k), 1))
-		if share < least || share == least && nearest == "" {
+		d, longer := difference(name, k), max(len(name), len(k))
+		if share := float64(d) / float64(longer); share < least && 2*d <= longer+1 {
 			least, nearest = share, k
 		}
 	}
 	return nearest
 }
 
-// distance counts the insertions, deletions, substitutions and swaps of neighbours between a and b.
-func distance(a, b string) int {
-	var before, last []int
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// difference counts the bytes of the longer text that are between a beginning and an end that both texts have.
+func difference(a, b string) int {
+	both := min(len(a), len(b))
+	start, end := 0, 0
+	for start < both && a[start] == b[start] {
+		start++
 	}
-	for i := range len(a) {
-		before, last, row = last, row, make([]int, len(b)+1)
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(last[j+1]+1, row[j]+1, last[j]+cost)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				row[j+1] = min(row[j+1], before[j-1]+1)
-			}
-		}
+	for end < both-start && a[len(a)-1-end] == b[len(b)-1-end] {
+		end++
 	}
-	return row[len(b)]
+	return max(len(a), len(b)) - start - end
 }
