@@ -121,25 +121,14 @@ func local(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// dsnProblems are what the driver's errors begin with, and what is said instead: its own text may repeat the password
-// of a connection string that it could not parse.
-var dsnProblems = []struct{ begin, say string }{
-	{"failed to configure TLS", ""},
-	{"failed to read service", "the service it names cannot be read"},
-	{"failed to parse as URL", sayURI},
-	{"failed to parse as keyword/value", "not of the form host=… dbname=… user=… password='…'"},
-	{"invalid sslcertmode", "invalid sslcertmode"},
-	{"invalid connect_timeout", "invalid connect_timeout"},
-	{"could not match", "not as many ports as hosts"},
-	{"invalid port", "invalid port"},
-	{"unknown target_session_attrs", "unknown target_session_attrs"},
-	{"unknown channel_binding", "unknown channel_binding"},
-	{"invalid require_auth", "invalid require_auth"},
-}
-
-//nolint:gosec // the form, and no real password
-const sayURI = "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every " +
-	"special character of the password percent-encoded"
+// What is wrong with a connection string of one of the two forms.
+//
+//nolint:gosec // forms, and no real passwords
+const (
+	sayURI = "not a URI of the form postgres://user:password@host:5432/database?sslmode=verify-full, with every special " +
+		"character of the password percent-encoded"
+	sayWords = "not of the form host=… dbname=… user=… password='…'"
+)
 
 func parseDSN(dsn string) (*pgconn.Config, error) {
 	scheme, rest, found := strings.Cut(dsn, "://")
@@ -154,20 +143,29 @@ func parseDSN(dsn string) (*pgconn.Config, error) {
 	case found && !known && !strings.ContainsAny(scheme, " ='"):
 		return nil, fmt.Errorf("%w: a URI of it begins with postgres:// or postgresql://", ErrDSN)
 	}
-	text := err.Error() // begins with the connection string
-	if i := strings.LastIndex(text, "`: "); i >= 0 {
-		text = text[i+len("`: "):]
+	return nil, fmt.Errorf("%w: %w", ErrDSN, parseProblem(err))
+}
+
+// parseProblem returns what the driver says about a connection string that it could not parse. Its text repeats the
+// string, and behind a colon or a bracket values of it, any of which may hold the password.
+func parseProblem(err error) error {
+	text := sayWords
+	if e, ok := errors.AsType[*pgconn.ParseConfigError](err); ok {
+		quiet := *e
+		quiet.ConnString = ""
+		text = strings.TrimPrefix(quiet.Error(), "cannot parse ``: ")
 	}
-	for _, p := range dsnProblems {
-		if !strings.HasPrefix(text, p.begin) {
-			continue
-		}
-		if inner := errors.Unwrap(err); p.say == "" && inner != nil {
-			return nil, fmt.Errorf("%w: %w", ErrDSN, inner) // names of files and of settings
-		}
-		return nil, fmt.Errorf("%w: %s", ErrDSN, p.say)
+	text, _, _ = strings.Cut(text, "(")
+	text, _, _ = strings.Cut(text, ":")
+	switch text = strings.TrimSpace(text); text {
+	case "failed to parse as URL":
+		text = sayURI
+	case "failed to parse as keyword/value":
+		text = sayWords
+	case "failed to configure TLS":
+		return errors.Unwrap(err) // names of files and of settings
 	}
-	return nil, ErrDSN
+	return errors.New(text)
 }
 
 // loosePassword reports whether a URI has an '@' that is not percent-encoded besides the one before the host: what is
