@@ -50,7 +50,7 @@ func startParking(t *testing.T, change func(*topology.Options), edit func(*Optio
 	}
 	p.running = start(t, func(o *Options) {
 		o.DeadLetters = queueOf(t, o.Logger, plan, p.url)
-		o.Topologies = []Topology{{Service: plan.Service, Queue: plan.Queue, Exchanges: []Exchange{}, Queues: []Queue{}, Bindings: []Route{}, Waits: []Wait{}}}
+		o.Topologies = []Topology{{Service: plan.Service, Queue: plan.Queue, Exchanges: []topology.Exchange{}, Queues: []topology.Queue{}, Bindings: []topology.Binding{}, Waits: []Wait{}}}
 		if edit != nil {
 			edit(o)
 		}

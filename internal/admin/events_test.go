@@ -18,6 +18,7 @@ import (
 	"sidecar/internal/deadletter"
 	"sidecar/internal/httpguard"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/topology/declare"
 )
 
 // event is one server-sent event; a comment has no name.
@@ -64,7 +65,7 @@ func (r *running) listen() (*http.Response, *bufio.Reader) {
 func TestEvents(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	r.state.flow.Depths = []Depth{{"wms.dlq.a", "dlq", 7}}
+	r.state.flow.Depths = []declare.Depth{{Queue: "wms.dlq.a", Kind: "dlq", Ready: 7}}
 	one := func(context.Context, deadletter.Report) (deadletter.Progress, error) {
 		return deadletter.Progress{Done: 1}, nil
 	}

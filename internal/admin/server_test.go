@@ -20,6 +20,7 @@ import (
 	"sidecar/internal/httpguard"
 	"sidecar/internal/openapitest"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/topology/declare"
 )
 
 // fakeState is a State whose parts the tests set.
@@ -41,7 +42,7 @@ func newFakeState() *fakeState {
 		status: Status{Consumption: Consumption{
 			State: Consuming, Queue: "wms.queue.a", Pauses: []Pause{}, Findings: []Finding{}, Warnings: []string{}, RetryDelays: []string{},
 		}},
-		flow: Flow{Depths: []Depth{}, Totals: Totals{
+		flow: Flow{Depths: []declare.Depth{}, Totals: Totals{
 			Settled: map[string]uint64{"ack": 1, "retry": 0, "requeue": 0, "park": 0, "discard": 0, "release": 0},
 		}},
 		draining: make(chan struct{}), drained: make(chan struct{}),

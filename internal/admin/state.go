@@ -1,6 +1,12 @@
 package admin
 
-import "time"
+import (
+	"time"
+
+	"sidecar/internal/flow"
+	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
+)
 
 // State is what the sidecar reports about itself, and the commands it takes. Every method returns at once. A
 // subscription is named by one of Subscriptions; "" means all.
@@ -97,20 +103,13 @@ type Of struct {
 // Pause is one reason why nothing is taken.
 type Pause struct {
 	Of
-	Reason string    `json:"reason"` // the label value of sidecar_paused
-	Detail string    `json:"detail,omitempty"`
-	Since  time.Time `json:"since"`
-	Until  time.Time `json:"until,omitzero"` // zero when no time is set
+	flow.Hold
 }
 
 // Finding is one thing in the topology that would lose a message.
 type Finding struct {
 	Of
-	Object  string `json:"object"`
-	Problem string `json:"problem"`
-	Wanted  string `json:"wanted,omitempty"`
-	Found   string `json:"found,omitempty"`
-	Fix     string `json:"fix,omitempty"`
+	declare.Finding
 }
 
 // Connection is one of the two connections to the broker.
@@ -129,20 +128,13 @@ type App struct {
 type Flow struct {
 	Totals `json:"totals"`
 
-	Depths []Depth `json:"depths"` // as of the last check, not nil; empty while the broker is disconnected
+	Depths []declare.Depth `json:"depths"` // as of the last check, not nil; empty while the broker is disconnected
 }
 
 // Totals only grow.
 type Totals struct {
 	Received uint64            `json:"received"`
 	Settled  map[string]uint64 `json:"settled"` // by outcome: ack, retry, requeue, park, discard, release
-}
-
-// Depth is the number of ready messages in a queue.
-type Depth struct {
-	Queue string `json:"queue"`
-	Kind  string `json:"kind"` // main, retry or dlq
-	Ready int    `json:"ready"`
 }
 
 // Topology is what the exchanges and queues of a subscription are, for a picture of them. It never changes.
@@ -153,39 +145,18 @@ type Topology struct {
 	Service string `json:"service"`
 	Queue   string `json:"queue"` // the one that is consumed
 
-	Exchanges []Exchange `json:"exchanges"`
-	Queues    []Queue    `json:"queues"`
-	Bindings  []Route    `json:"bindings"`
-	Waits     []Wait     `json:"waits"`             // the shortest first
-	Park      *Route     `json:"park,omitempty"`    // absent: what is not tried again is discarded
-	Redrive   *Route     `json:"redrive,omitempty"` // absent when Park is
-}
-
-// Exchange is an exchange; Type is empty for an exchange of another owner.
-type Exchange struct {
-	Name   string `json:"name"`
-	Type   string `json:"type"`
-	Shared bool   `json:"shared"` // with other services
-}
-
-// Queue is a queue; Kind is main, retry or dlq.
-type Queue struct {
-	Name   string `json:"name"`
-	Kind   string `json:"kind"`
-	Shared bool   `json:"shared"` // with other services
-}
-
-// Route is where to publish so that a message ends in Queue, or a binding. An empty Exchange is the default exchange.
-type Route struct {
-	Exchange string `json:"exchange"`
-	Key      string `json:"key"`
-	Queue    string `json:"queue"`
+	Exchanges []topology.Exchange `json:"exchanges"`
+	Queues    []topology.Queue    `json:"queues"`
+	Bindings  []topology.Binding  `json:"bindings"`
+	Waits     []Wait              `json:"waits"`            // the shortest first
+	Park      topology.Route      `json:"park,omitzero"`    // zero: what is not tried again is discarded
+	Redrive   topology.Route      `json:"redrive,omitzero"` // zero when Park is
 }
 
 // Wait is a queue that gives its messages back to the service's queue after Delay, a Go duration; the Route leads into
 // it.
 type Wait struct {
-	Route
+	topology.Route
 
 	Delay string `json:"delay"`
 }

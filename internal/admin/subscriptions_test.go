@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"sidecar/internal/topology"
 )
 
 // several is a server over two subscriptions that have names.
@@ -13,7 +15,7 @@ func several(t *testing.T) *running {
 		o.Topologies = nil
 		for _, name := range []string{"orders", "refunds"} {
 			o.Topologies = append(o.Topologies, Topology{
-				Subscription: name, Queue: "wms." + name, Exchanges: []Exchange{}, Queues: []Queue{}, Bindings: []Route{}, Waits: []Wait{},
+				Subscription: name, Queue: "wms." + name, Exchanges: []topology.Exchange{}, Queues: []topology.Queue{}, Bindings: []topology.Binding{}, Waits: []Wait{},
 			})
 		}
 	})

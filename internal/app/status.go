@@ -168,14 +168,11 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 		c.Delayed += int(sub.consumer.Delayed())
 		of := admin.Of{Subscription: sub.cfg.Subscription, Queue: sub.plan.Queue}
 		for _, h := range sub.flow.Holds() {
-			c.Pauses = append(c.Pauses,
-				admin.Pause{Of: of, Reason: string(h.Reason), Detail: h.Detail, Since: h.Since, Until: h.Until})
+			c.Pauses = append(c.Pauses, admin.Pause{Of: of, Hold: h})
 		}
 		findings, _ := sub.status.last()
 		for _, f := range findings {
-			c.Findings = append(c.Findings, admin.Finding{
-				Of: of, Object: f.Object, Problem: string(f.Problem), Wanted: f.Wanted, Found: f.Found, Fix: f.Fix,
-			})
+			c.Findings = append(c.Findings, admin.Finding{Of: of, Finding: f})
 		}
 		c.Warnings = append(c.Warnings, sub.warnings(c.Warnings)...)
 	}

@@ -11,27 +11,16 @@ import (
 // topologyView returns the plan of a subscription in the form of the control listener.
 func topologyView(subscription string, p *topology.Plan) admin.Topology {
 	t := admin.Topology{
-		Subscription: subscription,
-		Preset:       p.Preset, Service: p.Service, Queue: p.Queue,
-		Exchanges: []admin.Exchange{}, Queues: []admin.Queue{}, Bindings: []admin.Route{}, Waits: []admin.Wait{},
-	}
-	for _, x := range p.Exchanges {
-		t.Exchanges = append(t.Exchanges, admin.Exchange{Name: x.Name, Type: x.Type, Shared: x.Shared})
-	}
-	for i := range p.Queues {
-		q := &p.Queues[i]
-		t.Queues = append(t.Queues, admin.Queue{Name: q.Name, Kind: string(q.Kind), Shared: q.Shared})
-	}
-	for _, b := range p.Bindings {
-		t.Bindings = append(t.Bindings, admin.Route{Exchange: b.Exchange, Key: b.Key, Queue: b.Queue})
+		Subscription: subscription, Preset: p.Preset, Service: p.Service, Queue: p.Queue,
+		Exchanges: append([]topology.Exchange{}, p.Exchanges...), Queues: append([]topology.Queue{}, p.Queues...),
+		Bindings: append([]topology.Binding{}, p.Bindings...), Waits: []admin.Wait{},
 	}
 	for i, d := range p.Delays() {
 		w := p.Waits[min(i, len(p.Waits)-1)] // of a queue that delays messages itself both delays are its own
-		t.Waits = append(t.Waits, admin.Wait{Route: admin.Route(w.Route), Delay: d.String()})
+		t.Waits = append(t.Waits, admin.Wait{Route: w.Route, Delay: d.String()})
 	}
 	if p.Park.Queue != "" {
-		park, redrive := admin.Route(p.Park), admin.Route(p.Redrive)
-		t.Park, t.Redrive = &park, &redrive
+		t.Park, t.Redrive = p.Park, p.Redrive
 	}
 	return t
 }
@@ -45,9 +34,6 @@ func (a *App) Flow() admin.Flow {
 	if measure {
 		a.measured = time.Now()
 	}
-	f := admin.Flow{
-		Totals: admin.Totals{Received: received(a.subscriptions), Settled: a.settledByOutcome()}, Depths: []admin.Depth{},
-	}
 	for _, sub := range a.subscriptions {
 		if measure {
 			select {
@@ -56,10 +42,9 @@ func (a *App) Flow() admin.Flow {
 			}
 		}
 	}
-	for _, d := range a.depths.All() {
-		f.Depths = append(f.Depths, admin.Depth{Queue: d.Queue, Kind: string(d.Kind), Ready: d.Ready})
+	return admin.Flow{
+		Totals: admin.Totals{Received: received(a.subscriptions), Settled: a.settledByOutcome()}, Depths: a.depths.All(),
 	}
-	return f
 }
 
 // received returns how many messages were delivered to some subscriptions.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -16,6 +17,8 @@ import (
 	"sidecar/internal/brokertest"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
 )
 
 func TestPicture(t *testing.T) {
@@ -24,22 +27,20 @@ func TestPicture(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := admin.Topology{
-		Preset: "fanout", Service: "wms-cincout", Queue: "wms.queue.wms-cincout",
-		Exchanges: []admin.Exchange{{Name: "wms.main-exchange", Type: "fanout", Shared: true}, {Name: "wms.retry-exchange.wms-cincout", Type: "direct"}},
-		Queues: []admin.Queue{
-			{Name: "wms.dlq.wms-cincout", Kind: "dlq"}, {Name: "wms.retry-queue.wms-cincout", Kind: "retry"}, {Name: "wms.queue.wms-cincout", Kind: "main"},
-		},
-		Bindings: []admin.Route{
-			{Exchange: "wms.main-exchange", Queue: "wms.queue.wms-cincout"},
-			{Exchange: "wms.retry-exchange.wms-cincout", Key: "retry", Queue: "wms.retry-queue.wms-cincout"},
-		},
-		Waits:   []admin.Wait{{Route: admin.Route{Exchange: "wms.retry-exchange.wms-cincout", Key: "retry", Queue: "wms.retry-queue.wms-cincout"}, Delay: "5s"}},
-		Park:    &admin.Route{Key: "wms.dlq.wms-cincout", Queue: "wms.dlq.wms-cincout"},
-		Redrive: &admin.Route{Key: "wms.queue.wms-cincout", Queue: "wms.queue.wms-cincout"},
-	}
-	if got := topologyView("", plan); !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v", got)
+	want := `{"subscription":"orders","preset":"fanout","service":"wms-cincout","queue":"wms.queue.wms-cincout",` +
+		`"exchanges":[{"name":"wms.main-exchange","type":"fanout","shared":true},{"name":"wms.retry-exchange.wms-cincout","type":"direct"}],` +
+		`"queues":[{"name":"wms.dlq.wms-cincout","kind":"dlq"},` +
+		`{"name":"wms.retry-queue.wms-cincout","kind":"retry","arguments":{` +
+		`"x-dead-letter-exchange":"","x-dead-letter-routing-key":"wms.queue.wms-cincout","x-message-ttl":5000}},` +
+		`{"name":"wms.queue.wms-cincout","kind":"main","arguments":{` +
+		`"x-dead-letter-exchange":"wms.retry-exchange.wms-cincout","x-dead-letter-routing-key":"retry"}}],` +
+		`"bindings":[{"exchange":"wms.main-exchange","queue":"wms.queue.wms-cincout"},` +
+		`{"exchange":"wms.retry-exchange.wms-cincout","key":"retry","queue":"wms.retry-queue.wms-cincout"}],` +
+		`"waits":[{"exchange":"wms.retry-exchange.wms-cincout","key":"retry","queue":"wms.retry-queue.wms-cincout","delay":"5s"}],` +
+		`"park":{"exchange":"","key":"wms.dlq.wms-cincout","queue":"wms.dlq.wms-cincout"},` +
+		`"redrive":{"exchange":"","key":"wms.queue.wms-cincout","queue":"wms.queue.wms-cincout"}}`
+	if got := string(must.Get(json.Marshal(topologyView("orders", plan)))(t)); got != want {
+		t.Errorf("%s\nwant %s", got, want)
 	}
 }
 
@@ -53,7 +54,7 @@ func TestPictureOfAQueueThatDelays(t *testing.T) {
 		}
 		var waits []admin.Wait
 		for _, d := range want {
-			waits = append(waits, admin.Wait{Route: admin.Route{Key: plan.Queue, Queue: plan.Queue}, Delay: d})
+			waits = append(waits, admin.Wait{Route: topology.Route{Key: plan.Queue, Queue: plan.Queue}, Delay: d})
 		}
 		if got := topologyView("", plan); !reflect.DeepEqual(got.Waits, waits) {
 			t.Errorf("%s: %+v", delays, got.Waits)
@@ -65,7 +66,7 @@ func TestWithoutADeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	cfg := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_DEAD_LETTER=disabled", "SIDECAR_QUEUE=orders", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_BINDINGS=amq.topic:orders.#")
 	a := fresh(t, cfg)
-	if p := topologyView("", a.plan); p.Park != nil || p.Redrive != nil || p.Waits == nil {
+	if p := topologyView("", a.plan); p.Park != (topology.Route{}) || p.Redrive != p.Park || p.Waits == nil {
 		t.Errorf("%+v", p)
 	}
 	if n, err := testutil.GatherAndCount(a.registry, "sidecar_redriven_total"); err != nil || n != 2 { // alerts need both results

@@ -34,10 +34,10 @@ var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology, Publish
 
 // Hold is one reason that currently keeps the gate shut.
 type Hold struct {
-	Reason Reason
-	Detail string
-	Since  time.Time
-	Until  time.Time // zero when no time is set
+	Reason Reason    `json:"reason"`
+	Detail string    `json:"detail,omitempty"`
+	Since  time.Time `json:"since"`
+	Until  time.Time `json:"until,omitzero"` // zero when no time is set
 
 	shown bool        // the gate stays open
 	timer *time.Timer // fires at Until

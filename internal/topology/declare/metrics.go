@@ -34,11 +34,11 @@ func (d *Depths) add(w *Watcher) {
 	d.watchers = append(d.watchers, w)
 }
 
-// All returns each queue once for each kind that it has, in the order of the watchers and of their plans.
+// All returns each queue once for each kind that it has, in the order of the watchers and of their plans; never nil.
 func (d *Depths) All() []Depth {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var all []Depth
+	all := []Depth{}
 	for _, w := range d.watchers {
 		for _, depth := range w.depths() {
 			if !slices.ContainsFunc(all, func(a Depth) bool { return a.Queue == depth.Queue && a.Kind == depth.Kind }) {

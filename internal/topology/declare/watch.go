@@ -14,9 +14,10 @@ import (
 
 // Depth is how many messages are ready in a queue. Main is the queue that is consumed by the same plan.
 type Depth struct {
-	Queue, Main string
-	Kind        topology.Kind
-	Ready       int
+	Queue string        `json:"queue"`
+	Main  string        `json:"-"`
+	Kind  topology.Kind `json:"kind"`
+	Ready int           `json:"ready"`
 }
 
 // DefaultEvery is how often a Watcher checks, how often a topology with findings is checked again, and how often a
