@@ -115,8 +115,8 @@ func (a *attempts) backAtOnce(e attempt) bool {
 	return a.early%maxAtOnce == 0
 }
 
-// ended remembers the attempts of a message that returns to the queue. lost says that its session has ended, which the
-// broker counts.
+// ended remembers the attempts of a message that returns to the queue. lost says that its session has ended: then it
+// returns also after an ack.
 func (a *attempts) ended(r *record, by topology.Final, lost bool) {
 	if a == nil || by != topology.FinalDelay && r.failed == 0 {
 		return
@@ -135,12 +135,9 @@ func (a *attempts) ended(r *record, by topology.Final, lost bool) {
 	}
 	now := time.Since(a.start)
 	e := attempt{failed: int32(r.failed), copies: 1, due: now} // #nosec G115 -- as many as were made
-	switch {
-	case by == topology.FinalDelay:
+	if by == topology.FinalDelay {
 		e.failed++
 		e.rejected, e.due = now, now+a.delayAfter(key.deliveries)
-		key.deliveries++
-	case lost:
 		key.deliveries++
 	}
 	switch twin, ok := a.known[key]; {
