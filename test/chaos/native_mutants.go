@@ -22,7 +22,7 @@ var native = []mutant{
 		name: "counts what it gives back",
 		edits: []edit{
 			{"internal/consume/attempts.go", " || by != topology.FinalDelay && r.failed == 0 {", " {"},
-			{"internal/consume/attempts.go", "	case lost:\n", "	case lost:\n		e.failed++\n"},
+			{"internal/consume/attempts.go", "	if by == topology.FinalDelay {\n", "	if by == topology.FinalDelay || lost {\n"},
 		},
 		caught: []string{"I7"}, flags: flags(inQueue),
 	},
