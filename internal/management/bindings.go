@@ -1,13 +1,11 @@
 package management
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
@@ -17,11 +15,11 @@ import (
 func (s *Seen) MissingBindings(p *topology.Plan) []topology.Binding {
 	var missing []topology.Binding
 	for _, wanted := range p.Bindings {
-		x, found := s.Exchanges[wanted.Exchange]
+		kind, found := s.Exchanges[wanted.Exchange]
 		if _, both := s.Queues[wanted.Queue]; !found || !both {
 			continue
 		}
-		if !slices.ContainsFunc(s.Bindings, func(b topology.Binding) bool { return x.covers(b, wanted) }) {
+		if !slices.ContainsFunc(s.Bindings, func(b topology.Binding) bool { return covers(kind, b, wanted) }) {
 			missing = append(missing, wanted)
 		}
 	}
@@ -35,7 +33,7 @@ func (s *Seen) Instead(missing topology.Binding) string {
 		if b.Exchange == missing.Exchange && b.Queue == missing.Queue {
 			text := fmt.Sprintf("key %q", b.Key)
 			if len(b.Args) > 0 {
-				text += " and arguments " + canonical(b.Args)
+				text += " and arguments " + amqpvalue.Text(b.Args)
 			}
 			all = append(all, text)
 		}
@@ -46,32 +44,21 @@ func (s *Seen) Instead(missing topology.Binding) string {
 	return strings.Join(all, ", ")
 }
 
-// covers reports whether the exchange routes by the binding b everything that it would route by wanted.
-func (x Exchange) covers(b, wanted topology.Binding) bool {
+// covers reports whether an exchange of that type routes by the binding b everything that it would route by wanted.
+func covers(kind string, b, wanted topology.Binding) bool {
 	if b.Exchange != wanted.Exchange || b.Queue != wanted.Queue {
 		return false
 	}
-	switch x.Type {
+	sameArguments := amqpvalue.Text(b.Args) == amqpvalue.Text(wanted.Args)
+	switch kind {
 	case "fanout":
 		return true
 	case "headers":
-		return canonical(b.Args) == canonical(wanted.Args)
+		return sameArguments
 	case "topic":
 		return message.NewTopic(b.Key).Covers(wanted.Key)
 	case "direct":
 		return b.Key == wanted.Key
 	}
-	return b.Key == wanted.Key && canonical(b.Args) == canonical(wanted.Args)
-}
-
-// canonical is the same text for equal tables.
-func canonical(t amqp.Table) string {
-	if len(t) == 0 {
-		return "{}"
-	}
-	b, err := json.Marshal(t)
-	if err != nil {
-		return err.Error() // a value that JSON has no form for, which no binding from the API equals
-	}
-	return string(b)
+	return b.Key == wanted.Key && sameArguments
 }

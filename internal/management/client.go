@@ -4,7 +4,6 @@
 package management
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -58,12 +57,8 @@ func (c *client) get(ctx context.Context, into any, query string, segments ...st
 		target += "?" + query
 	}
 	body, err := c.fetch(ctx, target)
-	if err == nil {
-		d := json.NewDecoder(bytes.NewReader(body))
-		d.UseNumber()
-		if d.Decode(into) != nil {
-			err = errors.New("the answer is not the JSON that RabbitMQ's management API sends")
-		}
+	if err == nil && json.Unmarshal(body, into) != nil {
+		err = errors.New("the answer is not the JSON that RabbitMQ's management API sends")
 	}
 	if err != nil {
 		return fmt.Errorf("management API: GET %s: %w", target, err)

@@ -1,12 +1,12 @@
 package management
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/topology"
 )
 
@@ -81,9 +81,8 @@ func (q *Queue) Effective() (all amqp.Table, by map[string]string) {
 // scalar makes JSON of lists and tables: no argument that RabbitMQ reads is one.
 func scalar(value any) any {
 	switch value.(type) {
-	case map[string]any, []any:
-		b, _ := json.Marshal(value) // it was JSON
-		return string(b)
+	case amqp.Table, []any:
+		return amqpvalue.Text(value)
 	}
 	return value
 }

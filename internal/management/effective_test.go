@@ -21,9 +21,9 @@ func TestEffective(t *testing.T) {
 		argument string
 		want     any
 	}{
-		{Queue{Arguments: amqp.Table{"x-message-ttl": int64(5)}}, "x-message-ttl", int64(5)},
-		{Queue{Settings: amqp.Table{"message-ttl": int64(5)}}, "x-message-ttl", int64(5)},
-		{Queue{Settings: amqp.Table{"ha-mode": "all"}}, "x-ha-mode", nil},
+		{Queue{Arguments: Table{"x-message-ttl": int64(5)}}, "x-message-ttl", int64(5)},
+		{Queue{Settings: Table{"message-ttl": int64(5)}}, "x-message-ttl", int64(5)},
+		{Queue{Settings: Table{"ha-mode": "all"}}, "x-ha-mode", nil},
 		{both("x-max-length", int64(5), "max-length", int64(3), ""), "x-max-length", int64(3)},
 		{both("x-max-length", int64(3), "max-length", int64(5), ""), "x-max-length", int64(3)},
 		{both("x-max-length", "3", "max-length", int64(5), ""), "x-max-length", int64(5)},
@@ -34,9 +34,9 @@ func TestEffective(t *testing.T) {
 		{both("x-dead-letter-exchange", "own", "dead-letter-exchange", "other", "quorum"), "x-dead-letter-exchange", "own"},
 		{both("x-dead-letter-routing-key", "a", "dead-letter-routing-key", "b", ""), "x-dead-letter-routing-key", "a"},
 		{both("x-dead-letter-strategy", "a", "dead-letter-strategy", "b", "quorum"), "x-dead-letter-strategy", "a"},
-		{Queue{Type: "classic", Settings: amqp.Table{"dead-letter-strategy": "a"}}, "x-dead-letter-strategy", nil},
-		{Queue{Type: "classic", Settings: amqp.Table{"delivery-limit": int64(3)}}, "x-delivery-limit", nil},
-		{Queue{Type: "quorum", Settings: amqp.Table{"delivery-limit": int64(3)}}, "x-delivery-limit", int64(3)},
+		{Queue{Type: "classic", Settings: Table{"dead-letter-strategy": "a"}}, "x-dead-letter-strategy", nil},
+		{Queue{Type: "classic", Settings: Table{"delivery-limit": int64(3)}}, "x-delivery-limit", nil},
+		{Queue{Type: "quorum", Settings: Table{"delivery-limit": int64(3)}}, "x-delivery-limit", int64(3)},
 		{both("x-delivery-limit", int64(5), "delivery-limit", int64(3), "quorum"), "x-delivery-limit", int64(3)},
 		{both("x-delivery-limit", int64(5), "delivery-limit", int64(-1), "quorum"), "x-delivery-limit", int64(5)},
 		{both("x-delivery-limit", int64(-1), "delivery-limit", int64(5), "quorum"), "x-delivery-limit", int64(5)},
@@ -46,8 +46,8 @@ func TestEffective(t *testing.T) {
 		{Queue{Type: "stream"}, "x-queue-type", "stream"},
 		{Queue{Durable: true}, "durable", true},
 		{Queue{AutoDelete: true}, "auto_delete", true},
-		{Queue{Arguments: amqp.Table{"list": []any{int64(1), amqp.Table{"a": true}}}}, "list", `[1,{"a":true}]`},
-		{Queue{Arguments: amqp.Table{"table": map[string]any{"a": 1.5}}}, "table", `{"a":1.5}`},
+		{Queue{Arguments: Table{"list": []any{int64(1), amqp.Table{"a": true}}}}, "list", `[1,{"a":true}]`},
+		{Queue{Arguments: Table{"table": amqp.Table{"a": 1.5}}}, "table", `{"a":1.5}`},
 	} {
 		if got, _ := tc.queue.Effective(); got[tc.argument] != tc.want {
 			t.Errorf("%+v: %s is %v, want %v", tc.queue, tc.argument, got[tc.argument], tc.want)
@@ -57,7 +57,7 @@ func TestEffective(t *testing.T) {
 
 // both is a queue with an argument and a setting.
 func both(argument string, value any, key string, setting any, queueType string) Queue {
-	return Queue{Type: queueType, Arguments: amqp.Table{argument: value}, Settings: amqp.Table{key: setting}}
+	return Queue{Type: queueType, Arguments: Table{argument: value}, Settings: Table{key: setting}}
 }
 
 func TestPoliciesThatChangeAnArgument(t *testing.T) {

@@ -2,21 +2,21 @@ package management
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/topology"
 )
 
 // Seen holds the plan's objects in the broker and related leftover queues.
 type Seen struct {
-	Queues    map[string]Queue    // those of the plan that exist, by name
-	Exchanges map[string]Exchange // those of the plan that exist, by name
-	Bindings  []topology.Binding  // of these queues to any exchange but the default one
+	Queues    map[string]Queue   // those of the plan that exist, by name
+	Exchanges map[string]string  // the types of those of the plan that exist, by name
+	Bindings  []topology.Binding // of these queues to any exchange but the default one
 
 	// Leftover are queues that the plan does not name and whose messages return to the service's queue by the default
 	// exchange: retry queues of an earlier delay.
@@ -29,26 +29,29 @@ type Seen struct {
 	Unread int
 }
 
-// Queue is a queue in the broker. Integers in its tables are int64, as those of a plan.
+// Queue is a queue in the broker.
 type Queue struct {
-	Type       string     `json:"type"`
-	Durable    bool       `json:"durable"`
-	AutoDelete bool       `json:"auto_delete"`
-	Arguments  amqp.Table `json:"arguments"`
+	Type       string `json:"type"`
+	Durable    bool   `json:"durable"`
+	AutoDelete bool   `json:"auto_delete"`
+	Arguments  Table  `json:"arguments"`
 
 	Policy         string `json:"policy"`
 	OperatorPolicy string `json:"operator_policy"`
 
 	// Settings are those of both policies together; empty: none apply; nil: the broker does not say (yet). Up to 4.2 they
 	// are part of its statistics, which are some seconds late and can be turned off.
-	Settings amqp.Table `json:"effective_policy_definition"`
+	Settings Table `json:"effective_policy_definition"`
 }
 
-// Exchange is an exchange in the broker.
-type Exchange struct {
-	Type      string     `json:"type"`
-	Arguments amqp.Table `json:"arguments"`
-	Policy    string     `json:"policy"`
+// Table is a table of AMQP in the JSON of the API. Its integers are int64, as those of a plan.
+type Table amqp.Table
+
+// UnmarshalJSON reads an object.
+func (t *Table) UnmarshalJSON(b []byte) error {
+	read, _, err := amqpvalue.ParseTable(b, func(string) bool { return false })
+	*t = Table(read)
+	return err
 }
 
 // Leftover is a queue outside the plan that dead-letters to the service's queue.
@@ -72,21 +75,21 @@ func Read(ctx context.Context, o Options, p *topology.Plan) (*Seen, error) {
 	if err := c.recognize(ctx); err != nil {
 		return nil, err
 	}
-	s := &Seen{Queues: map[string]Queue{}, Exchanges: map[string]Exchange{}}
+	s := &Seen{Queues: map[string]Queue{}, Exchanges: map[string]string{}}
 	for _, q := range p.Queues {
 		if err := s.readQueue(ctx, c, q.Name); err != nil && !errors.Is(err, errNotFound) {
 			return nil, err
 		}
 	}
 	for _, x := range p.Exchanges {
-		var found Exchange
-		switch err := c.get(ctx, &found, "columns=type,arguments,policy", "exchanges", o.Vhost, x.Name); {
-		case errors.Is(err, errNotFound):
-		case err != nil:
+		var found struct {
+			Type string `json:"type"`
+		}
+		err := c.get(ctx, &found, "columns=type", "exchanges", o.Vhost, x.Name)
+		if err == nil {
+			s.Exchanges[x.Name] = found.Type
+		} else if !errors.Is(err, errNotFound) {
 			return nil, err
-		default:
-			found.Arguments = numbers(found.Arguments)
-			s.Exchanges[x.Name] = found
 		}
 	}
 	return s, s.readLeftovers(ctx, c, p, pageSize, maxPages)
@@ -117,9 +120,9 @@ func (s *Seen) readQueue(ctx context.Context, c *client, queue string) error {
 		return err
 	}
 	var bindings []struct {
-		Source    string     `json:"source"`
-		Key       string     `json:"routing_key"`
-		Arguments amqp.Table `json:"arguments"`
+		Source    string `json:"source"`
+		Key       string `json:"routing_key"`
+		Arguments Table  `json:"arguments"`
 	}
 	if err := c.get(ctx, &bindings, "", "queues", c.o.Vhost, queue, "bindings"); err != nil {
 		return err
@@ -127,11 +130,10 @@ func (s *Seen) readQueue(ctx context.Context, c *client, queue string) error {
 	if now.Settings != nil {
 		found.Policy, found.OperatorPolicy, found.Settings = now.Policy, now.OperatorPolicy, now.Settings
 	}
-	found.Arguments, found.Settings = numbers(found.Arguments), numbers(found.Settings)
 	s.Queues[queue] = found
 	for _, b := range bindings {
 		if b.Source != "" {
-			bound := topology.Binding{Exchange: b.Source, Key: b.Key, Queue: queue, Args: numbers(b.Arguments)}
+			bound := topology.Binding{Exchange: b.Source, Key: b.Key, Queue: queue, Args: amqp.Table(b.Arguments)}
 			s.Bindings = append(s.Bindings, bound)
 		}
 	}
@@ -144,12 +146,12 @@ func (s *Seen) readLeftovers(ctx context.Context, c *client, p *topology.Plan, s
 			Pages int `json:"page_count"`
 			Total int `json:"total_count"`
 			Items []struct {
-				Name      string     `json:"name"`
-				Type      string     `json:"type"`
-				Arguments amqp.Table `json:"arguments"`
-				Messages  int        `json:"messages"`
-				Ready     int        `json:"messages_ready"`
-				Unacked   int        `json:"messages_unacknowledged"`
+				Name      string `json:"name"`
+				Type      string `json:"type"`
+				Arguments Table  `json:"arguments"`
+				Messages  int    `json:"messages"`
+				Ready     int    `json:"messages_ready"`
+				Unacked   int    `json:"messages_unacknowledged"`
 			} `json:"items"`
 		}
 		err := c.get(ctx, &found, fmt.Sprintf("disable_stats=true&enable_queue_totals=true&sort=name&"+
@@ -166,7 +168,7 @@ func (s *Seen) readLeftovers(ctx context.Context, c *client, p *topology.Plan, s
 				s.Waiting = q.Messages - q.Ready - q.Unacked
 			}
 			planned := slices.ContainsFunc(p.Queues, func(own topology.Queue) bool { return own.Name == q.Name })
-			exchange, key, ok := (&topology.Queue{Args: q.Arguments}).DeadLetter()
+			exchange, key, ok := (&topology.Queue{Args: amqp.Table(q.Arguments)}).DeadLetter()
 			if !planned && ok && exchange == "" && key == p.Queue {
 				s.Leftover = append(s.Leftover, Leftover{q.Name, q.Type, q.Messages})
 			}
@@ -176,30 +178,4 @@ func (s *Seen) readLeftovers(ctx context.Context, c *client, p *topology.Plan, s
 			return nil
 		}
 	}
-}
-
-// numbers makes the integers of decoded JSON int64 and all other numbers float64.
-func numbers(t amqp.Table) amqp.Table {
-	for k, v := range t {
-		t[k] = number(v)
-	}
-	return t
-}
-
-func number(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		if n, err := v.Int64(); err == nil {
-			return n
-		}
-		f, _ := v.Float64()
-		return f
-	case map[string]any:
-		return map[string]any(numbers(v))
-	case []any:
-		for i := range v {
-			v[i] = number(v[i])
-		}
-	}
-	return v
 }

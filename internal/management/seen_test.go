@@ -32,7 +32,7 @@ func awaitSettings(t testing.TB, p *topology.Plan, want amqp.Table) *Seen {
 	var s *Seen
 	brokertest.Eventually(t, 30*time.Second, "the settings of the policies are reported", func() bool {
 		s = read(t, p)
-		return reflect.DeepEqual(s.Queues[p.Queue].Settings, want)
+		return reflect.DeepEqual(s.Queues[p.Queue].Settings, Table(want))
 	})
 	return s
 }
@@ -48,7 +48,6 @@ func TestRead(t *testing.T) {
 	ch := brokertest.Channel(t, url)
 	brokertest.Ctl(t, "set_policy", "own", "^a/b", `{"message-ttl": 5000, "max-length": 9}`)
 	brokertest.Ctl(t, "set_operator_policy", "operators", "^a/b", `{"max-length": 8}`)
-	brokertest.Ctl(t, "set_policy", "ours", "^[?]", `{"alternate-exchange": "amq.topic"}`)
 	// Whatever a name holds, it is one segment of a path.
 	queue, exchange := `a/b.c+d%2F?e#f é"`, "?x=1&y"
 	declareExchange(t, ch, exchange, "headers", amqp.Table{"alternate-exchange": "amq.fanout"})
@@ -71,13 +70,12 @@ func TestRead(t *testing.T) {
 	got.Settings = nil
 	delete(got.Arguments, topology.ArgType) // from 4.0 on the broker adds it
 	want := Queue{
-		Type: topology.TypeClassic, Durable: true, Arguments: args, Policy: "own", OperatorPolicy: "operators",
+		Type: topology.TypeClassic, Durable: true, Arguments: Table(args), Policy: "own", OperatorPolicy: "operators",
 	}
 	if len(s.Queues) != 1 || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", s.Queues, want)
 	}
-	wantExchange := Exchange{Type: "headers", Arguments: amqp.Table{"alternate-exchange": "amq.fanout"}, Policy: "ours"}
-	if len(s.Exchanges) != 1 || !reflect.DeepEqual(s.Exchanges[exchange], wantExchange) {
+	if len(s.Exchanges) != 1 || s.Exchanges[exchange] != "headers" {
 		t.Errorf("exchanges %+v", s.Exchanges)
 	}
 	wantBinding := topology.Binding{Exchange: exchange, Queue: queue, Key: "k", Args: bound}
