@@ -173,10 +173,17 @@ func TestRowsTakenBeforeTheyAreMarked(t *testing.T) {
 // TestMarkingSinglyTakesTooLong: rows for which no time is left are not marked, and the reason is not the database's.
 func TestMarkingSinglyTakesTooLong(t *testing.T) {
 	t.Parallel()
-	rows := []*row{{id: "1", result: sent}, {id: "2", result: sent}}
-	err := (&session{}).markHalves(t.Context(), rows, time.Now().Add(-time.Second))
-	if err != nil || rows[0].markErr == nil || errors.Is(rows[1].markErr, errSlow) {
-		t.Errorf("%v, %v, %v", err, rows[0].markErr, rows[1].markErr)
+	r := newRig(t)
+	r.insert("m", 2)
+	s := bench(t, r)
+	r.on(s.conn, `BEGIN`)
+	s.r.o.Database.Timeout = time.Nanosecond
+	rows, err := s.markSingly(t.Context(), []*row{{id: "1", result: sent}, {id: "2", result: sent}})
+	if err != nil || len(rows) != 2 || !errors.Is(rows[0].markErr, errMarkTimeout) || !errors.Is(rows[1].markErr, errMarkTimeout) {
+		t.Errorf("%+v, %v", rows, err)
+	}
+	if n := r.rows(`sent_at IS NOT NULL`); n != "0" {
+		t.Errorf("%s rows are marked", n)
 	}
 }
 

@@ -16,9 +16,9 @@ const markSingleShare = 16
 
 var errMarkTimeout = errors.New("marking the rows one by one took too long")
 
-// markSingly marks rows that cannot be marked together, because the database does not let one of them: halves of them,
-// and halves of these, under savepoints, until it is known which. It ends the transaction, and begins with a new one,
-// which has to lock the rows again. It returns those that it got: another relay may have the others.
+// markSingly marks rows that cannot be marked together, because the database does not let one of them: each under a
+// savepoint. It ends the transaction, and begins with a new one, which has to lock the rows again. It returns those that
+// it got, each with why it could not be marked: another relay may have the others.
 //
 // Savepoints around every mark would spare that, and cost each row an entry in pg_multixact: PostgreSQL needs one where
 // a subtransaction changes what its transaction has locked.
@@ -26,8 +26,21 @@ func (s *session) markSingly(ctx context.Context, rows []*row) (mine []*row, err
 	if mine, err = s.relock(ctx, rows); err != nil {
 		return nil, fmt.Errorf("lock rows again: %w", err)
 	}
-	if err := s.markHalves(ctx, mine, time.Now().Add(s.r.o.Database.timeout())); err != nil {
-		return nil, err
+	until := time.Now().Add(s.r.o.Database.timeout())
+	for _, x := range mine {
+		if time.Now().After(until) {
+			x.markErr = errMarkTimeout
+			continue
+		}
+		// What the database would check at the commit it has to check here.
+		err := s.markTogether(ctx, []*row{x}, []call{{name: stmtSave}}, call{name: stmtConstraints}, call{name: stmtRelease})
+		if err != nil && isRowError(err) {
+			x.markErr = err
+			err = s.back(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	return mine, s.execute(ctx, nil, call{name: stmtCommit})
 }
@@ -42,36 +55,6 @@ func (s *session) relock(ctx context.Context, rows []*row) ([]*row, error) {
 	}, call{name: stmtRollback}, call{name: stmtBegin}, call{name: stmtRelock, params: [][]byte{ids(rows)}},
 		call{name: stmtTimeout, params: [][]byte{timeout}})
 	return slices.DeleteFunc(rows, func(x *row) bool { return !locked[x.id] }), err
-}
-
-// markHalves notes of each row that cannot be marked why. The error is the connection's.
-func (s *session) markHalves(ctx context.Context, rows []*row, until time.Time) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	if time.Now().After(until) {
-		for _, x := range rows {
-			x.markErr = errMarkTimeout
-		}
-		return nil
-	}
-	// What the database would check at the commit it has to check here.
-	err := s.markTogether(ctx, rows, []call{{name: stmtSave}}, call{name: stmtConstraints}, call{name: stmtRelease})
-	if err == nil || !isRowError(err) {
-		return err
-	}
-	if err := s.back(ctx); err != nil {
-		return err
-	}
-	if len(rows) == 1 {
-		rows[0].markErr = err
-		return nil
-	}
-	half := len(rows) / 2
-	if err := s.markHalves(ctx, rows[:half], until); err != nil {
-		return err
-	}
-	return s.markHalves(ctx, rows[half:], until)
 }
 
 // isRowError reports whether an error may be one of some rows alone: a constraint, a trigger, a lock. Others are the

@@ -28,7 +28,7 @@ const (
 	stmtEnterIdle = "enter_idle"
 	stmtLeaveIdle = "leave_idle"
 
-	// To mark halves of the rows, and the savepoint of these and of reads.
+	// To mark rows one by one, and the savepoint of these marks and of reads.
 	stmtRollback    = "rollback"
 	stmtRelock      = "relock"
 	stmtTimeout     = "set_timeout"
