@@ -98,8 +98,8 @@ func (q *Question) route(cfg *config.Config, m *message.Message) ([]string, erro
 
 func (q Question) outcome(cfg *config.Config) (message.Outcome, error) {
 	o := message.Outcome{
-		Status: q.Status, Failure: failures[q.Failure], Disposition: dispositions[q.Disposition], RetryAfter: -1,
-		At: time.Now(),
+		Status: q.Status, Failure: failures[q.Failure], RetryAfter: -1, At: time.Now(),
+		Disposition: message.Disposition(1 + slices.Index(message.Dispositions, q.Disposition)), // #nosec G115 -- a handful
 	}
 	if q.RetryAfter >= 0 {
 		o.RetryAfter = min(q.RetryAfter, cfg.Retry.RetryAfterMax)
@@ -117,15 +117,10 @@ var failures = map[string]message.Failure{
 	"malformed": message.FailureMalformed, "too_large": message.FailureTooLarge, "no_route": message.FailureNoRoute,
 }
 
-var dispositions = map[string]message.Disposition{
-	"ack": message.DispositionAck, "retry": message.DispositionRetry, "requeue": message.DispositionRequeue,
-	"park": message.DispositionPark, "discard": message.DispositionDiscard,
-}
-
 // Words of a Question.
 var (
 	Failures     = slices.Sorted(maps.Keys(failures))
-	Dispositions = slices.Sorted(maps.Keys(dispositions))
+	Dispositions = slices.Sorted(slices.Values(message.Dispositions))
 )
 
 var verdictTexts = map[message.Action]string{

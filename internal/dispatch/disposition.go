@@ -18,20 +18,15 @@ const (
 	maxProblem = 1 << 10 // bytes of each field of a problem document
 )
 
-var dispositions = [...]string{
-	message.DispositionAck: "ack", message.DispositionRetry: "retry", message.DispositionRequeue: "requeue",
-	message.DispositionPark: "park", message.DispositionDiscard: "discard",
-}
-
 // setDisposition reads an Amqp-Disposition header. A word that is not known asks for nothing.
 func (a *answer) setDisposition(b []byte) {
 	if len(b) == 0 {
 		return
 	}
 	v := message.DispositionNone
-	for d, word := range dispositions {
+	for i, word := range message.Dispositions {
 		if http1.FoldEqual(b, word) {
-			v = message.Disposition(d) // #nosec G115 -- a handful
+			v = message.DispositionAck + message.Disposition(i) // #nosec G115 -- a handful
 		}
 	}
 	a.conflicting = a.conflicting || a.asked && v != a.disposition

@@ -39,7 +39,7 @@ func (f Failure) String() string {
 // Disposition is the app's request in its Amqp-Disposition response header, or in its body by another contract.
 type Disposition uint8
 
-// The dispositions an app may ask for; DispositionNone lets the status decide.
+// The dispositions an app may ask for, in the order of their actions; DispositionNone lets the status decide.
 const (
 	DispositionNone Disposition = iota
 	DispositionAck
@@ -48,6 +48,12 @@ const (
 	DispositionPark
 	DispositionDiscard
 )
+
+// Dispositions are the words of the dispositions from DispositionAck on.
+var Dispositions = actionNames[:Release]
+
+// Action returns the action of a disposition that is not DispositionNone.
+func (d Disposition) Action() Action { return Action(d - DispositionAck) }
 
 // Problem is the part of an RFC 9457 answer that is kept for parking. Each field is cut to 1024 bytes by the dispatch.
 type Problem struct {

@@ -70,14 +70,6 @@ var byFailure = map[message.Failure]message.Verdict{
 	message.FailureReset:        {Action: message.Retry, Reason: message.ReasonReset},
 }
 
-var byDisposition = map[message.Disposition]message.Action{
-	message.DispositionAck:     message.Ack,
-	message.DispositionRetry:   message.Retry,
-	message.DispositionRequeue: message.Requeue,
-	message.DispositionPark:    message.Park,
-	message.DispositionDiscard: message.Discard,
-}
-
 func (p Policy) judge(o *message.Outcome) message.Verdict {
 	if o.Failure == message.FailureNone {
 		return p.answer(o)
@@ -99,10 +91,9 @@ func (p Policy) judge(o *message.Outcome) message.Verdict {
 // answer judges what the app answered.
 func (p Policy) answer(o *message.Outcome) message.Verdict {
 	var v message.Verdict
-	disposition, asked := byDisposition[o.Disposition]
 	switch {
-	case asked:
-		v.Action, v.Reason = disposition, message.ReasonDisposition
+	case o.Disposition != message.DispositionNone:
+		v.Action, v.Reason = o.Disposition.Action(), message.ReasonDisposition
 	case o.OK():
 		v.Action, v.Reason = message.Ack, message.ReasonSuccess
 	case slices.Contains(p.ParkOn, o.Status):
