@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"bytes"
 	"encoding/base64"
 	"unicode/utf8"
 
@@ -193,25 +192,9 @@ func (in *fields) decodeBase64(r *room, line []byte) (f *failure) {
 	return nil
 }
 
-// unescapeJSON returns the content of a valid JSON string, which it replaces in memory: it is never longer.
+// unescapeJSON returns the content of a valid JSON string, which it replaces in memory: no escape is shorter than what
+// it stands for, so AppendUnquote writes only where it has read already.
 func unescapeJSON(quoted []byte) []byte {
-	in := quoted[1 : len(quoted)-1]
-	out, one, text := in[:0], []byte{'"'}, []byte{}
-	for {
-		i := bytes.IndexByte(in, '\\')
-		if i < 0 {
-			return append(out, in...)
-		}
-		size := 2
-		if in[i+1] == 'u' {
-			size = 6
-			if in[i+2]|' ' == 'd' && in[i+3] > '7' { // half of a surrogate pair: the other half follows
-				size = 12
-			}
-		}
-		one = append(append(one[:1], in[i:i+size]...), '"')
-		text, _ = jsontext.AppendUnquote(text[:0], one)
-		out = append(append(out, in[:i]...), text...)
-		in = in[i+size:]
-	}
+	text, _ := jsontext.AppendUnquote(quoted[:0], quoted)
+	return text
 }
