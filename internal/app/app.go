@@ -90,7 +90,7 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 		started: time.Now(), plan: plan,
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
-	a.registry.MustRegister(a.budget)
+	a.budget.Register(a.registry)
 	a.depths = declare.NewDepths(a.registry)
 	deadletter.RegisterMetrics(a.registry)
 	telemetry.AdoptLibraries(a.log)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // The accounts of a Budget: the values of the metric label "of".
@@ -23,7 +24,7 @@ const (
 
 var accounts = []string{Deliveries, Publish, Outbox, Answers, DeadLetters, Requests}
 
-// Budget is a number of bytes that its accounts share. It is a prometheus.Collector.
+// Budget is a number of bytes that its accounts share.
 //
 // One account alone may hold half of it. The other half is for the others, so that a queue of large messages does not
 // keep the app from publishing, without which it may never be able to answer. The exception is a single thing that is
@@ -31,8 +32,6 @@ var accounts = []string{Deliveries, Publish, Outbox, Answers, DeadLetters, Reque
 type Budget struct {
 	limit    int64
 	accounts map[string]*Account
-	held     *prometheus.Desc
-	total    *prometheus.Desc
 
 	mu      sync.Mutex
 	used    int64
@@ -56,14 +55,7 @@ type waiter struct {
 
 // New returns a budget of limit bytes.
 func New(limit int64) *Budget {
-	b := &Budget{
-		limit: limit, accounts: map[string]*Account{},
-		held: prometheus.NewDesc("sidecar_memory_bytes",
-			"Memory that is held for received data, by what they are: estimated when they are taken, decoded headers included.",
-			[]string{"of"}, nil),
-		total: prometheus.NewDesc("sidecar_memory_budget_bytes", "What sidecar_memory_bytes may be in all (SIDECAR_MEMORY).",
-			nil, nil),
-	}
+	b := &Budget{limit: limit, accounts: map[string]*Account{}}
 	for _, of := range accounts {
 		b.accounts[of] = &Account{b: b, share: limit / 2}
 	}
@@ -224,13 +216,17 @@ func (b *Budget) grant() {
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (b *Budget) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(b, ch) }
-
-// Collect implements prometheus.Collector.
-func (b *Budget) Collect(ch chan<- prometheus.Metric) {
+// Register registers the metrics of b.
+func (b *Budget) Register(r prometheus.Registerer) {
+	metrics := promauto.With(r)
 	for of, a := range b.accounts {
-		ch <- prometheus.MustNewConstMetric(b.held, prometheus.GaugeValue, float64(a.Held()), of)
+		metrics.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "sidecar_memory_bytes", ConstLabels: prometheus.Labels{"of": of},
+			Help: "Memory that is held for received data, by what they are: estimated when they are taken, decoded headers " +
+				"included.",
+		}, func() float64 { return float64(a.Held()) })
 	}
-	ch <- prometheus.MustNewConstMetric(b.total, prometheus.GaugeValue, float64(b.limit))
+	metrics.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "sidecar_memory_budget_bytes", Help: "What sidecar_memory_bytes may be in all (SIDECAR_MEMORY).",
+	}, func() float64 { return float64(b.limit) })
 }

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"sidecar/internal/message"
 )
@@ -27,18 +28,18 @@ const (
 var outcomes = [...]string{"2xx", "3xx", "4xx", "5xx", "error"}
 
 func newMetrics(r prometheus.Registerer) *metrics {
-	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sidecar_http_requests_total",
-		Help: "Attempts to POST a message to the app, by status code or failure.",
-	}, []string{"code"})
-	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	create := promauto.With(r)
+	durations := create.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sidecar_http_request_duration_seconds",
 		Help:    "Duration of an attempt, from connect to the end of the answer.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"outcome"})
 	m := &metrics{
-		requests: requests,
-		truncated: prometheus.NewCounter(prometheus.CounterOpts{
+		requests: create.NewCounterVec(prometheus.CounterOpts{
+			Name: "sidecar_http_requests_total",
+			Help: "Attempts to POST a message to the app, by status code or failure.",
+		}, []string{"code"}),
+		truncated: create.NewCounter(prometheus.CounterOpts{
 			Name: "sidecar_headers_truncated_total",
 			Help: "Message headers left out of requests because they did not fit or could not be said.",
 		}),
@@ -47,9 +48,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		m.durations[i] = durations.WithLabelValues(o)
 	}
 	m.requests.WithLabelValues("200") // the name exists before the first message does
-	if r != nil {
-		r.MustRegister(requests, durations, m.truncated)
-	}
 	return m
 }
 
