@@ -110,7 +110,7 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 	}
 	if cfg.Publish.Addr != "" {
 		a.endpoint = newEndpoint(a.shared, plan)
-		a.senders = append(a.senders, a.endpoint)
+		a.senders = append(a.senders, a.endpoint.sender())
 	}
 	if err := a.listeners(subscribed); err != nil {
 		a.abandon()
@@ -139,7 +139,7 @@ func (a *App) parts() (base, senders, consumers []part) {
 		{name: "memory", run: a.freeMemory},
 	}
 	for _, s := range a.senders {
-		senders = append(senders, s.part())
+		senders = append(senders, s.part)
 	}
 	if len(a.subscriptions) > 0 {
 		consumers = []part{{name: "subscriptions", run: a.consume, stop: a.drainAll}}

@@ -22,10 +22,10 @@ type part struct {
 }
 
 // sender publishes for the app. It is not needed to consume.
-type sender interface {
-	part() part
-	check() admin.Check
-	connection() *broker.Publisher
+type sender struct {
+	part
+	check     func() admin.Check // in the readiness. It is not a condition: consuming does not depend on it
+	publisher *broker.Publisher  // with a connection of its own
 }
 
 // stopTime says how long a stop may take.

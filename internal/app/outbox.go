@@ -20,9 +20,10 @@ type relay struct {
 	publisher *broker.Publisher
 }
 
-func newRelay(sh shared, plan *topology.Plan) *relay {
+func newRelay(sh shared, plan *topology.Plan) sender {
 	p := sh.newPublisher("outbox")
-	return &relay{publisher: p, Relay: outbox.New(sh.outboxOptions(p, plan))}
+	r := &relay{publisher: p, Relay: outbox.New(sh.outboxOptions(p, plan))}
+	return sender{part{name: "outbox", run: r.run}, r.check, p}
 }
 
 // outboxWarnings returns warnings about a usable connection string.
@@ -39,10 +40,6 @@ func outboxWarnings(cfg *config.Config) []string {
 		"sslmode=verify-full does not allow that", host)}
 }
 
-func (r *relay) part() part { return part{name: "outbox", run: r.run} }
-
-func (r *relay) connection() *broker.Publisher { return r.publisher }
-
 // run relays until ctx ends. The connection to the broker ends after the last batch.
 func (r *relay) run(ctx context.Context) error {
 	link, unlink := context.WithCancel(context.WithoutCancel(ctx))
@@ -53,7 +50,6 @@ func (r *relay) run(ctx context.Context) error {
 	return r.Run(ctx)
 }
 
-// check is the outbox in the readiness. It is not a condition.
 func (r *relay) check() admin.Check {
 	s := r.State()
 	c := admin.Check{Name: "outbox", OK: s.Connected && r.publisher.Connected(), Detail: s.Problem}

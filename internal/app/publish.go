@@ -34,9 +34,9 @@ func newEndpoint(sh shared, plan *topology.Plan) *endpoint {
 	})}
 }
 
-func (e *endpoint) part() part { return part{name: "publish endpoint", run: e.run, stop: e.stop} }
-
-func (e *endpoint) connection() *broker.Publisher { return e.publisher }
+func (e *endpoint) sender() sender {
+	return sender{part{name: "publish endpoint", run: e.run, stop: e.stop}, e.check, e.publisher}
+}
 
 // run serves until ctx ends; stop comes first, to finish the requests.
 func (e *endpoint) run(ctx context.Context) error {
@@ -58,7 +58,6 @@ func (e *endpoint) stop(t stopTime) {
 	e.server.Shutdown(ctx)
 }
 
-// check is the endpoint in the readiness. It is not a condition: consuming does not depend on it.
 func (e *endpoint) check() admin.Check {
 	c := admin.Check{Name: "publish_endpoint", OK: e.server.Ready()}
 	switch {

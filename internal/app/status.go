@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"slices"
@@ -72,11 +73,7 @@ func (a *App) Ready(subscription string) admin.Readiness {
 		broker.OK = connected(a.of(subscription))
 		for _, name := range names {
 			subs := a.of(name)
-			var own []admin.Check
-			for _, sub := range subs {
-				own = mergeChecks(own, sub.checks())
-			}
-			checks = append(checks, own...)
+			checks = append(checks, conditions(name, subs)...)
 			apps = append(apps, admin.Check{Name: "app", Subscription: name, OK: appUp(subs)})
 		}
 	}
@@ -91,43 +88,33 @@ func (a *App) Ready(subscription string) admin.Readiness {
 	return r
 }
 
-// checks are the conditions of the readiness of one subscription.
-func (s *subscription) checks() []admin.Check {
-	findings, checked := s.status.last()
-	topology := admin.Check{Name: "topology", OK: checked && len(findings) == 0}
-	if len(findings) > 0 {
-		topology.Detail = findings[0].String()
-	}
-	var paused []string
-	for _, h := range s.flow.Holds() {
-		paused = append(paused, string(h.Reason))
-	}
-	consuming := admin.Check{Name: "consuming", OK: s.consumer.Active() || s.connected.Load() && len(paused) > 0}
-	if len(paused) > 0 {
-		consuming.Detail = "paused: " + strings.Join(paused, ", ")
-	}
-	publishing := admin.Check{Name: "publishing", OK: !slices.Contains(paused, string(flow.Publishing))}
-	if n := s.consumer.Unpublished(); n > 0 {
-		publishing.Detail = fmt.Sprintf("%d messages wait for a park or retry publish that failed", n)
-	}
-	all := []admin.Check{topology, consuming, publishing}
-	for i := range all {
-		all[i].Subscription = s.cfg.Subscription
-	}
-	return all
-}
-
-// mergeChecks returns one check of each name: it is OK if all are, and has the first detail.
-func mergeChecks(all, more []admin.Check) []admin.Check {
-	if all == nil {
-		return more
-	}
-	for i := range all {
-		if all[i].OK = all[i].OK && more[i].OK; all[i].Detail == "" {
-			all[i].Detail = more[i].Detail
+// conditions are those of the readiness of a subscription: each is OK if it is for all of its queues, and has the
+// first detail.
+func conditions(name string, subs []*subscription) []admin.Check {
+	topology := admin.Check{Name: "topology", Subscription: name, OK: true}
+	consuming := admin.Check{Name: "consuming", Subscription: name, OK: true}
+	publishing := admin.Check{Name: "publishing", Subscription: name, OK: true}
+	for _, s := range subs {
+		findings, checked := s.status.last()
+		topology.OK = topology.OK && checked && len(findings) == 0
+		if len(findings) > 0 {
+			topology.Detail = cmp.Or(topology.Detail, findings[0].String())
+		}
+		var paused []string
+		for _, h := range s.flow.Holds() {
+			paused = append(paused, string(h.Reason))
+			publishing.OK = publishing.OK && h.Reason != flow.Publishing
+		}
+		consuming.OK = consuming.OK && (s.consumer.Active() || s.connected.Load() && len(paused) > 0)
+		if len(paused) > 0 {
+			consuming.Detail = cmp.Or(consuming.Detail, "paused: "+strings.Join(paused, ", "))
+		}
+		if n := s.consumer.Unpublished(); n > 0 {
+			publishing.Detail = cmp.Or(publishing.Detail,
+				fmt.Sprintf("%d messages wait for a park or retry publish that failed", n))
 		}
 	}
-	return all
+	return []admin.Check{topology, consuming, publishing}
 }
 
 // Status returns the state of the moment; its fields may be read a moment after one another.
@@ -204,7 +191,7 @@ func (a *App) publishing() admin.Connection {
 	if a.publisher == nil {
 		publishers = nil
 		for _, s := range a.senders {
-			publishers = append(publishers, s.connection())
+			publishers = append(publishers, s.publisher)
 		}
 	}
 	c := admin.Connection{Connected: true}
