@@ -20,6 +20,7 @@ func TestMetricsInUse(t *testing.T) {
 	t.Parallel()
 	p := startPrometheus(t, impatient(t))
 	stormy, slow, drained, unparked := loop(t, p), backlog(t, p), drain(t, p), parkless(t, p)
+	delaying(t, p)
 	o := newOutgoing(t, p)
 	o.use()
 	m := newMixed(t, p)
@@ -219,6 +220,12 @@ func backlog(t *testing.T, p *prometheusServer) string {
 	s := sc.run()
 	p.scrape(s.admin, map[string]string{"job": "shop/slow", "namespace": "shop", "pod": "slow-1"})
 	return sc.queue()
+}
+
+// delaying is a sidecar whose queue delays messages itself. A broker before RabbitMQ 4.3 has no such queue.
+func delaying(t *testing.T, p *prometheusServer) {
+	sc := newScene(t).with("TOPOLOGY", "native")
+	p.scrape(start(t, sc.env).admin, nil)
 }
 
 // drain is a sidecar that was drained and left so, outside Kubernetes.

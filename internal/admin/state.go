@@ -85,10 +85,11 @@ type Consumption struct {
 
 	App App `json:"app"`
 
-	Inflight    int `json:"inflight"` // messages the app has now
-	Delayed     int `json:"delayed"`  // messages delayed here before their requeue
-	Concurrency int `json:"concurrency"`
-	Prefetch    int `json:"prefetch"`
+	Inflight    int  `json:"inflight"`          // messages the app has now
+	Delayed     int  `json:"delayed"`           // messages delayed here before their requeue
+	Waiting     *int `json:"waiting,omitempty"` // rejected here, and delayed in their queue; nil where that delays none
+	Concurrency int  `json:"concurrency"`
+	Prefetch    int  `json:"prefetch"`
 
 	MaxRetries  int      `json:"max_retries"`
 	RetryDelays []string `json:"retry_delays"` // Go durations

@@ -153,6 +153,12 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 			c.Prefetch += sub.cfg.Window.Prefetch
 		}
 		c.Delayed += int(sub.consumer.Delayed())
+		if n, ok := sub.consumer.Waiting(); ok {
+			if c.Waiting != nil {
+				n += *c.Waiting
+			}
+			c.Waiting = &n
+		}
 		of := admin.Of{Subscription: sub.cfg.Subscription, Queue: sub.plan.Queue}
 		for _, h := range sub.flow.Holds() {
 			c.Pauses = append(c.Pauses, admin.Pause{Of: of, Hold: h})

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"sidecar/internal/admin"
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestNamedSubscriptions: readiness, status and pauses are of each subscription, and of all.
@@ -81,4 +83,54 @@ func TestUnreadySubscription(t *testing.T) {
 	if of := st.Subscriptions[1]; of.State == admin.Consuming {
 		t.Errorf("%+v", of)
 	}
+}
+
+// TestWaiting: what a queue delays itself is known to who rejected it, and counted over the subscriptions that have such
+// a queue. Nothing pretends to know it of others.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	app := apptest.NewApp(t)
+	app.On("", apptest.Say(apptest.Status(500)))
+	a, log, _ := run(t, live(t, "SIDECAR_SUBSCRIPTIONS=one,two,other", "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_RETRY_DELAY=1h",
+		"SIDECAR_SUB_ONE_TOPOLOGY=native", "SIDECAR_SUB_TWO_TOPOLOGY=native", "SIDECAR_QUEUE_TYPE=quorum"))
+	waiting, old := []int{2, 1}, strings.HasPrefix(brokertest.Version(t), "3.") || strings.HasPrefix(brokertest.Version(t), "4.0.")
+	if old {
+		waiting = []int{0, 0}
+		brokertest.Eventually(t, 20*time.Second, "the broker is too old", func() bool { return len(a.Status().Findings) == 2 })
+	} else {
+		brokertest.Eventually(t, 20*time.Second, "all are ready", func() bool { return a.Ready("").Ready })
+		brokertest.Send(t, brokertest.URL(t), a.subscriptions[0].plan.Queue, "m", "n")
+		brokertest.Send(t, brokertest.URL(t), a.subscriptions[1].plan.Queue, "m")
+		brokertest.Eventually(t, 20*time.Second, "all are rejected", func() bool { return strings.Count(log.String(), `"outcome":"retry"`) == 3 })
+	}
+	st := a.Status()
+	if st.Waiting == nil || *st.Waiting != waiting[0]+waiting[1] || st.Subscriptions[2].Waiting != nil {
+		t.Errorf("in all %v, where the queue delays nothing %v", st.Waiting, st.Subscriptions[2].Waiting)
+	}
+	for i, want := range waiting {
+		sub := &st.Subscriptions[i]
+		if sub.Waiting == nil || *sub.Waiting != want {
+			t.Errorf("%s: %v wait, want %d", sub.Name, sub.Waiting, want)
+		}
+	}
+	one, two := st.Subscriptions[0].Queue, st.Subscriptions[1].Queue
+	if got := waitingOf(t, a); !maps.Equal(got, map[string]int{one: waiting[0], two: waiting[1]}) {
+		t.Errorf("the metric says %v", got)
+	}
+}
+
+// waitingOf are the values of the metric by queue.
+func waitingOf(t *testing.T, a *App) map[string]int {
+	t.Helper()
+	values := map[string]int{}
+	for _, f := range must.Get(a.registry.Gather())(t) {
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				if f.GetName() == "sidecar_waiting_messages" && l.GetName() == "queue" {
+					values[l.GetValue()] = int(m.GetGauge().GetValue())
+				}
+			}
+		}
+	}
+	return values
 }

@@ -237,6 +237,15 @@ func (c *Consumer) Inflight() int64 { return max(0, c.inflight.Load()) }
 // Delayed is how many messages are held before a requeue.
 func (c *Consumer) Delayed() int64 { return c.delayed.Load() }
 
+// Waiting is how many messages this process has rejected that the service's queue still delays; ok is false where that
+// delays none.
+func (c *Consumer) Waiting() (n int, ok bool) {
+	if c.attempts == nil {
+		return 0, false
+	}
+	return c.attempts.waiting(), true
+}
+
 // Received is how many deliveries there have been.
 func (c *Consumer) Received() int64 { return c.received.Load() }
 

@@ -84,11 +84,12 @@ func registerGauges(r prometheus.Registerer, c *Consumer) {
 	gauges.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sidecar_delayed_messages", Help: "Messages delayed locally before a requeue.",
 	}, func() float64 { return float64(c.Delayed()) })
-	if c.attempts != nil {
+	if _, ok := c.Waiting(); ok {
 		gauges.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sidecar_waiting_messages",
-			Help: "Messages that this replica has rejected and that the service's queue delays, see SIDECAR_TOPOLOGY=native.",
-		}, func() float64 { return float64(c.attempts.waiting()) })
+			Help: "Messages that this process has rejected and the service's queue still delays; what did so before its start is " +
+				"not known to it.",
+		}, func() float64 { n, _ := c.Waiting(); return float64(n) })
 	}
 }
 

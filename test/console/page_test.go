@@ -68,7 +68,7 @@ func TestQueueThatDelays(t *testing.T) {
 	if text := b.text("#drawing"); strings.Contains(text, "retry queue") || strings.Count(text, sc.queue()) != 1 {
 		t.Errorf("the drawing is %q", text)
 	}
-	b.until("#facts", "no queue for it")
+	b.until("#facts", "0 as far as this replica knows")
 	b.until("#facts", "0, after 1s, 5m0s")
 	b.click("The same as tables")
 	b.until("#topology-tables", "the service’s queue, waits 1s to 5m0s")

@@ -65,7 +65,9 @@ export function showFacts({ status: s, depths }) {
     return number(of.reduce((sum, d) => sum + d.ready, 0));
   };
   put(facts['In the queue'], ready('main'));
-  put(facts['Waiting for a retry'], ready('retry'));
+  // Where the service's queue delays messages itself, its depth does not hold them.
+  const beside = depths.filter((d) => d.kind === 'retry').reduce((sum, d) => sum + d.ready, 0);
+  put(facts['Waiting for a retry'], s.waiting === undefined ? ready('retry') : `${number(beside + s.waiting)} as far as this replica knows`);
   put(facts['With the app'], `${number(s.inflight)} of ${number(s.concurrency)}`);
   put(facts['Delayed here'], number(s.delayed));
   put(facts.App, s.app.up ? 'answers' : 'does not answer');
