@@ -148,8 +148,16 @@ wants_empty() {
     'Run finish again. If they stay, run a sidecar with SIDECAR_TOPOLOGY=fanout, which declares it, until they have arrived'
 }
 
+# wants_none ends the step when the retry exchange is there.
+wants_none() {
+  local rows
+  rows=$(ctl list_exchanges -p "$vhost" name)
+  ! grep -Fxq -- "$exchange" <<<"$rows" || die "a sidecar with SIDECAR_TOPOLOGY=fanout runs: it has declared \"$exchange\" again." \
+    "Nothing is lost. Roll it to native, and run finish again"
+}
+
 finish() {
-  local name rows
+  local name
   read_queues
   [[ $applied = "$ours" ]] || die "the policy \"$ours\" does not apply to \"$queue\": run begin, and roll all sidecars to SIDECAR_TOPOLOGY=native"
   read_bindings
@@ -160,11 +168,10 @@ finish() {
     # with fanout rejects then stays in QUEUE, what it publishes is returned to it, and it declares the exchange again.
     ctl eval "ok = rabbit_exchange:delete(rabbit_misc:r($(erlang "$vhost"), exchange, $(erlang "$exchange")), false, <<\"none\">>)." >/dev/null
     sleep "${REDECLARE_SECONDS:-20}"
+    wants_none
     read_queues
-    rows=$(ctl list_exchanges -p "$vhost" name)
-    ! grep -Fxq -- "$exchange" <<<"$rows" || die "a sidecar with SIDECAR_TOPOLOGY=fanout runs: it" \
-      "has declared \"$exchange\" again. Nothing is lost. Roll it to native, and run finish again"
     wants_empty
+    wants_none
     for name in "${!retries[@]}"; do ctl delete_queue -p "$vhost" "$name" >/dev/null; unset "messages_in[$name]"; done
   fi
   for name in "${!messages_in[@]}"; do
@@ -185,3 +192,4 @@ back() {
 
 declare -A messages_in delay_of retries
 "$step"
+exit # bash reads a script while it runs: this file may have been replaced
