@@ -28,8 +28,8 @@ var textArguments = []string{ArgDLX, ArgDLKey, ArgType, ArgStrategy, ArgOverflow
 	"x-queue-leader-locator", "x-queue-master-locator", ArgRetryType}
 
 // FixAttempt is how an attempt becomes shorter.
-const FixAttempt = "lower SIDECAR_APP_TIMEOUT, and the larger of SIDECAR_RETRY_AFTER_MAX and SIDECAR_REQUEUE_DELAY_MAX, " +
-	"until their sum is"
+const FixAttempt = "lower SIDECAR_APP_TIMEOUT, and the larger of SIDECAR_RETRY_AFTER_MAX and " +
+	"SIDECAR_REQUEUE_DELAY_MAX, until their sum is"
 
 // rules judge every property and argument that RabbitMQ 3.10 to 4.3 has for classic and quorum queues, and those of
 // exchanges. An argument without a rule is unknown here.
@@ -54,8 +54,8 @@ var rules = []rule{
 		reason: "only a quorum queue delays messages itself", fix: "{another}",
 		explains: []string{ArgStrategy, ArgOverflow, ArgDeliveryLimit, ArgRetryType, ArgRetryMin, ArgRetryMax}},
 	{on: mainQueue, properties: []string{ArgType}, when: both(outlasting, value(TypeClassic)), judgement: Breaks,
-		reason: "an attempt can take longer than the half hour after which the broker delivers the message again and again: " +
-			"only a quorum queue waits longer", fix: FixAttempt + " at most 25m, or {another}",
+		reason: "an attempt can take longer than the half hour after which the broker delivers the message again and " +
+			"again: only a quorum queue waits longer", fix: FixAttempt + " at most 25m, or {another}",
 		explains: []string{ArgStrategy, ArgOverflow, ArgDeliveryLimit}},
 	{on: anyQueue, properties: []string{ArgType}, when: value(TypeQuorum), judgement: Harmless,
 		reason: "a quorum queue keeps more than was asked for"},
@@ -70,8 +70,8 @@ var rules = []rule{
 		explains: []string{ArgDLX, ArgDLKey, ArgTTL, ArgStrategy, ArgOverflow, ArgDeliveryLimit}},
 
 	{on: mainQueue, properties: []string{ArgDLX, ArgDLKey}, when: both(wantsDelay, differs), judgement: Weaker,
-		reason: "a message that the broker takes away, because it killed its consumer too often, goes elsewhere than what is " +
-			"parked", fix: "{another}", explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
+		reason: "a message that the broker takes away, because it killed its consumer too often, goes elsewhere than what " +
+			"is parked", fix: "{another}", explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
 	{on: mainQueue, properties: []string{ArgDLX}, judgement: Harmless,
 		reason:   "retries do not need it: they are published, with confirmation, before the original is acked",
 		explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
@@ -171,23 +171,24 @@ var rules = []rule{
 	{on: anyQueue, properties: []string{argConsumerTimeout}, judgement: Harmless,
 		reason: "it is longer than any attempt"},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, value(nil)), judgement: Weaker,
-		reason: "the queue delays nothing unless a policy says so, which cannot be seen: if a rejected message is delivered " +
-			"again at once, consumption pauses",
-		fix: "set a policy with delayed-retry-type=failed, delayed-retry-min and delayed-retry-max on it, as \"From fanout to " +
-			"native\" in docs/migration.md",
+		reason: "the queue delays nothing unless a policy says so, which cannot be seen: if a rejected message is " +
+			"delivered again at once, consumption pauses",
+		fix: "set a policy with delayed-retry-type=failed, delayed-retry-min and delayed-retry-max on it, as \"From fanout " +
+			"to native\" in docs/migration.md",
 		explains: []string{ArgRetryMin, ArgRetryMax}},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, value(delayAll)), judgement: Weaker,
 		reason: "what a 425, a pause or a stop gives back waits in the broker, too", fix: "{another}"},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, differs), judgement: Breaks,
-		reason: "a rejected message is delivered again at once", fix: "{another}", explains: []string{ArgRetryMin, ArgRetryMax}},
+		reason: "a rejected message is delivered again at once", fix: "{another}",
+		explains: []string{ArgRetryMin, ArgRetryMax}},
 	{on: mainQueue, properties: []string{ArgRetryMin, ArgRetryMax}, when: wantsDelay, judgement: Harmless,
-		reason: "it goes on delaying what is in it; retries wait in a retry queue beside it where one can be declared, which " +
-			"costs more: a policy can make its delays shorter, and a queue with another name longer"},
+		reason: "it goes on delaying what is in it; retries wait in a retry queue beside it where one can be declared, " +
+			"which costs more: a policy can make its delays shorter, and a queue with another name longer"},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(set, inOrder), judgement: Breaks,
 		reason: "what a lost connection returns waits in the broker, and messages with its key go first",
 		fix:    "{another}, or set a policy with delayed-retry-type=disabled on it"},
-	{on: mainQueue, properties: []string{ArgRetryType}, when: either(value("returned"), value(delayAll)), judgement: Weaker,
-		reason:   "what a 425, a pause or a stop gives back waits in the broker once more",
+	{on: mainQueue, properties: []string{ArgRetryType}, when: either(value("returned"), value(delayAll)),
+		judgement: Weaker, reason: "what a 425, a pause or a stop gives back waits in the broker once more",
 		explains: []string{ArgRetryMin, ArgRetryMax}},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: value(delayFailed), judgement: Harmless,
 		reason: "only what a lost connection returns waits in the broker", explains: []string{ArgRetryMin, ArgRetryMax}},
