@@ -267,7 +267,9 @@ func TestNativeOnAnOlderBroker(t *testing.T) {
 		t.Errorf("check: exit %d\n%s", r.code, r.all())
 	}
 	r = command(t, sc.env, "check", "--json")
-	var result struct{ Findings []struct{ Problem, Found string } }
+	var result struct {
+		Findings []struct{ Problem, Found string }
+	}
 	if err := json.Unmarshal([]byte(r.stdout), &result); err != nil || r.code != 1 || len(result.Findings) != 1 ||
 		result.Findings[0].Problem != "version" || result.Findings[0].Found != version {
 		t.Errorf("check --json: exit %d, %v\n%s", r.code, err, r.all())

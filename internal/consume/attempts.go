@@ -140,9 +140,9 @@ func (a *attempts) ended(r *record, by topology.Final, lost bool) {
 		e.rejected, e.due = now, now+a.delayAfter(key.deliveries)
 		key.deliveries++
 	}
-	switch twin, ok := a.known[key]; {
+	switch equal, ok := a.known[key]; {
 	case ok:
-		e.failed, e.copies, e.rejected = min(e.failed, twin.failed), twin.copies+1, min(e.rejected, twin.rejected)
+		e.failed, e.copies, e.rejected = min(e.failed, equal.failed), equal.copies+1, min(e.rejected, equal.rejected)
 	case !kept && !a.room(now):
 		return
 	}

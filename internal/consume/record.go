@@ -18,7 +18,7 @@ type record struct {
 	delivery *broker.Delivery // nil when its memory has been given back
 	tag      uint64
 	held     *entry // of a delivery in order
-	failed   int    // attempts that only this process knows of
+	failed   int    // attempts that only this process remembers
 	known    attempted
 	done     bool // for this goroutine: the delivery has ended, or another goroutine has the record
 
