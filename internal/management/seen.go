@@ -22,7 +22,7 @@ type Seen struct {
 	// exchange: retry queues of an earlier delay.
 	Leftover []Leftover
 
-	// Waiting counts the messages of the service's queue that are neither ready nor unacknowledged: that queue delays them.
+	// Waiting counts the messages of the service's queue that are neither ready nor unacknowledged: it delays them.
 	Waiting int
 
 	// Unread counts the queues of the virtual host that were not searched for leftovers, because there are too many.

@@ -241,8 +241,8 @@ func (b *builder) service() {
 	}
 	if b.preset.wait.inQueue {
 		shortest, longest := b.o.delayRange()
-		args[ArgRetryType], args[ArgRetryMin], args[ArgRetryMax] = delayFailed, shortest.Milliseconds(), longest.Milliseconds()
-		args[ArgDeliveryLimit] = ownLimit(*b.o.MaxRetries)
+		args[ArgRetryType], args[ArgDeliveryLimit] = delayFailed, ownLimit(*b.o.MaxRetries)
+		args[ArgRetryMin], args[ArgRetryMax] = shortest.Milliseconds(), longest.Milliseconds()
 	}
 	if b.o.SingleActive {
 		args[ArgSingleConsumer] = true

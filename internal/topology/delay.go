@@ -31,8 +31,8 @@ func (p *Plan) DelayAfter(deliveries int) time.Duration {
 		return 0
 	}
 	longest, _ := p.OwnQueue().Args[ArgRetryMax].(int64)
-	shortest := p.Waits[0].Delay
-	return min(shortest*time.Duration(min(max(deliveries, 0), 1<<20)+1), max(shortest, time.Duration(longest)*time.Millisecond))
+	shortest, times := p.Waits[0].Delay, time.Duration(min(max(deliveries, 0), 1<<20)+1)
+	return min(shortest*times, max(shortest, time.Duration(longest)*time.Millisecond))
 }
 
 // Delays are those of the waits, the shortest first; of the service's queue the shortest and the longest.

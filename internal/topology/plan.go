@@ -215,8 +215,8 @@ type WaitPath struct {
 	// ByReject says that rejecting a message on the service's queue takes it here too. At most one path can say so.
 	ByReject bool
 
-	// InQueue says that Queue is the service's own, which delays a rejected message itself: by Delay for each delivery that
-	// failed, at most by its argument x-delayed-retry-max. There is no other path then.
+	// InQueue says that Queue is the service's own, which delays a rejected message itself: by Delay for each delivery
+	// that failed, at most by its argument x-delayed-retry-max. There is no other path then.
 	InQueue bool
 }
 

@@ -139,10 +139,10 @@ func (v *planValidator) waitInQueue(path string, w *WaitPath, q *Queue) {
 	if q.Name != v.Queue {
 		return
 	}
-	v.refuse(q.Args[ArgType] != TypeQuorum, v.argument(q.Name, ArgType), "queue %q must be a quorum queue to delay messages "+
-		"itself", q.Name)
-	v.refuse(q.Args[ArgRetryType] != delayFailed, v.argument(q.Name, ArgRetryType), "queue %q must have %s=%s: messages are "+
-		"rejected to be delayed in it, and given back to come at once", q.Name, ArgRetryType, delayFailed)
+	v.refuse(q.Args[ArgType] != TypeQuorum, v.argument(q.Name, ArgType), "queue %q must be a quorum queue to delay "+
+		"messages itself", q.Name)
+	v.refuse(q.Args[ArgRetryType] != delayFailed, v.argument(q.Name, ArgRetryType), "queue %q must have %s=%s: messages "+
+		"are rejected to be delayed in it, and given back to come at once", q.Name, ArgRetryType, delayFailed)
 	v.refuse(q.Args[ArgRetryMin] != w.Delay.Milliseconds() && v.read(path+".delay"), v.argument(q.Name, ArgRetryMin),
 		"wait path %s: %s of queue %q must be the number %d and is %s", w.Tier(), ArgRetryMin, q.Name,
 		w.Delay.Milliseconds(), argumentText(q.Args[ArgRetryMin]))

@@ -168,8 +168,8 @@ func Undelayed(p *topology.Plan) Finding {
 	return Finding{
 		Object: topology.QueueTitle(p.Queue), Problem: ProblemDrift, Property: topology.ArgRetryType,
 		Wanted: topology.ArgRetryType + " failed", Found: "a rejected message was delivered again at once",
-		Reason: "the broker does not delay messages, or for less than 0.1 s: by its arguments or a policy, or because a node " +
-			"of the cluster is older than RabbitMQ 4.3",
+		Reason: "the broker does not delay messages, or for less than 0.1 s: by its arguments or a policy, or because a " +
+			"node of the cluster is older than RabbitMQ 4.3",
 		Fix: "set a policy with delayed-retry-type=failed, delayed-retry-min and delayed-retry-max on it",
 	}
 }
