@@ -77,7 +77,8 @@ func (a *App) Ready(subscription string) admin.Readiness {
 			apps = append(apps, admin.Check{Name: "app", Subscription: name, OK: appUp(subs)})
 		}
 	}
-	checks = append(append([]admin.Check{broker}, checks...), admin.Check{Name: "not_draining", OK: !admin.Closed(a.draining)})
+	draining := admin.Check{Name: "not_draining", OK: !admin.Closed(a.draining)}
+	checks = append(append([]admin.Check{broker}, checks...), draining)
 	r := admin.Readiness{Checks: checks}
 	r.Ready = !slices.ContainsFunc(checks, func(c admin.Check) bool { return !c.OK })
 	// The rest is not a condition: consuming goes on without them, or pauses on purpose.

@@ -9,8 +9,9 @@ import (
 	"sidecar/internal/testkit/console"
 )
 
-// Rows lists the queues, consumers or exchanges of the test's virtual host, or all connections of its node, one map a row with the
-// named columns, as `rabbitmqctl --formatter json list_queues name arguments` does. Texts are strings, tables are maps.
+// Rows lists the queues, consumers or exchanges of the test's virtual host, or all connections of its node, one map a
+// row with the named columns, as `rabbitmqctl --formatter json list_queues name arguments` does. Texts are strings,
+// tables are maps.
 func Rows(t testing.TB, what string, columns ...string) []map[string]any {
 	t.Helper()
 	p := placeOf(t)
