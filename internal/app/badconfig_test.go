@@ -265,3 +265,18 @@ func TestTraceCollectorCertificates(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPassthroughThatSetsAHeaderOfHTTP: a pattern that would let a message set such a header is refused, one that matches
+// a trace context is not.
+func TestPassthroughThatSetsAHeaderOfHTTP(t *testing.T) {
+	t.Parallel()
+	for pattern, says := range map[string]string{
+		"*": "would let a message set the header host", "x-*": "x-forwarded-for", "?ost": "header host", "X_Forwarded_For": "x-forwarded",
+		"Content-MD5": "content-", "amqp-foo": "amqp-", "c*": "content-length", "*-id": "ce-id",
+	} {
+		refused(t, says, "SIDECAR_PASSTHROUGH_HEADERS", "SIDECAR_PASSTHROUGH_HEADERS=x-tenant,"+pattern)
+	}
+	if _, err := judged("SIDECAR_PASSTHROUGH_HEADERS=trace*,baggage,x-tenant-*"); err != nil {
+		t.Error(err)
+	}
+}

@@ -35,6 +35,7 @@ func Rule(cfg *config.Config, before []*config.Config, reject func(variables []s
 	}
 	checkBeside(cfg, before, reject)
 	reject([]string{"SIDECAR_ROUTES"}, dispatch.CheckRoutes(cfg.App.Routes)...)
+	reject([]string{"SIDECAR_PASSTHROUGH_HEADERS"}, dispatch.CheckPassthrough(cfg.Request.PassthroughHeaders)...)
 	checkDelays(cfg, reject)
 	dsn, err := cfg.Outbox.DSN.Value()
 	if err != nil || dsn == "" {
