@@ -96,8 +96,6 @@ func (g *Guard) gone(ctx context.Context) bool {
 type slot struct {
 	g      *Guard
 	number int
-	hasher hasher
-	buf    [unit]byte
 
 	now     entry    // the journal's entry for the message, written or not
 	alone   bool     // no other attempt is under way during this one
@@ -108,7 +106,7 @@ type slot struct {
 // identify finds a message that was delivered just now, and sets m.Crashes: those in its headers and those that only
 // the journal counts. Only a message that the broker has delivered before, or that has a count, can be a suspect.
 func (s *slot) identify(m *message.Message) {
-	s.now = entry{state: inHand, id: s.hasher.identify(m)}
+	s.now = entry{state: inHand, id: identify(m)}
 	s.suspect, s.proven = nil, false
 	m.Crashes = message.Crashes(m.Headers)
 	if !m.Redelivered && m.Crashes == 0 {
@@ -127,7 +125,7 @@ func (s *slot) begin(ctx context.Context, m *message.Message) error {
 		return err
 	}
 	s.now.alone, s.now.at = s.alone, now()
-	s.g.report(s.g.journal.write(s.number, &s.now, &s.buf))
+	s.g.report(s.g.journal.write(s.number, &s.now))
 	if s.suspect != nil { // the slot says it now
 		s.g.forget(s.suspect)
 		s.suspect = nil

@@ -82,10 +82,10 @@ func Open(o Options) (*Guard, error) {
 		failed: telemetry.Throttle{Interval: time.Minute},
 	}
 	for n := range o.Workers {
-		g.slots <- &slot{g: g, number: n, hasher: newHasher()}
+		g.slots <- &slot{g: g, number: n}
 	}
 	room := min(max(4*o.Workers, 64), maxSlots-o.Workers)
-	left := suspectsOf(said, room)
+	left, attempts := suspectsOf(said, room)
 	for i := range left {
 		g.suspects = append(g.suspects, &suspect{entry: left[i], g: g, slot: o.Workers + i})
 	}
@@ -93,26 +93,18 @@ func Open(o Options) (*Guard, error) {
 		g.room = append(g.room, slot)
 	}
 	g.report(j.reset(o.Workers, room, left))
-	if n := inHandOf(said); n > 0 {
-		o.Logger.Warn("crash", "suspects", n, "limit", o.Limit)
+	if attempts > 0 {
+		o.Logger.Warn("crash", "suspects", attempts, "limit", o.Limit)
 	}
 	return g, nil
 }
 
-func inHandOf(said []entry) (n int) {
+// suspectsOf makes suspects of the attempts that were under way, and returns their number, beside the earlier suspects;
+// at most room, the newest.
+func suspectsOf(said []entry, room int) (left []entry, attempts int) {
 	for _, e := range said {
 		if e.state == inHand {
-			n++
-		}
-	}
-	return n
-}
-
-// suspectsOf makes suspects of the attempts that were under way, beside the earlier suspects; at most room, the newest.
-func suspectsOf(said []entry, room int) []entry {
-	var left []entry
-	for _, e := range said {
-		if e.state == inHand {
+			attempts++
 			e.state, e.at = suspected, now()
 			e.crashes++
 		}
@@ -121,7 +113,7 @@ func suspectsOf(said []entry, room int) []entry {
 		}
 	}
 	slices.SortStableFunc(left, func(a, b entry) int { return int(a.at - b.at) })
-	return left[max(0, len(left)-room):]
+	return left[max(0, len(left)-room):], attempts
 }
 
 // Close ends the journal of a process that stops in good order: no message is a suspect because of it.
@@ -161,7 +153,7 @@ func (g *Guard) add(e entry) *suspect {
 	e.state = suspected
 	s := &suspect{entry: e, g: g, slot: g.room[len(g.room)-1]}
 	g.room = g.room[:len(g.room)-1]
-	g.report(g.journal.write(s.slot, &s.entry, new([unit]byte)))
+	g.report(g.journal.write(s.slot, &s.entry))
 	return s
 }
 

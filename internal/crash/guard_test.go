@@ -17,7 +17,7 @@ const limit = 2
 
 // met returns how many crashes the process has counted for a message, and whether the message would be parked.
 func met(p process, m *message.Message) (crashes int, due bool) {
-	s := &slot{g: p.Guard, hasher: newHasher()}
+	s := &slot{g: p.Guard}
 	s.identify(m)
 	if s.suspect != nil {
 		p.suspects = append(p.suspects, s.suspect)
@@ -200,7 +200,7 @@ func TestTheOldestSuspectIsForgotten(t *testing.T) {
 	p := begin(t, t.TempDir())
 	const room = 64
 	for i := range room + 1 {
-		p.add(t, entry{crashes: 1, at: now(), id: newHashed(arrived(fmt.Sprint(i)))})
+		p.add(t, entry{crashes: 1, at: now(), id: identify(arrived(fmt.Sprint(i)))})
 	}
 	if n, _ := met(p, redelivered("0")); n != 0 {
 		t.Errorf("the oldest has %d crashes", n)
@@ -216,7 +216,7 @@ func TestOldSuspectsAreForgotten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
-	id := newHashed(arrived("a"))
+	id := identify(arrived("a"))
 	p.add(t, entry{crashes: 1, at: now() - forgetAfter, id: id})
 	wantCrashes(t, "crashes of a day ago", p, redelivered("a"), 0)
 	p.die(t)
@@ -225,31 +225,24 @@ func TestOldSuspectsAreForgotten(t *testing.T) {
 	}
 }
 
-// newHashed is the identity of a message.
-func newHashed(m *message.Message) identity {
-	x := newHasher()
-	return x.identify(m)
-}
-
 func TestIdentity(t *testing.T) {
 	t.Parallel()
-	x := newHasher()
-	id := x.identify(arrived("a"))
+	id := identify(arrived("a"))
 	back := arrived("a") // from the retry queue
 	back.Headers, back.RetryCount, back.Redelivered = amqp.Table{"x-death": "…"}, 3, true
-	if x.identify(back) != id {
+	if identify(back) != id {
 		t.Error("the message is another one when it returns")
 	}
 	other := arrived("a")
 	other.Body = []byte("b")
-	if x.identify(other) == id {
+	if identify(other) == id {
 		t.Error("another body, same identity")
 	}
 	long := arrived("a")
 	long.Body = make([]byte, hashed+1)
 	longer := arrived("a")
 	longer.Body = make([]byte, hashed+2)
-	if x.identify(long) == x.identify(longer) {
+	if identify(long) == identify(longer) {
 		t.Error("another length, same identity")
 	}
 }

@@ -57,7 +57,7 @@ type attempt struct{ *slot }
 // begin begins an attempt of a message in the journal's slot n.
 func (p process) begin(t *testing.T, n int, m *message.Message) attempt {
 	t.Helper()
-	s := &slot{g: p.Guard, number: n, hasher: newHasher()}
+	s := &slot{g: p.Guard, number: n}
 	s.identify(m)
 	if err := s.begin(t.Context(), m); err != nil {
 		t.Fatal(err)
