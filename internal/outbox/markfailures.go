@@ -49,11 +49,8 @@ func (m markFailures) forget(now time.Time) {
 
 // full reports that so many rows are left out that nothing is to be claimed now.
 func (m markFailures) full(now time.Time, most int) bool {
-	if len(m) < most {
-		return false
-	}
 	excluded, _ := m.excluded(now)
-	return len(excluded) >= most || len(m) >= 4*most
+	return len(excluded) >= most
 }
 
 // excluded returns the ids that must not be claimed now, and the ids that count as sent for other rows of their key.
