@@ -59,17 +59,8 @@ func (e *endpoint) stop(t stopTime) {
 }
 
 func (e *endpoint) check() admin.Check {
-	c := admin.Check{Name: "publish_endpoint", OK: e.server.Ready()}
-	switch {
-	case c.OK:
-	case e.publisher.Blocked():
-		c.Detail = "blocked by the broker's alarm"
-	case !e.publisher.Connected():
-		c.Detail = "not connected to the broker"
-	default:
-		c.Detail = "stopping"
-	}
-	return c
+	problem := e.server.Problem()
+	return admin.Check{Name: "publish_endpoint", OK: problem == "", Detail: problem}
 }
 
 // publishAliases returns the exchanges that the app may publish to, by alias.

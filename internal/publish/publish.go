@@ -153,5 +153,10 @@ func (s *Server) Wait() {
 	}
 }
 
-// Ready reports whether a message would be tried now.
-func (s *Server) Ready() bool { return s.ready() == nil }
+// Problem returns the code with which a message would be refused now; empty when it would be tried.
+func (s *Server) Problem() string {
+	if f := s.ready(); f != nil {
+		return string(f.code)
+	}
+	return ""
+}

@@ -522,7 +522,7 @@ func TestShutdown(t *testing.T) {
 	if d := r.get(); string(d.Body) != "last" {
 		t.Errorf("%s", d.Body)
 	}
-	if f := r.server.ready(); f != errStopping || r.server.Ready() {
+	if f := r.server.ready(); f != errStopping || r.server.Problem() != "stopping" {
 		t.Errorf("%v", f)
 	}
 }
