@@ -70,12 +70,11 @@ type App struct {
 
 // New builds a sidecar that logs to w. It opens no connection. An error of the configuration is ErrConfig.
 func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
-	return newApp(cfg, cfg.Subscribed(), build, w)
-}
-
-// newApp builds a sidecar with a subscription for each of subscribed. What belongs to the process is taken from cfg.
-func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.Writer) (*App, error) {
 	plan, err := newPlan(cfg)
+	if err != nil {
+		return nil, err
+	}
+	owners, err := ownersOf(cfg.Subscribed())
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +84,7 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 			log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
 			registry: telemetry.NewRegistry(build.Version, build.Commit),
 			budget:   budget.New(int64(cfg.Window.Memory)), spool: newSpool(cfg), probes: probes{},
-			limits: newLimits(cfg, subscribed),
+			limits: newLimits(cfg),
 		},
 		started: time.Now(), plan: plan,
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
@@ -101,7 +100,7 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 		}
 		a.tracing = telemetry.NewTracing(o)
 	}
-	if err := a.subscribe(subscribed); err != nil {
+	if err := a.subscribe(owners); err != nil {
 		a.abandon()
 		return nil, err
 	}
@@ -112,7 +111,7 @@ func newApp(cfg *config.Config, subscribed []*config.Config, build Build, w io.W
 		a.endpoint = newEndpoint(a.shared, plan)
 		a.senders = append(a.senders, a.endpoint.sender())
 	}
-	if err := a.listeners(subscribed); err != nil {
+	if err := a.listeners(owners); err != nil {
 		a.abandon()
 		return nil, err
 	}
@@ -197,16 +196,12 @@ func (a *App) flushTraces() {
 }
 
 // listeners builds the listeners for operators.
-func (a *App) listeners(subscribed []*config.Config) error {
-	owners, err := ownersOf(subscribed)
-	if err != nil {
-		return err
-	}
-	dead := dlq.Options{Service: a.cfg.Service.Name, Logger: a.log}
-	dead.Queues, err = newDeadLetters(a.shared, owners, "api", a.registry) // the log has the client
+func (a *App) listeners(owners []deadletter.Owner) error {
+	queues, err := newDeadLetters(a.shared, owners, "api", a.registry) // the log has the client
 	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
 		return err
 	}
+	dead := dlq.New(dlq.Options{Service: a.cfg.Service.Name, Logger: a.log, Queues: queues})
 	if len(owners) == 0 {
 		owners = []deadletter.Owner{{Plan: a.plan}}
 	}
@@ -218,7 +213,7 @@ func (a *App) listeners(subscribed []*config.Config) error {
 	a.admin = admin.New(admin.Options{
 		AdminAddr: l.AdminAddr, ControlAddr: l.ControlAddr, Grace: a.cfg.Process.ShutdownGrace,
 		Token: listenerToken(l.ControlToken, a.log), ReadToken: listenerToken(l.ControlReadToken, a.log),
-		State: a, Topologies: views, DeadLetters: dlq.New(dead),
+		State: a, Topologies: views, DeadLetters: dead,
 		Memory: a.budget.Account(budget.Requests), Gatherer: a.registry, Logger: a.log,
 	})
 	return nil

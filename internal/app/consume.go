@@ -10,34 +10,30 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
-	"sidecar/internal/config"
+	"sidecar/internal/deadletter"
 	"sidecar/internal/topology/declare"
 )
 
-// subscribe builds a subscription for each configuration, and the two connections that they share. Publishing has a
-// connection of its own: the broker does not read from a connection that publishes during a memory alarm, and would not
+// subscribe builds a subscription for each owner, and the two connections that they share. Publishing has a connection
+// of its own: the broker does not read from a connection that publishes during a memory alarm, and would not
 // see the acks.
-func (a *App) subscribe(subscribed []*config.Config) error {
-	if len(subscribed) == 0 {
+func (a *App) subscribe(owners []deadletter.Owner) error {
+	if len(owners) == 0 {
 		return nil
 	}
 	consuming := a.brokerOptions("consume")
 	consuming.Memory, consuming.Spool = a.budget.Account(budget.Deliveries), a.spool
 	a.dialer, a.publisher = broker.NewDialer(consuming), a.newPublisher("publish")
 	queues := 0
-	for _, cfg := range subscribed {
-		queues += max(1, cfg.Topology.Partitions)
+	for _, o := range owners {
+		queues += len(o.Plan.Consumed())
 	}
 	shares := make([]*budget.Account, 1)
 	if queues > 1 {
 		shares = consuming.Memory.Shares(queues)
 	}
-	for _, cfg := range subscribed {
-		whole, err := newPlan(cfg)
-		if err != nil {
-			return err
-		}
-		sh := a.shared
+	for i, cfg := range a.cfg.Subscribed() {
+		whole, sh := owners[i].Plan, a.shared
 		sh.limits = sh.limits.of(cfg, len(whole.Consumed()))
 		for _, plan := range whole.Parts() {
 			s, err := newSubscription(sh, cfg, plan, shares[len(a.subscriptions)])

@@ -14,8 +14,8 @@ type limits struct {
 }
 
 // newLimits returns the bounds of all subscriptions together.
-func newLimits(cfg *config.Config, subscribed []*config.Config) (l limits) {
-	sum, most := 0, cfg.Window.MaxConcurrency
+func newLimits(cfg *config.Config) (l limits) {
+	sum, most, subscribed := 0, cfg.Window.MaxConcurrency, cfg.Subscribed()
 	for _, c := range subscribed {
 		sum += c.Window.Concurrency
 	}

@@ -6,7 +6,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"sidecar/internal/apptest"
-	"sidecar/internal/config"
 	"sidecar/internal/testkit/must"
 )
 
@@ -15,7 +14,7 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	first := load(t, "SIDECAR_MAX_RATE=600/m", "SIDECAR_MAX_CONCURRENCY=19", "SIDECAR_RATE_LIMIT=100/s")
 	second := load(t, "SIDECAR_SERVICE=demo-refunds")
-	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, &apptest.Log{}))(t)
+	a := must.Get(New(together(first, second), Build{}, &apptest.Log{}))(t)
 	t.Cleanup(a.abandon)
 	own, other := a.subscriptions[0].limits.rates, a.subscriptions[1].limits.rates
 	if len(own) != 2 || own[0].Limit() != 100 || own[0].Burst() != 10 {
@@ -33,7 +32,7 @@ func TestLimits(t *testing.T) {
 func TestEachHasASlot(t *testing.T) {
 	t.Parallel()
 	c := load(t, "SIDECAR_MAX_CONCURRENCY=4", "SIDECAR_CONCURRENCY=3")
-	l := newLimits(c, []*config.Config{c, c, c}).of(c, 1)
+	l := newLimits(together(c, c, c)).of(c, 1)
 	if len(l.slots) != 2 || cap(l.slots[0]) != 2 || cap(l.slots[1]) != 4 {
 		t.Errorf("slots %v", l.slots)
 	}
@@ -44,7 +43,7 @@ func TestNoLimits(t *testing.T) {
 	t.Parallel()
 	for _, env := range []string{"", "SIDECAR_MAX_CONCURRENCY=20"} {
 		first := load(t, env)
-		if l := newLimits(first, []*config.Config{first, first}); l.rates != nil || l.slots != nil {
+		if l := newLimits(together(first, first)); l.rates != nil || l.slots != nil {
 			t.Errorf("%q: %+v", env, l)
 		}
 	}

@@ -17,6 +17,13 @@ import (
 	"sidecar/internal/topology/declare"
 )
 
+// together is the configuration of one sidecar for several, with the process of the first.
+func together(all ...*config.Config) *config.Config {
+	cfg := *all[0]
+	cfg.Subscriptions = all
+	return &cfg
+}
+
 // TestTwoSubscriptions: two subscriptions of one sidecar consume beside each other. What happens to one shows under
 // its queue and leaves the other alone; one drain ends both.
 func TestTwoSubscriptions(t *testing.T) {
@@ -26,7 +33,7 @@ func TestTwoSubscriptions(t *testing.T) {
 	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+refunds.URL, "SIDECAR_PARK_ON_STATUS=422")
 	refunds.On("bad", apptest.Say(apptest.Status(422)))
 	log := &apptest.Log{}
-	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, log))(t)
+	a := must.Get(New(together(first, second), Build{}, log))(t)
 	stop := serve(t, a, log)
 	brokertest.Eventually(t, 20*time.Second, "both are ready", func() bool { return a.Ready("").Ready })
 
@@ -96,7 +103,7 @@ func TestOneConnectionForAll(t *testing.T) {
 	first := live(t, "SIDECAR_APP_URL="+app.URL+"/orders")
 	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+app.URL+"/refunds")
 	log := &apptest.Log{}
-	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, log))(t)
+	a := must.Get(New(together(first, second), Build{}, log))(t)
 	serve(t, a, log)
 	brokertest.Eventually(t, 20*time.Second, "both are ready", func() bool { return a.Ready("").Ready })
 	ch := brokertest.Channel(t, brokertest.URL(t))
@@ -135,7 +142,7 @@ func TestQueueWithoutLeader(t *testing.T) {
 	first := live(t, "SIDECAR_APP_URL="+app.URL, "SIDECAR_QUEUE_TYPE=quorum")
 	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+app.URL)
 	log := &apptest.Log{}
-	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, log))(t)
+	a := must.Get(New(together(first, second), Build{}, log))(t)
 	const broken, good = "demo.queue.demo-orders", "demo.queue.demo-refunds"
 	leader := func(call string) {
 		t.Helper()
@@ -168,7 +175,7 @@ func TestLaterSubscriptionFails(t *testing.T) {
 	t.Parallel()
 	first := load(t)
 	second := load(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_CRASH_LIMIT=3", "SIDECAR_CRASH_DIR="+t.TempDir()+"/none")
-	_, err := newApp(first, []*config.Config{first, second}, Build{}, &apptest.Log{})
+	_, err := New(together(first, second), Build{}, &apptest.Log{})
 	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "queue demo.queue.demo-refunds: SIDECAR_CRASH_DIR=") {
 		t.Error(err)
 	}
@@ -179,7 +186,7 @@ func TestWarningsOfEverySubscription(t *testing.T) {
 	t.Parallel()
 	first := load(t)
 	second := load(t, "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_SERVICE=demo-refunds", "SIDECAR_TOPOLOGY_MODE=verify")
-	a := must.Get(newApp(first, []*config.Config{first, second}, Build{}, &apptest.Log{}))(t)
+	a := must.Get(New(together(first, second), Build{}, &apptest.Log{}))(t)
 	t.Cleanup(a.abandon)
 	all := a.warnings()
 	for _, cfg := range []*config.Config{first, second} {
