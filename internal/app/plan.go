@@ -59,8 +59,8 @@ func checkDelays(cfg *config.Config, reject func(variables []string, reasons ...
 	}
 	if p.FromFile && !p.Quorum && p.Attempt > topology.MaxHeld {
 		reject([]string{"SIDECAR_APP_TIMEOUT", "SIDECAR_PLAN_FILE"}, "with SIDECAR_RETRY_AFTER_MAX or "+
-			"SIDECAR_REQUEUE_DELAY_MAX it must not be more than 25m: the plan's queue is not a quorum queue, and after 30 minutes the broker takes an "+
-			"unsettled message away")
+			"SIDECAR_REQUEUE_DELAY_MAX it must not be more than 25m: the plan's queue is not a quorum queue, and after 30 "+
+			"minutes the broker takes an unsettled message away")
 	}
 	if cfg.Retry.OrderBy != "" && p.DelaysItself() {
 		reject([]string{"SIDECAR_ORDER_BY", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
