@@ -38,7 +38,7 @@ type Subscription struct {
 	Share *budget.Account
 
 	// Timeout is how long the broker waits for the settlement of a delivery before it takes the consumer away: on a quorum
-	// queue, from RabbitMQ 4.3, where other queues refuse it; 0: as long as the broker waits by itself.
+	// queue, from RabbitMQ 4.3, where other queues refuse it; 0: the broker decides.
 	Timeout time.Duration
 
 	session *Session

@@ -11,8 +11,8 @@ const (
 // MaxOrderDelay bounds the delays of messages in order: they wait unsettled.
 const MaxOrderDelay = 10 * time.Minute
 
-// maxTimeout and maxHeld bound how long a delivery may stay unsettled where the broker cannot be asked to wait longer. It
-// closes the channel after 30 minutes.
+// maxTimeout and maxHeld bound how long a delivery may stay unsettled where the broker cannot be asked to wait longer.
+// It closes the channel after 30 minutes.
 const maxTimeout, maxHeld = 20 * time.Minute, 25 * time.Minute
 
 // Retry configures what happens to a message that did not get a 2xx.
@@ -95,8 +95,8 @@ func (l *loader) checkRetry() {
 
 // checkHeld rejects attempts that are longer than the broker waits. That of a plan's queue is not known here.
 func (l *loader) checkHeld(timeout, after, high, by string) {
-	const why = "after 30 minutes the broker takes an unsettled message away. A quorum queue of RabbitMQ 4.3 allows more: " +
-		"SIDECAR_TOPOLOGY=native or SIDECAR_QUEUE_TYPE=quorum, without SIDECAR_ORDER_BY"
+	const why = "after 30 minutes the broker takes an unsettled message away. A quorum queue of RabbitMQ 4.3 allows " +
+		"more: SIDECAR_TOPOLOGY=native or SIDECAR_QUEUE_TYPE=quorum, without SIDECAR_ORDER_BY"
 	t, r, attempt := &l.cfg.Topology, &l.cfg.Retry, l.cfg.App.Timeout
 	long := t.Preset == "native" || t.QueueType == "quorum" || t.PlanFile != ""
 	if !l.ok(timeout, by) || long && r.OrderBy == "" {

@@ -87,8 +87,8 @@ func registerGauges(r prometheus.Registerer, c *Consumer) {
 	if _, ok := c.Waiting(); ok {
 		gauges.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sidecar_waiting_messages",
-			Help: "Messages that this process has rejected and the service's queue still delays; what did so before its start is " +
-				"not known to it.",
+			Help: "Messages that this process has rejected and the service's queue still delays; what did so before its start " +
+				"is not known to it.",
 		}, func() float64 { n, _ := c.Waiting(); return float64(n) })
 	}
 }
