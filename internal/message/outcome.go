@@ -29,12 +29,7 @@ var failureNames = [...]string{
 }
 
 // String returns the name of f in metric labels and logs; "" for FailureNone.
-func (f Failure) String() string {
-	if int(f) < len(failureNames) {
-		return failureNames[f]
-	}
-	return "unknown"
-}
+func (f Failure) String() string { return failureNames[f] }
 
 // Disposition is the app's request in its Amqp-Disposition response header, or in its body by another contract.
 type Disposition uint8
