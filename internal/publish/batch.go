@@ -134,7 +134,9 @@ func (b *batch) run(in source) {
 		if f == nil && m.msg.MessageId == "" {
 			m.msg.MessageId, code = b.firstID.at(index), gotID
 		}
-		b.grow(code)
+		b.mu.Lock() // results of earlier items are recorded at the same time
+		b.codes = append(b.codes, code)
+		b.mu.Unlock()
 		if f == nil {
 			f = b.sendItem(index, &m, r.taken, start)
 		}
@@ -179,14 +181,6 @@ func (b *batch) sendItem(index int, m *outgoing, taken int64, start time.Time) *
 		b.record(index, m.alias, f, start)
 	})
 	return nil
-}
-
-// grow adds the code of one more item, before its result is known. Results of earlier items are recorded at the same
-// time.
-func (b *batch) grow(code uint8) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.codes = append(b.codes, code)
 }
 
 // record stores the result of an item.

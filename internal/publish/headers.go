@@ -67,8 +67,10 @@ func readHeaders(h map[string][]string) (amqp.Publishing, *failure) {
 		case f != nil:
 		case property != "":
 			f = setProperty(&m, name, property, value)
+		case m.Headers == nil:
+			m.Headers = amqp.Table{key: value}
 		default:
-			put(&m, key, value)
+			m.Headers[key] = value
 		}
 		if f != nil {
 			return m, f
@@ -106,13 +108,6 @@ func setProperty(m *amqp.Publishing, name, property string, value any) *failure 
 		return bad("%s is 0; it must be milliseconds, an integer from 1 to 4294967295.", name)
 	}
 	return nil
-}
-
-func put(m *amqp.Publishing, key string, value any) {
-	if m.Headers == nil {
-		m.Headers = amqp.Table{}
-	}
-	m.Headers[key] = value
 }
 
 var quotedPair = regexp.MustCompile(`(?s)\\(.)`)

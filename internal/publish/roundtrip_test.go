@@ -67,20 +67,26 @@ func random(r *rand.Rand) amqp.Publishing {
 	if r.IntN(2) == 0 {
 		m.Timestamp = time.Unix(r.Int64N(253402300800), 0).UTC()
 	}
+	put := func(key, value string) {
+		if m.Headers == nil {
+			m.Headers = amqp.Table{}
+		}
+		m.Headers[key] = value
+	}
 	for range r.IntN(8) {
 		name := ""
 		for range 1 + r.IntN(10) {
 			name += string("abcdefghijklmnopqrstuvwxyz0123456789-"[r.IntN(37)])
 		}
 		if !message.Reserved(name) && !strings.HasPrefix(name, "trace") && name != "baggage" {
-			put(&m, name, text())
+			put(name, text())
 		}
 	}
 	if r.IntN(3) == 0 {
 		for _, name := range []string{"id", "source", "type", "custom1"} {
-			put(&m, cloudEvent+name, strings.ToValidUTF8(text(), "\uFFFD"))
+			put(cloudEvent+name, strings.ToValidUTF8(text(), "\uFFFD"))
 		}
-		put(&m, cloudEvent+"specversion", "1.0")
+		put(cloudEvent+"specversion", "1.0")
 	}
 	return m
 }
