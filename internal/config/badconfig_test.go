@@ -41,7 +41,7 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_AMQP_URL=amqp://h:/", "port"},
 		{"SIDECAR_AMQP_URL=amqp://h$/", "invalid host"},
 		{"SIDECAR_AMQP_URL=amqp://h/a/b", "vhost"},
-		{"SIDECAR_AMQP_URL=amqp://h/?heartbeat=0", "a variable of its own"},
+		{"SIDECAR_AMQP_URL=amqp://h/?heartbeat=0", "SIDECAR_AMQP_HEARTBEAT"},
 		{"SIDECAR_AMQP_URL=amqp://h/?channel_max=5", "query parameters"},
 		{"SIDECAR_AMQP_URL=amqp://h/?", "query parameters"},
 		{"SIDECAR_AMQP_URL=amqp://a,,amqp://b", "URL 2 of 3: is empty"},

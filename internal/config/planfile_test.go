@@ -45,7 +45,7 @@ func TestPlanFilesThatCannotBeRead(t *testing.T) {
 	write(t, large, strings.Repeat(" ", 1<<20+1))
 	must(t, syscall.Mkfifo(pipe, 0o600))
 	for path, says := range map[string]string{
-		large: "larger than 1MiB", pipe: "not a regular file", dir: "not a regular file", filepath.Join(dir, "none.json"): "no such file",
+		large: "larger than 1MiB", pipe: "must be a regular file", dir: "must be a regular file", filepath.Join(dir, "none.json"): "no such file",
 	} {
 		refuseSaying(t, says, "SIDECAR_PLAN_FILE", "SIDECAR_PLAN_FILE="+path)
 	}

@@ -14,18 +14,24 @@ import (
 // readRegular reads a whole regular file of at most limit bytes. Symbolic links are followed, because Kubernetes mounts
 // every secret as one. Errors name neither the path nor the content.
 //
-// O_NONBLOCK, because a named pipe blocks in open until there is a writer. Files of the kernel pass as regular ones,
-// and some, such as /proc/kmsg, block when they are read; such a path in the configuration is a mistake.
+// The type is checked before the file is opened, because opening a device can have effects, and once more on the opened
+// one. O_NONBLOCK, because a named pipe blocks in open until there is a writer.
 func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err == nil {
+		err = checkRegular(path, info)
+	}
+	if err != nil {
+		return nil, nil, cause(err)
+	}
 	// #nosec G304 -- a path that the operator has configured
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, cause(err)
 	}
 	defer f.Close() //nolint:errcheck // nothing was written
-	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || ofKernel(path)) {
-		err = errors.New("is not a regular file, or is one of the kernel's")
+	if info, err = f.Stat(); err == nil {
+		err = checkRegular(path, info)
 	}
 	if err != nil {
 		return nil, nil, cause(err)
@@ -37,12 +43,23 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	return b, info, cause(err)
 }
 
-func ofKernel(path string) bool {
+// checkRegular refuses what is not a file. Files of the kernel pass as regular ones, and some, such as /proc/kmsg, block
+// when they are read; such a path in the configuration is a mistake.
+func checkRegular(path string, info fs.FileInfo) error {
 	path, _ = filepath.Abs(path)
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
 	}
-	return strings.HasPrefix(path, "/proc/") || strings.HasPrefix(path, "/sys/")
+	kind := "a pipe, a device or a socket"
+	switch {
+	case info.IsDir():
+		kind = "a directory"
+	case strings.HasPrefix(path, "/proc/"), strings.HasPrefix(path, "/sys/"):
+		kind = "one of the kernel's"
+	case info.Mode().IsRegular():
+		return nil
+	}
+	return errors.New("must be a regular file and is " + kind)
 }
 
 // cause drops the path from an error of package os: a secret in the wrong variable may have become the path.

@@ -26,8 +26,8 @@ type Retry struct {
 	Delay time.Duration `env:"RETRY_DELAY" preset:"5s for fanout, dead-letter and native, 15s for per-queue" range:"1ms..1193h2m47.295s" unit:"1ms" plan:"$.waits[].delay"`
 
 	// Delays of the first, second, … retry; the last one repeats. Each is a queue of its own. `none`, only
-	// with `delay-ladder`: straight to the dead-letter queue. With `native` two: the first once for each failure, at most
-	// the second.
+	// with `delay-ladder`: straight to the dead-letter queue. With `native` two: the n-th retry waits n times the first
+	// one, at most the second one.
 	Delays []time.Duration `env:"RETRY_DELAYS" preset:"30s,5m,30m for topic-tiers; 2s,5s,15s for delay-ladder; none for the others" range:"1ms..1193h2m47.295s" unit:"1ms" allowed:"at most 32 ascending durations separated by commas, or 'none'" plan:"$.waits[].delay"` // nil = the preset's own, empty = none
 
 	// Answers that park a message at once.

@@ -187,8 +187,8 @@ func TestSecretFileRefused(t *testing.T) {
 	must(t, os.Symlink(at("nowhere"), at("dangling")))
 	must(t, os.Symlink(at("loop"), at("loop")))
 	for path, says := range map[string]string{
-		at("none"): "no such file", at("dangling"): "no such file", at("loop"): "too many levels", dir: "not a regular file",
-		at("fifo"): "not a regular file", at("socket"): "no such device", "/dev/zero": "not a regular file", at("large"): "larger than 64KiB",
+		at("none"): "no such file", at("dangling"): "no such file", at("loop"): "too many levels", dir: "must be a regular file",
+		at("fifo"): "must be a regular file", at("socket"): "a pipe, a device or a socket", "/dev/zero": "must be a regular file", at("large"): "larger than 64KiB",
 		at("empty"): "is empty", at("newline"): "is empty", at("nul"): "NUL", at("empty") + "/x": "not a directory",
 		canary: "SIDECAR_AMQP_PASSWORD_FILE=***: ", // the password itself, in the wrong variable
 	} {

@@ -59,7 +59,7 @@ func TestTLSFiles(t *testing.T) {
 		{"", "", []string{crt + "=" + good, k + "=" + goodKey}},
 		{"", "", []string{crt + "=" + good, k + "=" + goodKey, "SIDECAR_AMQP_SASL=external"}},
 		{ca, "no such file", []string{ca + "=" + filepath.Join(dir, "none")}},
-		{ca, "not a regular file", []string{ca + "=" + dir}},
+		{ca, "must be a regular file", []string{ca + "=" + dir}},
 		{ca, "larger than 1MiB", []string{ca + "=" + large}},
 		{ca, "no PEM certificate", []string{ca + "=" + text}},
 		{ca, "no PEM certificate", []string{ca + "=" + goodKey}},
