@@ -69,6 +69,9 @@ func inspect(b []byte) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
+		case errors.Is(err, jsontext.ErrDuplicateName):
+			syntax, _ := errors.AsType[*jsontext.SyntacticError](err)
+			return fmt.Errorf("has the field %.100q twice", syntax.JSONPointer.LastToken())
 		case err != nil:
 			return fmt.Errorf("is not JSON: %s", strings.TrimPrefix(err.Error(), "jsontext: "))
 		case t.Kind() == 'n':
