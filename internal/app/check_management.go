@@ -35,7 +35,7 @@ func (r *CheckResult) readManagement(ctx context.Context, cfg *config.Config, pl
 	}
 	r.Bindings, r.Policies = seen, seen
 	if plan.DelaysItself() {
-		r.notes = append(r.notes, fmt.Sprintf("messages that wait in %s for a retry: %d", plan.Queue, s.Waiting))
+		r.notes = append(r.notes, fmt.Sprintf("messages that wait in %s for a retry: %s", plan.Queue, s.Waiting))
 	}
 	for _, q := range s.Queues {
 		if q.Settings == nil {
@@ -56,7 +56,8 @@ func withPolicies(s *management.Seen, plan *topology.Plan, major int, findings [
 	changed := topology.Found{Queues: map[string]amqp.Table{}, Major: major}
 	policies := map[string]map[string]string{} // by title and argument
 	for name, q := range s.Queues {
-		if all, by := q.Effective(); len(by) > 0 {
+		delays := plan.DelaysItself() && name == plan.Queue && q.Settings != nil // whether a policy says so is known
+		if all, by := q.Effective(); len(by) > 0 || delays {
 			changed.Queues[name], policies[topology.QueueTitle(name)] = all, by
 		}
 	}
@@ -65,9 +66,13 @@ func withPolicies(s *management.Seen, plan *topology.Plan, major int, findings [
 	})
 	for _, d := range plan.Compare(changed) {
 		by := policies[d.Object][d.Property]
-		if risk := policyRisk(plan, &d, changed.Queues[d.Name]); risk != "" && by != "" {
+		switch risk := policyRisk(plan, &d, changed.Queues[d.Name]); {
+		case risk != "" && by != "":
 			d.Judgement, d.Reason = min(d.Judgement, topology.Weaker), risk
-		} else if by != "" && plan.DelaysItself() && strings.HasPrefix(d.Property, "x-delayed-retry-m") {
+		case !plan.DelaysItself() || d.Name != plan.Queue:
+		case d.Property == topology.ArgRetryType && d.Found == nil:
+			d.Judgement, d.Reason = topology.Breaks, "no policy delays them: rejected messages are delivered again at once"
+		case by != "" && (d.Property == topology.ArgRetryMin || d.Property == topology.ArgRetryMax):
 			d.Reason = "retries wait that long" // in the queue: sidecar run does not see the policy
 		}
 		f := declare.Differs(d)
@@ -79,19 +84,7 @@ func withPolicies(s *management.Seen, plan *topology.Plan, major int, findings [
 		}
 		findings = append(findings, f)
 	}
-	if q := s.Queues[plan.Queue]; q.Settings != nil {
-		undelayed(findings)
-	}
 	return findings
-}
-
-// undelayed makes a problem of a queue without the delays that the plan needs, where policies are seen and have none.
-func undelayed(findings []declare.Finding) {
-	for i := range findings {
-		if f := &findings[i]; f.Property == topology.ArgRetryType && f.Found == "none" {
-			f.Judgement, f.Reason = topology.Breaks, "no policy delays them: rejected messages are delivered again at once"
-		}
-	}
 }
 
 // policyRisk says what can happen by a difference that sidecar run adapts to, but does not see where a policy makes it;
@@ -116,17 +109,20 @@ func policyRisk(plan *topology.Plan, d *topology.Difference, found amqp.Table) s
 func leftovers(s *management.Seen, vhost string) []declare.Finding {
 	var all []declare.Finding
 	for _, q := range s.Leftover {
-		flags := " --if-empty --if-unused"
-		if q.Type == topology.TypeQuorum {
-			flags = "" // which the broker refuses
+		fix := "leave it while it holds messages"
+		remove := fmt.Sprintf("; if nothing publishes to it: rabbitmqctl delete_queue -p %s %s", quoted(vhost), quoted(q.Name))
+		switch {
+		case q.Type != topology.TypeQuorum:
+			fix += remove + " --if-empty --if-unused"
+		case q.Messages == 0: // it refuses these flags
+			fix += remove + ", which deletes what is in it"
 		}
 		all = append(all, declare.Finding{
 			Judgement: topology.Harmless, Object: topology.QueueTitle(q.Name), Problem: declare.ProblemLeftover,
 			Found: fmt.Sprintf("%d messages", q.Messages),
 			Reason: "its messages return to the service's queue, and the configuration does not name it: an earlier " +
 				"SIDECAR_RETRY_DELAY or SIDECAR_TOPOLOGY has made it, or another program uses it",
-			Fix: fmt.Sprintf("leave it while it holds messages; if nothing publishes to it: rabbitmqctl delete_queue -p %s "+
-				"%s%s", quoted(vhost), quoted(q.Name), flags),
+			Fix: fix,
 		})
 	}
 	if s.Unread > 0 {

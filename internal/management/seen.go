@@ -22,8 +22,9 @@ type Seen struct {
 	// exchange: retry queues of an earlier delay.
 	Leftover []Leftover
 
-	// Waiting counts the messages of the service's queue that are neither ready nor unacknowledged: it delays them.
-	Waiting int
+	// Waiting is how many messages of the service's queue are neither ready nor unacknowledged: that queue delays them; or
+	// "unknown".
+	Waiting string
 
 	// Unread counts the queues of the virtual host that were not searched for leftovers, because there are too many.
 	Unread int
@@ -75,7 +76,7 @@ func Read(ctx context.Context, o Options, p *topology.Plan) (*Seen, error) {
 	if err := c.recognize(ctx); err != nil {
 		return nil, err
 	}
-	s := &Seen{Queues: map[string]Queue{}, Exchanges: map[string]string{}}
+	s := &Seen{Queues: map[string]Queue{}, Exchanges: map[string]string{}, Waiting: "unknown"}
 	for _, q := range p.Queues {
 		if err := s.readQueue(ctx, c, q.Name); err != nil && !errors.Is(err, errNotFound) {
 			return nil, err
@@ -165,7 +166,7 @@ func (s *Seen) readLeftovers(ctx context.Context, c *client, p *topology.Plan, s
 		}
 		for _, q := range found.Items {
 			if q.Name == p.Queue {
-				s.Waiting = q.Messages - q.Ready - q.Unacked
+				s.Waiting = fmt.Sprint(max(0, q.Messages-q.Ready-q.Unacked))
 			}
 			planned := slices.ContainsFunc(p.Queues, func(own topology.Queue) bool { return own.Name == q.Name })
 			exchange, key, ok := (&topology.Queue{Args: amqp.Table(q.Arguments)}).DeadLetter()
