@@ -68,7 +68,7 @@ func (s *session) consume(ctx context.Context) error {
 			return err
 		}
 		unbind := context.AfterFunc(s.c.interrupt, s.kill)
-		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch)
+		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch / s.c.o.Concurrency)
 		consumer, err := s.sub.Consume(ctx, s.c.o.Prefetch)
 		unbind()
 		if err != nil {

@@ -205,14 +205,15 @@ const (
 	brokersPatience = 30 * time.Minute
 )
 
-// ConsumerTimeout is how long the broker has to wait for the settlement of a delivery, even if the whole window is
-// handled one after the other; 0: the service's queue does not take that.
-func (p *Plan) ConsumerTimeout(window int) time.Duration {
+// ConsumerTimeout is how long the broker has to wait for the settlement of a delivery that waits for so many attempts
+// before its own; 0: the service's queue does not take that.
+func (p *Plan) ConsumerTimeout(before int) time.Duration {
 	own := p.OwnQueue()
 	if own.asFound()[ArgType] != TypeQuorum || own.Unseen && p.Attempt <= MaxHeld {
 		return 0
 	}
-	return max(brokersPatience, p.Attempt*time.Duration(window+1))
+	n := min(time.Duration(before)+1, maxTTL/max(p.Attempt, 1))
+	return max(brokersPatience, n*p.Attempt)
 }
 
 // asFound are the arguments of a queue that is used.
@@ -258,6 +259,9 @@ func (q *Queue) makeQuorum() {
 
 // fixOf replaces the placeholders of a fix by variables, or by changes of the plan file.
 func (p *Plan) fixOf(fix, variable string) string {
+	if fix == "{delay policy}" {
+		return p.FixDelay()
+	}
 	ways := strings.NewReplacer("{another}", "set "+variable+" to another name",
 		"{any type}", "SIDECAR_QUEUE_TYPE=auto accepts it", "{quorum}", "SIDECAR_QUEUE_TYPE=quorum",
 		"{exchange type}", "set SIDECAR_EXCHANGE_TYPE")

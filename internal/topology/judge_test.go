@@ -83,7 +83,7 @@ func TestJudgements(t *testing.T) {
 		{native, own, amqp.Table{ArgRetryType: delayAll}, Weaker, "waits in the broker, too"},
 		{native, own, amqp.Table{ArgRetryType: "returned"}, Breaks, "delivered again at once"},
 		{native, own, amqp.Table{ArgRetryType: delayNothing}, Breaks, "delivered again at once"},
-		{native, own, amqp.Table{ArgRetryMin: int64(9)}, Harmless, "goes on delaying"},
+		{native, own, amqp.Table{ArgRetryMin: int64(9)}, Harmless, "cannot be changed"},
 		{native, own, amqp.Table{ArgType: TypeClassic, ArgRetryType: nil}, Breaks, "only a quorum queue"},
 		{native, own, amqp.Table{ArgDLX: "elsewhere"}, Weaker, "elsewhere than what is parked"},
 		{native, own, amqp.Table{ArgDeliveryLimit: int64(9)}, Breaks, "before its retries are used up"},
@@ -153,7 +153,7 @@ func TestConsumerTimeout(t *testing.T) {
 		want time.Duration
 	}{
 		"short": {plan(TypeQuorum, short), 30 * time.Minute}, "an hour": {plan(TypeQuorum, 3*short), time.Hour},
-		"a day":   {plan(TypeQuorum, 24*time.Hour), 20 * 24 * time.Hour},
+		"a day": {plan(TypeQuorum, 24*time.Hour), 20 * 24 * time.Hour}, "most": {plan(TypeQuorum, 40*24*time.Hour), 40 * 24 * time.Hour},
 		"classic": {plan(TypeClassic, short), 0}, "auto": {plan(TypeAuto, short), 0}, "native": {must.Get(Build(Options{Service: "wms-in", Preset: PresetNative}))(t), 30 * time.Minute},
 		"found classic": {found(plan(TypeQuorum, short), TypeClassic), 0}, "found quorum": {found(plan(TypeAuto, short), TypeQuorum), 30 * time.Minute},
 		"unseen": {unseen, 0}, "not compared": {plan(TypeQuorum, short).Cautious(), 0}, "not compared, long": {plan(TypeQuorum, long).Cautious(), 20 * long},
