@@ -30,10 +30,10 @@ const (
 
 // attempts are the failed attempts of messages that wait in a queue that delays them itself. A reject cannot write them
 // into the message, and the broker counts lost connections along with rejects: its count is only a bound. So attempts
-// made by another process are not counted, and a restart gives attempts back. None is ever counted that was not made.
+// made by another process are not counted, and a restart gives attempts back.
 //
-// A message is recognised by what it holds and by the count that the broker wrote to it. Of messages that are equal in
-// all of it, the numbers are kept as well.
+// A message is recognised by what it holds and by the count that the broker wrote to it. Messages that are equal in all
+// of it each have their attempts, until a connection is lost: then one can have those of another one.
 type attempts struct {
 	delayAfter func(deliveries int) time.Duration
 	undelayed  func()
@@ -172,7 +172,13 @@ func (a *attempts) identify(m *message.Message) uint64 {
 	}
 	maphash.WriteComparable(&h, m.Timestamp.Unix())
 	_, _ = h.Write(m.Body)
-	return h.Sum64()
+	sum := h.Sum64()
+	for name, value := range m.Headers { // in any order
+		if text, ok := value.(string); ok { // the broker's counts are integers
+			sum += maphash.String(a.seed, name+"\x00"+text)
+		}
+	}
+	return sum
 }
 
 // waiting is how many messages this process has rejected that the broker still delays.
