@@ -41,7 +41,7 @@ func TestRetriesOfEachMode(t *testing.T) {
 // TestRetriesOfAQueueThatDelays: in every mode explain, plan and its picture say how long a message waits in its queue.
 func TestRetriesOfAQueueThatDelays(t *testing.T) {
 	t.Parallel()
-	for delays, want := range map[string]string{"": "5s", "SIDECAR_RETRY_DELAYS=2s,1m": "2s more each time, at most 1m"} {
+	for delays, want := range map[string]string{"": "5s", "SIDECAR_RETRY_DELAYS=2s,1m": "2s, and as much longer each time, up to 1m"} {
 		for _, mode := range []string{"declare", "verify", "none"} {
 			env := append(strings.Fields(delays), "SIDECAR_TOPOLOGY=native", "SIDECAR_TOPOLOGY_MODE="+mode)
 			cfg := load(t, env...)

@@ -172,14 +172,14 @@ func queueDelaysNothing(t *testing.T, mode string) {
 // TestBadSettingsOfQueuesThatDelay: each is refused with one line, which says why.
 func TestBadSettingsOfQueuesThatDelay(t *testing.T) {
 	t.Parallel()
-	const order = "cannot be combined with a queue that delays messages itself: what a lost connection returns comes later " +
-		"than what is behind it"
+	const order = "cannot be combined with a queue that delays messages itself: after a lost connection they would be " +
+		"out of order"
 	const names = "SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the service's queue"
 	for _, tc := range []struct{ variable, says, env string }{
 		{"SIDECAR_ORDER_BY", `="queue": ` + order, "SIDECAR_ORDER_BY=queue"},
 		{"SIDECAR_PARTITIONS", `="4": ` + order, "SIDECAR_ORDER_BY=routing-key SIDECAR_PARTITIONS=4"},
 		{"SIDECAR_CRASH_LIMIT", `="3": cannot be combined with a queue that delays messages itself: a reject cannot write a ` +
-			"crash down, and the queue's x-delivery-limit ends what crashes again and again", "SIDECAR_CRASH_LIMIT=3"},
+			"crash down. By x-delivery-limit the broker parks what crashes again and again", "SIDECAR_CRASH_LIMIT=3"},
 		{"SIDECAR_TOPOLOGY", `="native": ` + names, "SIDECAR_RETRY_EXCHANGE=x"},
 		{"SIDECAR_TOPOLOGY", `="native": ` + names, "SIDECAR_RETRY_QUEUE=x"},
 		{"SIDECAR_QUEUE_TYPE", `="classic": only a quorum queue delays messages itself`, "SIDECAR_QUEUE_TYPE=classic"},

@@ -64,11 +64,11 @@ func checkDelays(cfg *config.Config, reject func(variables []string, reasons ...
 	}
 	if cfg.Retry.OrderBy != "" && p.DelaysItself() {
 		reject([]string{"SIDECAR_ORDER_BY", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
-			"itself: what a lost connection returns comes later than what is behind it")
+			"itself: after a lost connection they would be out of order")
 	}
 	if cfg.Retry.CrashLimit > 0 && p.DelaysItself() {
 		reject([]string{"SIDECAR_CRASH_LIMIT", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
-			"itself: a reject cannot write a crash down, and the queue's x-delivery-limit ends what crashes again and again")
+			"itself: a reject cannot write a crash down. By x-delivery-limit the broker parks what crashes again and again")
 	}
 }
 

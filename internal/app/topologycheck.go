@@ -21,6 +21,7 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	// The check after a returned publication may have ended with the session before. The check just made replaces it: a
 	// route that it did not repair shows again at the next publication.
 	s.report(routes, nil)
+	s.report(delays, nil)
 	s.connected.Store(true)
 	defer s.connected.Store(false)
 	ctx, cancel := context.WithCancel(ctx)
@@ -63,7 +64,7 @@ func (s *subscription) unroutable(exchange, key string) {
 
 // undelayed pauses consuming until the next check: the next message might return at once, too.
 func (s *subscription) undelayed() {
-	s.report(routes, []declare.Finding{declare.Undelayed(s.plan)})
+	s.report(delays, []declare.Finding{declare.Undelayed(s.current.Load())})
 }
 
 // askForCheck makes repair check the topology without waiting for its next turn.
@@ -98,6 +99,7 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 		}
 		if again {
 			s.report(routes, nil)
+			s.report(delays, nil)
 		}
 	}
 }

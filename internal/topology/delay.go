@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"time"
 
@@ -30,15 +31,24 @@ func (p *Plan) DelayAfter(deliveries int) time.Duration {
 	if !p.DelaysItself() {
 		return 0
 	}
-	longest, _ := p.OwnQueue().Args[ArgRetryMax].(int64)
-	shortest, times := p.Waits[0].Delay, time.Duration(min(max(deliveries, 0), 1<<20)+1)
-	return min(shortest*times, max(shortest, time.Duration(longest)*time.Millisecond))
+	shortest, longest := p.ownDelays()
+	if times := time.Duration(deliveries) + 1; times <= longest/shortest {
+		return times * shortest
+	}
+	return longest
+}
+
+// ownDelays are the shortest and the longest delay of the service's queue, which delays messages itself.
+func (p *Plan) ownDelays() (shortest, longest time.Duration) {
+	ms, _ := p.OwnQueue().Args[ArgRetryMax].(int64)
+	return p.Waits[0].Delay, max(p.Waits[0].Delay, time.Duration(ms)*time.Millisecond)
 }
 
 // Delays are those of the waits, the shortest first; of the service's queue the shortest and the longest.
 func (p *Plan) Delays() (all []time.Duration) {
 	if p.DelaysItself() {
-		return slices.Compact([]time.Duration{p.DelayAfter(0), p.DelayAfter(1 << 20)})
+		shortest, longest := p.ownDelays()
+		return slices.Compact([]time.Duration{shortest, longest})
 	}
 	for _, w := range p.Waits {
 		all = append(all, w.Delay)
@@ -52,7 +62,15 @@ func (p *Plan) DelaysText() string {
 	if len(delays) == 1 {
 		return TierLabel(delays[0])
 	}
-	return fmt.Sprintf("%s more each time, at most %s", TierLabel(delays[0]), TierLabel(delays[1]))
+	return fmt.Sprintf("%s, and as much longer each time, up to %s", TierLabel(delays[0]), TierLabel(delays[1]))
+}
+
+// FixDelay is how the service's queue, which exists and delays nothing, delays messages.
+func (p *Plan) FixDelay() string {
+	shortest, longest := p.ownDelays()
+	return fmt.Sprintf(`rabbitmqctl set_policy -p VHOST NAME '^%s$' '{"delayed-retry-type":"failed","delayed-retry-min":%d,`+
+		`"delayed-retry-max":%d}' --apply-to quorum_queues, or these keys in the policy that applies to it already`,
+		regexp.QuoteMeta(p.Queue), shortest.Milliseconds(), longest.Milliseconds())
 }
 
 // delayRange are the shortest and the longest delay of filled options whose queue delays messages itself.

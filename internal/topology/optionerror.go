@@ -89,7 +89,7 @@ func (c *optionValidator) checkOptions() {
 		"only a quorum queue delays messages itself")
 	c.refuse(b.wait.inQueue && (o.RetryExchange != "" || o.RetryQueue != ""),
 		on{"SIDECAR_TOPOLOGY", "SIDECAR_RETRY_EXCHANGE", "SIDECAR_RETRY_QUEUE"},
-		"SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the service's queue")
+		"SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the service's queue itself")
 	c.refuse(!o.autoType() && o.QueueType != TypeClassic && o.QueueType != TypeQuorum, on{"SIDECAR_QUEUE_TYPE"},
 		"%s, %s or %s", TypeAuto, TypeClassic, TypeQuorum)
 	c.refuse(o.ExchangeType != "" && !slices.Contains(exchangeTypes, o.ExchangeType), on{"SIDECAR_EXCHANGE_TYPE"},
@@ -112,8 +112,8 @@ func (c *optionValidator) checkOptions() {
 // checkPartitions refuses partitions without what decides which message is in which.
 func (c *optionValidator) checkPartitions() {
 	o, partitions := &c.given, "SIDECAR_PARTITIONS"
-	c.refuse(o.Partitions > 0 && c.b.wait.inQueue, on{partitions, "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue "+
-		"that delays messages itself: what a lost connection returns comes later than what is behind it")
+	c.refuse(o.Partitions > 0 && c.b.wait.inQueue, on{partitions, "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that "+
+		"delays messages itself: after a lost connection they would be out of order")
 	c.refuse(o.Partitions > 0 && (o.PartitionBy == "" || o.PartitionBy == "queue" || !o.SingleActive),
 		on{partitions, "SIDECAR_ORDER_BY", "SIDECAR_ORDER_SCOPE"},
 		"needs SIDECAR_ORDER_BY=routing-key, correlation-id or header:NAME, and not SIDECAR_ORDER_SCOPE=replica")

@@ -63,14 +63,14 @@ type planWait struct {
 	Route
 
 	// How a message gets there: publish, or reject where the service's queue dead-letters to this queue. Messages that
-	// must not be rejected are published there too. Or requeue: the queue is the service's own, and delays it itself.
-	By string `json:"by" oneof:"publish|reject|requeue"`
+	// must not be rejected are published there too. Or delay: the queue is the service's own, and delays it itself.
+	By string `json:"by" oneof:"publish|reject|delay"`
 }
 
 const (
 	byPublish = "publish"
 	byReject  = "reject"
-	byRequeue = "requeue"
+	byDelay   = "delay"
 )
 
 // planDelay is a duration that JSON writes as text.
@@ -95,7 +95,7 @@ func (p *Plan) JSON() ([]byte, error) {
 		case w.ByReject:
 			wait.By = byReject
 		case w.InQueue:
-			wait.By = byRequeue
+			wait.By = byDelay
 		}
 		f.Waits = append(f.Waits, wait)
 	}
@@ -155,7 +155,7 @@ func (f *planFile) plan(service string) *Plan {
 	}
 	for _, w := range f.Waits {
 		p.Waits = append(p.Waits, WaitPath{
-			Delay: time.Duration(w.Delay), Route: w.Route, ByReject: w.By == byReject, InQueue: w.By == byRequeue,
+			Delay: time.Duration(w.Delay), Route: w.Route, ByReject: w.By == byReject, InQueue: w.By == byDelay,
 		})
 	}
 	if f.Park != nil {

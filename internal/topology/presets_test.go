@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestPresetsToTheLetter spells out the names and arguments of systems that exist: a service that declares the same objects
@@ -284,5 +286,18 @@ func TestNamesOfSubscriptions(t *testing.T) {
 		if slices.Sort(expected); !slices.Equal(got, expected) {
 			t.Errorf("%s:\n%s\n%s\n%s", preset, exchanges, queues, strings.Join(bindings, ","))
 		}
+	}
+}
+
+// TestLongestDelays: no delay that can be set overflows.
+func TestLongestDelays(t *testing.T) {
+	t.Parallel()
+	p := must.Get(Build(Options{Service: "wms-in", Preset: PresetNative, RetryDelay: maxTTL}))(t)
+	if got := p.Delays(); !slices.Equal(got, []time.Duration{maxTTL}) || p.DelayAfter(1<<31-1) != maxTTL {
+		t.Errorf("%v, %v", got, p.DelayAfter(1<<31-1))
+	}
+	p = must.Get(Build(Options{Service: "wms-in", Preset: PresetNative, RetryDelays: []time.Duration{4 * time.Hour, 24 * time.Hour}}))(t)
+	if got := p.DelayAfter(1); got != 8*time.Hour {
+		t.Errorf("%v", got)
 	}
 }

@@ -173,8 +173,7 @@ var rules = []rule{
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, value(nil)), judgement: Weaker,
 		reason: "the queue delays nothing unless a policy says so, which cannot be seen: if a rejected message is " +
 			"delivered again at once, consumption pauses",
-		fix: "set a policy with delayed-retry-type=failed, delayed-retry-min and delayed-retry-max on it, as \"From fanout " +
-			"to native\" in docs/migration.md",
+		fix:      "{delay policy}",
 		explains: []string{ArgRetryMin, ArgRetryMax}},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, value(delayAll)), judgement: Weaker,
 		reason: "what a 425, a pause or a stop gives back waits in the broker, too", fix: "{another}"},
@@ -182,8 +181,8 @@ var rules = []rule{
 		reason: "a rejected message is delivered again at once", fix: "{another}",
 		explains: []string{ArgRetryMin, ArgRetryMax}},
 	{on: mainQueue, properties: []string{ArgRetryMin, ArgRetryMax}, when: wantsDelay, judgement: Harmless,
-		reason: "it goes on delaying what is in it; retries wait in a retry queue beside it where one can be declared, " +
-			"which costs more: a policy can make its delays shorter, and a queue with another name longer"},
+		reason: "the delays of a queue cannot be changed, so retries wait in retry queues beside it, where this user may " +
+			"declare them. That costs more: a policy can make the queue's own delays shorter"},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(set, inOrder), judgement: Breaks,
 		reason: "what a lost connection returns waits in the broker, and messages with its key go first",
 		fix:    "{another}, or set a policy with delayed-retry-type=disabled on it"},

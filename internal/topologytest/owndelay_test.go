@@ -115,7 +115,7 @@ func TestChangedDelayWithoutAPlace(t *testing.T) {
 			t.Errorf("%s: %v, %v, waits %v", name, err, report.Findings, report.Plan.Waits)
 		}
 		for _, f := range report.Findings {
-			if f.Judgement != topology.Harmless || !strings.Contains(f.Reason, "it goes on delaying") {
+			if f.Judgement != topology.Harmless || !strings.Contains(f.Reason, "cannot be changed") {
 				t.Errorf("%s: %s", name, f)
 			}
 		}
