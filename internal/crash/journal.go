@@ -176,11 +176,7 @@ func identify(m *message.Message) identity {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
-	var at int64
-	if !m.Timestamp.IsZero() {
-		at = m.Timestamp.Unix()
-	}
-	b = binary.AppendVarint(b, at)
+	b = binary.AppendVarint(b, m.Timestamp.Unix())
 	b = binary.AppendUvarint(b, uint64(len(m.Body)))
 	h := sha256.New()
 	h.Write(b)
