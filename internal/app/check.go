@@ -98,7 +98,8 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	if err != nil {
 		return err
 	}
-	r.Warnings = warnings(cfg, report.Plan) // a quorum queue that exists has none of those of a classic plan
+	// A quorum queue that exists has no warning of a classic plan.
+	r.Warnings = append(r.Warnings[:0], warnings(cfg, report.Plan)...)
 	findings := unreadable(report.Findings, modeOf(cfg))
 	if cfg.AMQP.ManagementURL.IsSet() {
 		if findings, err = r.readManagement(ctx, cfg, report.Plan, s.Major(), findings); err != nil {
