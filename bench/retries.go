@@ -57,7 +57,8 @@ func (b *bench) retries() error {
 			"SIDECAR_RETRY_DELAY=" + b.retriesBy.Delay, "SIDECAR_PREFETCH=1000", "SIDECAR_LOG_LEVEL=warn",
 		}
 		steps = append(steps, func() error {
-			r, err := b.failing(c, load{Messages: b.size(min(4000, b.o.messages)), Body: 1024, Concurrency: 50, Failures: failures})
+			n := b.size(min(4000, b.o.messages))
+			r, err := b.failing(c, load{Messages: n, Body: 1024, Concurrency: 50, Failures: failures})
 			if err != nil {
 				return err
 			}
@@ -172,7 +173,8 @@ func (s *retriesResult) figures() []figure {
 		return nil
 	}
 	share := ratios(s.by("native", brokerPerRetries), s.by("fanout", brokerPerRetries))
-	return []figure{{"broker CPU per retry, native ÷ fanout with quorum queues", spreadOf(share), "", 0.45, math.NaN(), false}}
+	const name = "broker CPU per retry, native ÷ fanout with quorum queues"
+	return []figure{{name, spreadOf(share), "", 0.45, math.NaN(), false}}
 }
 
 // markdown is the report.

@@ -110,7 +110,8 @@ func leftovers(s *management.Seen, vhost string) []declare.Finding {
 	var all []declare.Finding
 	for _, q := range s.Leftover {
 		fix := "leave it while it holds messages"
-		remove := fmt.Sprintf("; if nothing publishes to it: rabbitmqctl delete_queue -p %s %s", quoted(vhost), quoted(q.Name))
+		remove := fmt.Sprintf("; if nothing publishes to it: rabbitmqctl delete_queue -p %s %s", quoted(vhost),
+			quoted(q.Name))
 		switch {
 		case q.Type != topology.TypeQuorum:
 			fix += remove + " --if-empty --if-unused"

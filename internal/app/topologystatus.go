@@ -15,7 +15,7 @@ const (
 	objects    aspect = iota // exchanges, queues and bindings: on the connection that consumes
 	publishing               // whether the user may publish: on the connection that publishes
 	routes                   // a publication that reached no queue
-	delays                   // a rejected message that came back at once
+	delays                   // a rejected message that was delivered again at once
 	aspects
 )
 

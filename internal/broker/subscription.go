@@ -199,8 +199,8 @@ func (s *Subscription) RequeueUpTo(ctx context.Context, tag uint64) error {
 	return s.settleError("requeue", err)
 }
 
-// Delay returns the delivery to its queue by basic.reject. A queue that delays messages itself counts that and keeps the
-// message for a while; any other delivers it again at once.
+// Delay returns the delivery to its queue by basic.reject. A queue that delays messages itself counts that and keeps
+// the message for a while; any other delivers it again at once.
 func (s *Subscription) Delay(tag uint64) error {
 	return s.settleError("delay", s.ch.Reject(tag, true))
 }

@@ -10,7 +10,8 @@ import (
 const delaying = "4.3"
 
 // Delaying gives the test its place on a RabbitMQ 4.3: the node that all tests share where it is one, else a node
-// beside it, which the first such test boots and such tests use at the same time. Call it where OwnNode would be called.
+// beside it, which the first such test boots and such tests use at the same time. Call it where OwnNode would be
+// called.
 func Delaying(t testing.TB) {
 	t.Helper()
 	if !sharedDelays(t) {

@@ -153,7 +153,8 @@ func parseAMQPURL(raw string) (*url.URL, error) {
 	case strings.Contains(raw, "#"):
 		return nil, errors.New("holds a fragment" + encodeHint)
 	case u.RawQuery != "" || u.ForceQuery:
-		return nil, errors.New("has query parameters, which are not read: use SIDECAR_AMQP_HEARTBEAT, SIDECAR_AMQP_TLS_… and the like" + encodeHint)
+		return nil, errors.New("has query parameters, which are not read: use SIDECAR_AMQP_HEARTBEAT, SIDECAR_AMQP_TLS_… " +
+			"and the like" + encodeHint)
 	case strings.ContainsAny(strings.TrimPrefix(u.EscapedPath(), "/"), "/@"):
 		return nil, errors.New("holds a '/' or '@' in the vhost (write %2f or %40 there)" + encodeHint)
 	}

@@ -43,8 +43,8 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	return b, info, cause(err)
 }
 
-// checkRegular refuses what is not a file. Files of the kernel pass as regular ones, and some, such as /proc/kmsg, block
-// when they are read; such a path in the configuration is a mistake.
+// checkRegular refuses what is not a file. Files of the kernel pass as regular ones, and some, such as /proc/kmsg,
+// block when they are read; such a path in the configuration is a mistake.
 func checkRegular(path string, info fs.FileInfo) error {
 	path, _ = filepath.Abs(path)
 	if target, err := filepath.EvalSymlinks(path); err == nil {

@@ -341,7 +341,7 @@ func TestMessagesThatWentElsewhereAreForgotten(t *testing.T) {
 		}
 		a.ended(kept, topology.FinalRequeue, true)
 		if r := returning(a, "a", 2); r.failed != 1 {
-			t.Errorf("%d attempts of a message that came back", r.failed)
+			t.Errorf("%d attempts of a message that returned", r.failed)
 		}
 	})
 }

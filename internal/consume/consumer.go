@@ -42,7 +42,7 @@ type Options struct {
 	// Unroutable is called when a publication found no queue: a missing binding shows in no other way. It must not block.
 	Unroutable func(exchange, key string)
 
-	// Undelayed is called when a message came back at once that the service's queue should have delayed. It must not
+	// Undelayed is called when a message was delivered again at once that the queue should have delayed. It must not
 	// block.
 	Undelayed func()
 

@@ -15,7 +15,8 @@ import (
 // patterns.
 var (
 	deniedNames = strings.Fields(`
-		host content-length content-type x-forwarded-for connection keep-alive te trailer trailers transfer-encoding upgrade expect http2-settings
+		host content-length content-type x-forwarded-for connection keep-alive te trailer trailers transfer-encoding upgrade
+		expect http2-settings
 		authorization proxy-authorization www-authenticate cookie cookie2 set-cookie set-cookie2
 		forwarded via x-real-ip true-client-ip cf-connecting-ip fastly-client-ip x-client-ip x-cluster-client-ip
 		x-remote-addr x-remote-user remote-user x-original-url x-envoy-original-path x-rewrite-url x-host
@@ -42,8 +43,8 @@ func CheckPassthrough(patterns []string) (problems []string) {
 	return problems
 }
 
-// wouldSet returns the first denied header that the pattern matches as the names are mapped, "" if none. A trace context
-// is not one: it does not come from the header table.
+// wouldSet returns the first denied header that the pattern matches as the names are mapped, "" if none. A trace
+// context is not one: it does not come from the header table.
 func wouldSet(pattern string) string {
 	pattern = strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(pattern))
 	for _, prefix := range deniedPrefixes {

@@ -17,8 +17,8 @@ const markSingleShare = 16
 var errMarkTimeout = errors.New("marking the rows one by one took too long")
 
 // markSingly marks rows that cannot be marked together, because the database does not let one of them: each under a
-// savepoint. It ends the transaction, and begins with a new one, which has to lock the rows again. It returns those that
-// it got, each with why it could not be marked: another relay may have the others.
+// savepoint. It ends the transaction, and begins with a new one, which has to lock the rows again. It returns those
+// that it got, each with why it could not be marked: another relay may have the others.
 //
 // Savepoints around every mark would spare that, and cost each row an entry in pg_multixact: PostgreSQL needs one where
 // a subtransaction changes what its transaction has locked.

@@ -77,7 +77,7 @@ func (w *world) startSidecar() *sidecar {
 	}
 	s.consumer = consume.New(consume.Options{
 		Plan: w.used, Policy: w.policy, Unroutable: func(_, _ string) { s.requestCheck() },
-		Undelayed:   func() { panic("a message came back at once") },
+		Undelayed:   func() { panic("a message was delivered again at once") },
 		Concurrency: w.concurrency, Prefetch: w.prefetch, Dispatcher: target, Publisher: publisher, Flow: s.flow,
 		Logger: log, Registerer: s.registry,
 	})

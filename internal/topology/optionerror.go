@@ -112,8 +112,8 @@ func (c *optionValidator) checkOptions() {
 // checkPartitions refuses partitions without what decides which message is in which.
 func (c *optionValidator) checkPartitions() {
 	o, partitions := &c.given, "SIDECAR_PARTITIONS"
-	c.refuse(o.Partitions > 0 && c.b.wait.inQueue, on{partitions, "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that "+
-		"delays messages itself: after a lost connection they would be out of order")
+	c.refuse(o.Partitions > 0 && c.b.wait.inQueue, on{partitions, "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue "+
+		"that delays messages itself: after a lost connection they would be out of order")
 	c.refuse(o.Partitions > 0 && (o.PartitionBy == "" || o.PartitionBy == "queue" || !o.SingleActive),
 		on{partitions, "SIDECAR_ORDER_BY", "SIDECAR_ORDER_SCOPE"},
 		"needs SIDECAR_ORDER_BY=routing-key, correlation-id or header:NAME, and not SIDECAR_ORDER_SCOPE=replica")

@@ -209,8 +209,8 @@ func (r *rig) liveness(ctx context.Context) error {
 		return err
 	}
 	r.sidecar.stop(r.run.Grace + 10*time.Second)
-	if r.twin != nil {
-		r.twin.stop(r.run.Grace + 10*time.Second)
+	if r.second != nil {
+		r.second.stop(r.run.Grace + 10*time.Second)
 	}
 	if r.relay != nil {
 		r.relay.stop(r.run.Grace + 10*time.Second)

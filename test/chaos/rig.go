@@ -50,7 +50,7 @@ type rig struct {
 
 	sidecar *process
 	relay   *process // a second sidecar, for the outbox alone; may be nil
-	twin    *process // a second replica of the sidecar; may be nil
+	second  *process // a second replica of the sidecar; may be nil
 	app     *process
 	appAddr string
 	admin   string
@@ -181,7 +181,7 @@ func (r *rig) start(ctx context.Context) error {
 	}
 	if r.o.replicas > 1 {
 		r.admins = append(r.admins, "http://"+addrs[6])
-		if r.twin, err = r.replica(ledger.TwinFile, r.environ(append(addrs[:1:1], addrs[6:]...))); err != nil {
+		if r.second, err = r.replica(ledger.SecondFile, r.environ(append(addrs[:1:1], addrs[6:]...))); err != nil {
 			return err
 		}
 	}
@@ -344,7 +344,7 @@ func (r *rig) putPassword(password string) error {
 
 // stop ends what runs, the sidecar first.
 func (r *rig) stop() {
-	for _, p := range []*process{r.sidecar, r.twin} {
+	for _, p := range []*process{r.sidecar, r.second} {
 		if p != nil {
 			p.stop(20 * time.Second)
 		}

@@ -255,7 +255,7 @@ func (s *script) cancelled() {
 	}
 }
 
-// delayed: "a" comes back behind "b", which is published later, where the queue delays it, and before it elsewhere. A nack
+// delayed: "a" returns behind "b", which is published later, where the queue delays it, and before it elsewhere. A nack
 // brings it back at once, the end of a channel after the delay.
 func (s *script) delayed() {
 	q := s.queue("delayed", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 100, "x-delayed-retry-type": "failed",
@@ -285,7 +285,7 @@ func (s *script) delayed() {
 	s.must(a.Ack(false))
 }
 
-// growing: "a", which was rejected twice, comes back behind "b", which was rejected once and later.
+// growing: "a", which was rejected twice, returns behind "b", which was rejected once and later.
 func (s *script) growing() {
 	q := s.queue("growing", amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 100, "x-delayed-retry-type": "failed",
 		"x-delayed-retry-min": 700, "x-delayed-retry-max": 1400})

@@ -32,7 +32,7 @@ type queue struct {
 	deleted   bool
 }
 
-// delays are those of what comes back to a quorum queue of 4.3.
+// delays are those of what returns to a quorum queue of 4.3.
 type delays struct {
 	failed, returned  bool // what is rejected or lost; what a nack gives back
 	shortest, longest time.Duration
@@ -173,7 +173,7 @@ func (q *queue) back(e *entry, counted bool) {
 	q.again(e)
 }
 
-// again makes a message that comes back ready.
+// again makes a message that returns ready.
 func (q *queue) again(e *entry) {
 	if q.quorum {
 		e.returned = true

@@ -168,8 +168,8 @@ func Undelayed(p *topology.Plan) Finding {
 	return Finding{
 		Object: topology.QueueTitle(p.Queue), Problem: ProblemDrift, Property: topology.ArgRetryType,
 		Wanted: topology.ArgRetryType + " failed", Found: "a rejected message was delivered again at once",
-		Reason: "it delays nothing, or for less than 0.1 s: by its arguments or a policy, or because a node of the cluster is " +
-			"older than RabbitMQ 4.3. Nothing is consumed for 15 s, then it is tried again",
+		Reason: "it delays nothing, or for less than 0.1 s: by its arguments or a policy, or because a node of the cluster " +
+			"is older than RabbitMQ 4.3. Nothing is consumed for 15 s, then it is tried again",
 		Fix: p.FixDelay(),
 	}
 }

@@ -80,8 +80,8 @@ func Run(dir, addr string) error {
 	}
 }
 
-// remember counts a receipt of an app before. There may be millions, and the sidecar waits for the app meanwhile: so only
-// the number of its message is read.
+// remember counts a receipt of an app before. There may be millions, and the sidecar waits for the app meanwhile: so
+// only the number of its message is read.
 func (a *App) remember(line []byte) error {
 	if bytes.Contains(line, []byte(`"status":`)) { // of an answer
 		return nil

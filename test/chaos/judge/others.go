@@ -111,7 +111,9 @@ func (j *judge) holds() {
 
 // secrets is I15.
 func (j *judge) secrets() error {
-	for _, file := range []string{ledger.SidecarFile, ledger.TwinFile, ledger.RelayFile, ledger.MetricsFile, ledger.ParkedFile} {
+	for _, file := range []string{
+		ledger.SidecarFile, ledger.SecondFile, ledger.RelayFile, ledger.MetricsFile, ledger.ParkedFile,
+	} {
 		text, err := os.ReadFile(filepath.Join(j.dir, file))
 		if errors.Is(err, os.ErrNotExist) {
 			continue

@@ -32,8 +32,8 @@ const (
 	MetricsFile   = "metrics.txt"
 	WarmUpMetrics = "metrics-warm-up.txt" // of the first sidecar, when everything so far was settled
 	SidecarFile   = "sidecar.log"
-	TwinFile      = "twin.log"  // of the second replica
-	RelayFile     = "relay.log" // of the second sidecar
+	SecondFile    = "second.log" // of the second replica
+	RelayFile     = "relay.log"  // of the second sidecar
 	ScheduleFile  = "schedule.json"
 	ReportFile    = "chaos-report.json"
 	ReportPage    = "chaos-report.md"
