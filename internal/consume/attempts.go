@@ -14,7 +14,8 @@ const (
 	// are not counted until there is room: they have more attempts then, never fewer.
 	maxKnown = 1 << 16
 
-	// knownFor is how long after its time a message is remembered that was not delivered again, because another replica has it.
+	// knownFor is how long after its time a message is remembered that was not delivered again, because another replica
+	// has it.
 	knownFor = 10 * time.Minute
 
 	// maxLost is how many lost connections an attempt is remembered over.
