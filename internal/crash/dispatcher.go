@@ -64,7 +64,7 @@ func (g *Guard) Dispatch(ctx context.Context, m *message.Message) (o message.Out
 	o = g.next.Dispatch(ctx, m)
 	if o.Failure == message.FailureReset && g.gone(ctx) {
 		m.Crashes++
-		s.proven = s.alone
+		s.proven = g.exclusive.solitary(s.turn)
 		o.CrashProven = s.proven
 	}
 	return o
@@ -96,9 +96,12 @@ func (g *Guard) gone(ctx context.Context) bool {
 type slot struct {
 	g      *Guard
 	number int
+	hasher hasher
+	buf    [unit]byte
 
 	now     entry    // the journal's entry for the message, written or not
-	alone   bool     // no other attempt is under way during this one
+	turn    uint64   // of the attempt
+	alone   bool     // no other attempt is under way during the turn
 	proven  bool     // the last crash was caused by this message: it was alone
 	suspect *suspect // the journal's further entry for the message; nil without one
 }
@@ -106,7 +109,7 @@ type slot struct {
 // identify finds a message that was delivered just now, and sets m.Crashes: those in its headers and those that only
 // the journal counts. Only a message that the broker has delivered before, or that has a count, can be a suspect.
 func (s *slot) identify(m *message.Message) {
-	s.now = entry{state: inHand, id: identify(m)}
+	s.now = entry{state: inHand, id: s.hasher.identify(m)}
 	s.suspect, s.proven = nil, false
 	m.Crashes = message.Crashes(m.Headers)
 	if !m.Redelivered && m.Crashes == 0 {
@@ -119,13 +122,13 @@ func (s *slot) identify(m *message.Message) {
 }
 
 // begin waits for the message's turn and writes it down. After an error nothing was begun.
-func (s *slot) begin(ctx context.Context, m *message.Message) error {
-	s.alone = m.Crashes > 0 || s.g.o.Workers == 1
-	if err := s.g.exclusive.enter(ctx, m.Lost, s.alone); err != nil {
+func (s *slot) begin(ctx context.Context, m *message.Message) (err error) {
+	s.alone = m.Crashes > 0
+	if s.turn, err = s.g.exclusive.enter(ctx, m.Lost, s.alone); err != nil {
 		return err
 	}
-	s.now.alone, s.now.at = s.alone, now()
-	s.g.report(s.g.journal.write(s.number, &s.now))
+	s.now.at = now()
+	s.g.report(s.g.journal.write(s.number, &s.now, &s.buf))
 	if s.suspect != nil { // the slot says it now
 		s.g.forget(s.suspect)
 		s.suspect = nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 )
@@ -12,14 +13,19 @@ import (
 // and no later message is POSTed before it or beside it. The next crash then has one suspect.
 type exclusive struct {
 	turns *semaphore.Weighted // first come, first served
+
+	mu     sync.Mutex
+	inHand int
+	begun  uint64 // turns that have begun: the number of the last one
+	shared uint64 // the last turn that began while another attempt was under way
 }
 
 func newExclusive() *exclusive { return &exclusive{turns: semaphore.NewWeighted(maxSlots)} }
 
 var errLost = errors.New("the delivery's session has ended")
 
-// enter waits for a turn. The error is the cause of ctx, or errLost when lost is closed.
-func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool) (err error) {
+// enter waits for a turn and returns its number. The error is the cause of ctx, or errLost when lost is closed.
+func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool) (turn uint64, err error) {
 	if !t.turns.TryAcquire(weight(alone)) {
 		waiting, end := context.WithCancelCause(ctx)
 		defer end(nil)
@@ -31,7 +37,7 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 			}
 		}()
 		if t.turns.Acquire(waiting, weight(alone)) != nil {
-			return fmt.Errorf("wait for a turn: %w", context.Cause(waiting))
+			return 0, fmt.Errorf("wait for a turn: %w", context.Cause(waiting))
 		}
 	}
 	select { // the turn may have come at the same time as the reason not to take it
@@ -42,9 +48,15 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 	}
 	if err != nil {
 		t.turns.Release(weight(alone))
-		return fmt.Errorf("wait for a turn: %w", err)
+		return 0, fmt.Errorf("wait for a turn: %w", err)
 	}
-	return nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.begun++
+	if t.inHand++; t.inHand > 1 {
+		t.shared = t.begun
+	}
+	return t.begun, nil
 }
 
 // weight is the part of all turns that a message takes.
@@ -55,4 +67,16 @@ func weight(alone bool) int64 {
 	return 1
 }
 
-func (t *exclusive) leave(alone bool) { t.turns.Release(weight(alone)) }
+func (t *exclusive) leave(alone bool) {
+	t.mu.Lock()
+	t.inHand--
+	t.mu.Unlock()
+	t.turns.Release(weight(alone))
+}
+
+// solitary reports whether no other attempt was under way at any time since the turn began.
+func (t *exclusive) solitary(turn uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return turn > t.shared
+}

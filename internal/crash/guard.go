@@ -82,10 +82,10 @@ func Open(o Options) (*Guard, error) {
 		failed: telemetry.Throttle{Interval: time.Minute},
 	}
 	for n := range o.Workers {
-		g.slots <- &slot{g: g, number: n}
+		g.slots <- &slot{g: g, number: n, hasher: newHasher()}
 	}
 	room := min(max(4*o.Workers, 64), maxSlots-o.Workers)
-	left, attempts := suspectsOf(said, room)
+	left := suspectsOf(said, room)
 	for i := range left {
 		g.suspects = append(g.suspects, &suspect{entry: left[i], g: g, slot: o.Workers + i})
 	}
@@ -93,19 +93,28 @@ func Open(o Options) (*Guard, error) {
 		g.room = append(g.room, slot)
 	}
 	g.report(j.reset(o.Workers, room, left))
-	if attempts > 0 {
-		o.Logger.Warn("crash", "suspects", attempts, "limit", o.Limit)
+	if n := inHandOf(said); n > 0 {
+		o.Logger.Warn("crash", "suspects", n, "limit", o.Limit)
 	}
 	return g, nil
 }
 
-// suspectsOf makes suspects of the attempts that were under way, and returns their number, beside the earlier suspects;
-// at most room, the newest.
-func suspectsOf(said []entry, room int) (left []entry, attempts int) {
+func inHandOf(said []entry) (n int) {
 	for _, e := range said {
 		if e.state == inHand {
-			attempts++
-			e.state, e.at = suspected, now()
+			n++
+		}
+	}
+	return n
+}
+
+// suspectsOf makes suspects of the attempts that were under way, beside the earlier suspects; at most room, the newest.
+func suspectsOf(said []entry, room int) []entry {
+	alone := inHandOf(said) == 1
+	var left []entry
+	for _, e := range said {
+		if e.state == inHand {
+			e.state, e.alone, e.at = suspected, alone, now()
 			e.crashes++
 		}
 		if now()-e.at < forgetAfter {
@@ -113,7 +122,7 @@ func suspectsOf(said []entry, room int) (left []entry, attempts int) {
 		}
 	}
 	slices.SortStableFunc(left, func(a, b entry) int { return int(a.at - b.at) })
-	return left[max(0, len(left)-room):], attempts
+	return left[max(0, len(left)-room):]
 }
 
 // Close ends the journal of a process that stops in good order: no message is a suspect because of it.
@@ -153,7 +162,7 @@ func (g *Guard) add(e entry) *suspect {
 	e.state = suspected
 	s := &suspect{entry: e, g: g, slot: g.room[len(g.room)-1]}
 	g.room = g.room[:len(g.room)-1]
-	g.report(g.journal.write(s.slot, &s.entry))
+	g.report(g.journal.write(s.slot, &s.entry, new([unit]byte)))
 	return s
 }
 

@@ -17,7 +17,7 @@ const limit = 2
 
 // met returns how many crashes the process has counted for a message, and whether the message would be parked.
 func met(p process, m *message.Message) (crashes int, due bool) {
-	s := &slot{g: p.Guard}
+	s := &slot{g: p.Guard, hasher: newHasher()}
 	s.identify(m)
 	if s.suspect != nil {
 		p.suspects = append(p.suspects, s.suspect)
@@ -112,14 +112,8 @@ func TestACrashWithCompanyIsNotEnough(t *testing.T) {
 	diedWith(t, dir, "a", "b")
 	m := redelivered("a")
 	m.Headers = amqp.Table{message.HeaderCrashes: int32(7)}
-	p := begin(t, dir)
-	if n, due := met(p, m); n != 8 || due {
+	if n, due := met(begin(t, dir), m); n != 8 || due {
 		t.Errorf("%d crashes, due %v; want 8, false", n, due)
-	}
-	p.begin(t, 0, m) // alone, because it has a count
-	p.die(t)
-	if n, due := met(begin(t, dir), m); n != 9 || !due {
-		t.Errorf("%d crashes, due %v; want 9, true", n, due)
 	}
 }
 
@@ -134,7 +128,7 @@ func TestASuspectIsNotPOSTedBeforeItsCrashIsWritten(t *testing.T) {
 	d := p.Around(answers(func(*message.Message) message.Outcome { posted++; return message.Outcome{Status: 200} }), nil)
 	m := redelivered("a")
 	o := d.Dispatch(t.Context(), m)
-	if m.Crashes != 1 || o.Failure != message.FailureCrash || o.CrashProven || o.Suspect == nil || posted != 0 {
+	if m.Crashes != 1 || o.Failure != message.FailureCrash || !o.CrashProven || o.Suspect == nil || posted != 0 {
 		t.Fatalf("%d crashes, outcome %+v, posted %d times", m.Crashes, o, posted)
 	}
 	wantCrashes(t, "crashes while it is being settled", p, redelivered("a"), 0)
@@ -200,7 +194,7 @@ func TestTheOldestSuspectIsForgotten(t *testing.T) {
 	p := begin(t, t.TempDir())
 	const room = 64
 	for i := range room + 1 {
-		p.add(t, entry{crashes: 1, at: now(), id: identify(arrived(fmt.Sprint(i)))})
+		p.add(t, entry{crashes: 1, at: now(), id: newHashed(arrived(fmt.Sprint(i)))})
 	}
 	if n, _ := met(p, redelivered("0")); n != 0 {
 		t.Errorf("the oldest has %d crashes", n)
@@ -216,7 +210,7 @@ func TestOldSuspectsAreForgotten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p := begin(t, dir)
-	id := identify(arrived("a"))
+	id := newHashed(arrived("a"))
 	p.add(t, entry{crashes: 1, at: now() - forgetAfter, id: id})
 	wantCrashes(t, "crashes of a day ago", p, redelivered("a"), 0)
 	p.die(t)
@@ -225,24 +219,31 @@ func TestOldSuspectsAreForgotten(t *testing.T) {
 	}
 }
 
+// newHashed is the identity of a message.
+func newHashed(m *message.Message) identity {
+	x := newHasher()
+	return x.identify(m)
+}
+
 func TestIdentity(t *testing.T) {
 	t.Parallel()
-	id := identify(arrived("a"))
+	x := newHasher()
+	id := x.identify(arrived("a"))
 	back := arrived("a") // from the retry queue
 	back.Headers, back.RetryCount, back.Redelivered = amqp.Table{"x-death": "…"}, 3, true
-	if identify(back) != id {
+	if x.identify(back) != id {
 		t.Error("the message is another one when it returns")
 	}
 	other := arrived("a")
 	other.Body = []byte("b")
-	if identify(other) == id {
+	if x.identify(other) == id {
 		t.Error("another body, same identity")
 	}
 	long := arrived("a")
 	long.Body = make([]byte, hashed+1)
 	longer := arrived("a")
 	longer.Body = make([]byte, hashed+2)
-	if identify(long) == identify(longer) {
+	if x.identify(long) == x.identify(longer) {
 		t.Error("another length, same identity")
 	}
 }
@@ -250,11 +251,15 @@ func TestIdentity(t *testing.T) {
 func TestAloneMeansAlone(t *testing.T) {
 	t.Parallel()
 	turns := newExclusive()
-	if err := turns.enter(t.Context(), nil, false); err != nil {
+	first, err := turns.enter(t.Context(), nil, false)
+	if err != nil || !turns.solitary(first) {
 		t.Fatalf("the first turn: %v", err)
 	}
-	alone := make(chan error)
-	go func() { alone <- turns.enter(context.Background(), nil, true) }()
+	alone := make(chan uint64)
+	go func() {
+		x, _ := turns.enter(context.Background(), nil, true)
+		alone <- x
+	}()
 	for !turns.waited() {
 		runtime.Gosched()
 	}
@@ -262,20 +267,23 @@ func TestAloneMeansAlone(t *testing.T) {
 	stop := errors.New("stop")
 	cancel(stop)
 	for _, want := range []bool{true, false} {
-		if err := turns.enter(ctx, nil, want); !errors.Is(err, stop) {
+		if _, err := turns.enter(ctx, nil, want); !errors.Is(err, stop) {
 			t.Errorf("a turn before the suspect that waits: %v", err)
 		}
 	}
 	turns.leave(false)
-	if err := <-alone; err != nil {
-		t.Errorf("the turn of the suspect: %v", err)
-	}
-	if err := turns.enter(ctx, nil, false); !errors.Is(err, stop) {
+	x := <-alone
+	if _, err := turns.enter(ctx, nil, false); !errors.Is(err, stop) {
 		t.Errorf("a turn beside the suspect: %v", err)
 	}
+	if !turns.solitary(x) {
+		t.Error("not solitary")
+	}
 	turns.leave(true)
-	if err := turns.enter(t.Context(), nil, false); err != nil {
-		t.Errorf("a turn after the suspect's: %v", err)
+	a, _ := turns.enter(t.Context(), nil, false)
+	b, _ := turns.enter(t.Context(), nil, false)
+	if turns.solitary(a) || turns.solitary(b) {
+		t.Error("two are solitary")
 	}
 }
 
@@ -288,21 +296,23 @@ func (t *exclusive) waited() bool {
 	return !free
 }
 
-// TestCrashesOfTheApp: of the first crash another message may be the cause, of one during an attempt alone none can be.
 func TestCrashesOfTheApp(t *testing.T) {
 	t.Parallel()
+	p := begin(t, t.TempDir())
+	gone, beside := true, false
+	d := p.Around(answers(func(*message.Message) message.Outcome {
+		if beside { // an attempt that began and ended meanwhile may have caused the crash
+			p.begin(t, 1, arrived("b")).settle(false)
+		}
+		return message.Outcome{Failure: message.FailureReset}
+	}), func(context.Context) bool { return gone })
 	for _, c := range []struct {
-		workers, earlier int
-		gone             bool
-		crashes          int
-		proven           bool
-	}{{2, 0, true, 1, false}, {2, 1, true, 2, true}, {1, 0, true, 1, true}, {2, 1, false, 1, false}} {
-		p := beginWith(t, t.TempDir(), c.workers)
-		d := p.Around(answers(func(*message.Message) message.Outcome {
-			return message.Outcome{Failure: message.FailureReset}
-		}), func(context.Context) bool { return c.gone })
+		gone, beside bool
+		crashes      int
+		proven       bool
+	}{{true, false, 1, true}, {true, true, 1, false}, {false, false, 0, false}} {
+		gone, beside = c.gone, c.beside
 		m := arrived("a")
-		m.Headers = amqp.Table{message.HeaderCrashes: int32(c.earlier)}
 		if o := d.Dispatch(t.Context(), m); m.Crashes != c.crashes || o.CrashProven != c.proven || o.Failure != message.FailureReset {
 			t.Errorf("%+v: %d crashes, outcome %+v", c, m.Crashes, o)
 		}
@@ -345,7 +355,7 @@ func TestNoTurnForNothing(t *testing.T) {
 		} else {
 			cancel(want)
 		}
-		if err := turns.enter(ctx, lost, true); !errors.Is(err, want) {
+		if _, err := turns.enter(ctx, lost, true); !errors.Is(err, want) {
 			t.Errorf("a turn after %q: %v", want, err)
 		}
 		if turns.waited() {

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"hash/crc32"
 	"io"
 	"os"
@@ -46,7 +47,7 @@ var (
 // entry is what a slot says.
 type entry struct {
 	state   byte
-	alone   bool   // no other attempt is under way; of a suspect: was, at the last crash
+	alone   bool   // no other attempt was under way at the last crash
 	crashes uint32 // that are not in the message's own headers
 	at      int64  // seconds since 1970
 	id      identity
@@ -115,17 +116,15 @@ func decode(b []byte) (e entry, ok bool) {
 	return e, known && checksum(b) == binary.LittleEndian.Uint32(b[4:])
 }
 
-func (e *entry) encode() []byte {
-	b := make([]byte, unit)
-	b[0] = e.state
+func (e *entry) encode(b *[unit]byte) {
+	*b = [unit]byte{0: e.state}
 	if e.alone {
 		b[1] = 1
 	}
 	binary.LittleEndian.PutUint32(b[8:], e.crashes)
 	binary.LittleEndian.PutUint64(b[12:], uint64(e.at)) // #nosec G115 -- the bits, for decode
 	copy(b[20:36], e.id[:])
-	binary.LittleEndian.PutUint32(b[4:], checksum(b))
-	return b
+	binary.LittleEndian.PutUint32(b[4:], checksum(b[:]))
 }
 
 func checksum(b []byte) uint32 {
@@ -138,7 +137,7 @@ func (j *journal) reset(workers, room int, suspects []entry) error {
 	image := make([]byte, (1+workers+room)*unit)
 	copy(image, magic)
 	for i := range suspects {
-		copy(image[(1+workers+i)*unit:], suspects[i].encode())
+		suspects[i].encode((*[unit]byte)(image[(1+workers+i)*unit:]))
 	}
 	if _, err := j.f.WriteAt(image, 0); err != nil {
 		return err
@@ -146,9 +145,10 @@ func (j *journal) reset(workers, room int, suspects []entry) error {
 	return j.f.Truncate(int64(len(image)))
 }
 
-// write writes one slot.
-func (j *journal) write(slot int, e *entry) error {
-	_, err := j.f.WriteAt(e.encode(), int64(1+slot)*unit)
+// write writes one slot; buf is the caller's, so that nothing is allocated for it.
+func (j *journal) write(slot int, e *entry, buf *[unit]byte) error {
+	e.encode(buf)
+	_, err := j.f.WriteAt(buf[:], int64(1+slot)*unit)
 	return err
 }
 
@@ -170,16 +170,30 @@ const hashed = 64 << 10
 // them does, the others do.
 type identity [16]byte
 
-func identify(m *message.Message) identity {
-	var b []byte
+// hasher makes identities without allocating. One per worker.
+type hasher struct {
+	h   hash.Hash
+	buf []byte
+}
+
+func newHasher() hasher { return hasher{h: sha256.New(), buf: make([]byte, 0, 512)} }
+
+func (x *hasher) identify(m *message.Message) (id identity) {
+	b := x.buf[:0]
 	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.Type, m.AppID, m.ContentType, m.Exchange, m.RoutingKey} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
-	b = binary.AppendVarint(b, m.Timestamp.Unix())
+	var at int64
+	if !m.Timestamp.IsZero() {
+		at = m.Timestamp.Unix()
+	}
+	b = binary.AppendVarint(b, at)
 	b = binary.AppendUvarint(b, uint64(len(m.Body)))
-	h := sha256.New()
-	h.Write(b)
-	h.Write(m.Body[:min(len(m.Body), hashed)])
-	return identity(h.Sum(nil)[:len(identity{})])
+	x.h.Reset()
+	x.h.Write(b)
+	x.h.Write(m.Body[:min(len(m.Body), hashed)])
+	x.buf = b
+	copy(id[:], x.h.Sum(b[:0]))
+	return id
 }

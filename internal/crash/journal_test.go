@@ -158,6 +158,15 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+func TestNothingIsAllocatedPerMessage(t *testing.T) {
+	p := begin(t, t.TempDir())
+	d, m := p.Around(ok{}, nil), arrived("a")
+	ctx := t.Context()
+	if n := testing.AllocsPerRun(100, func() { d.Dispatch(ctx, m) }); n > 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
 type ok struct{}
 
 func (ok) Dispatch(context.Context, *message.Message) message.Outcome {

@@ -19,13 +19,8 @@ type process struct {
 
 func begin(t *testing.T, dir string) process {
 	t.Helper()
-	return beginWith(t, dir, 2)
-}
-
-func beginWith(t *testing.T, dir string, workers int) process {
-	t.Helper()
 	log := &brokertest.Log{}
-	g, err := Open(Options{Dir: dir, Queue: "q", Limit: 2, Workers: workers, Logger: log.Logger()})
+	g, err := Open(Options{Dir: dir, Queue: "q", Limit: 2, Workers: 2, Logger: log.Logger()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +52,7 @@ type attempt struct{ *slot }
 // begin begins an attempt of a message in the journal's slot n.
 func (p process) begin(t *testing.T, n int, m *message.Message) attempt {
 	t.Helper()
-	s := &slot{g: p.Guard, number: n}
+	s := &slot{g: p.Guard, number: n, hasher: newHasher()}
 	s.identify(m)
 	if err := s.begin(t.Context(), m); err != nil {
 		t.Fatal(err)
