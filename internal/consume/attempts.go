@@ -135,7 +135,7 @@ func (a *attempts) ended(r *record, by topology.Final, lost bool) {
 		return
 	}
 	now := time.Since(a.start)
-	e := attempt{failed: int32(r.failed), copies: 1, due: now} // #nosec G115 -- as many as were made
+	e := attempt{failed: int32(r.m.RetryCount), copies: 1, due: now} // #nosec G115 -- message.RetryCount has that bound
 	if by == topology.FinalDelay {
 		e.failed++
 		e.rejected, e.due = now, now+a.delayAfter(key.deliveries)

@@ -72,7 +72,13 @@ func TestQueueThatDelaysCountsEachAttempt(t *testing.T) {
 	}
 	forged := amqp.Publishing{MessageId: "forged", Headers: amqp.Table{message.HeaderDeliveryCount: int64(1<<31 - 1)}}
 	brokertest.Publish(t, r.ch, "", r.plan.Queue, forged)
-	r.allParked(equal+2, 3)
+	// The third attempt, as another consumer counts them: a reject replaces that by the broker's own count.
+	other := amqp.Publishing{MessageId: "other", Headers: amqp.Table{message.HeaderDeliveryCount: "3"}}
+	brokertest.Publish(t, r.ch, "", r.plan.Queue, other)
+	r.allParked(equal+3, 3)
+	if got := c.of("other"); !slices.Equal(got, []int{2, 3}) {
+		t.Errorf("of another consumer: retry counts %v", got)
+	}
 	for _, id := range []string{"a", "forged"} {
 		if got := c.of(id); !slices.Equal(got, []int{0, 1, 2, 3}) {
 			t.Errorf("%s: retry counts %v", id, got)

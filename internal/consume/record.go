@@ -18,7 +18,7 @@ type record struct {
 	delivery *broker.Delivery // nil when its memory has been given back
 	tag      uint64
 	held     *entry // of a delivery in order
-	failed   int    // attempts that only this process remembers
+	failed   int    // attempts, where this process remembers some
 	known    attempted
 	done     bool // for this goroutine: the delivery has ended, or another goroutine has the record
 
@@ -42,11 +42,11 @@ func (r *record) read(plan *topology.Plan) *message.Message {
 	plan.Read(&r.m, &r.delivery.Delivery)
 	switch a := r.session.c.attempts; {
 	case r.held != nil:
-		r.failed = r.held.failed
-	case a != nil:
+		r.m.RetryCount += r.held.failed
+	case a != nil: // headers can say less than before: the broker replaces a count that another consumer wrote
 		a.take(r)
+		r.m.RetryCount = max(r.m.RetryCount, r.failed)
 	}
-	r.m.RetryCount += r.failed
 	r.m.Lost = r.session.done
 	r.reply, r.token = message.Reply(r.m.Headers)
 	return &r.m

@@ -14,8 +14,8 @@ var native = []mutant{
 	},
 	{
 		name: "takes the broker's count for its own attempts",
-		edits: []edit{{"internal/consume/record.go", "	r.m.RetryCount += r.failed\n",
-			"	r.m.RetryCount += message.Deliveries(r.m.Headers)\n"}},
+		edits: []edit{{"internal/consume/record.go", "		r.m.RetryCount = max(r.m.RetryCount, r.failed)\n",
+			"		r.m.RetryCount += message.Deliveries(r.m.Headers)\n"}},
 		caught: []string{"I7"}, flags: flags(inQueue),
 	},
 	{
