@@ -175,7 +175,7 @@ func (a *attempts) identify(m *message.Message) uint64 {
 	_, _ = h.Write(m.Body)
 	sum := h.Sum64()
 	for name, value := range m.Headers { // in any order
-		if text, ok := value.(string); ok { // the broker's counts are integers
+		if text, ok := value.(string); ok && !topology.Bookkeeping(name) {
 			sum += maphash.String(a.seed, name+"\x00"+text)
 		}
 	}

@@ -19,8 +19,8 @@ const (
 	headerOriginalBCC        = "x-original-bcc"
 )
 
-// bookkeeping reports whether a header is a broker's own record of where a message has been.
-func bookkeeping(key string) bool {
+// Bookkeeping reports whether a header is a broker's own record of where a message has been, and how often.
+func Bookkeeping(key string) bool {
 	return deathRecord(key) || key == message.HeaderDeliveryCount || key == "x-acquired-count"
 }
 

@@ -47,7 +47,7 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 		route.Key = m.RoutingKey // leads to the partition that the message came from
 	}
 	h := copyHeaders(&m, func(key string) bool {
-		return bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
+		return Bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
 			r.Reset && (strings.HasPrefix(key, headerFinalPrefix) || strings.HasPrefix(key, "x-retry-")) ||
 			r.To != "" && (key == message.HeaderOriginalQueue || key == p.CountHeader)
 	})
@@ -78,7 +78,7 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 func (p *Plan) RestorePublication(d *amqp.Delivery) (pub *message.Publication, fits bool) {
 	var m message.Message
 	m.FromDelivery(d, p.Queue, p.MaxRetries)
-	h := copyHeaders(&m, func(key string) bool { return bookkeeping(key) && !deathRecord(key) || senderSelected(key) })
+	h := copyHeaders(&m, func(key string) bool { return Bookkeeping(key) && !deathRecord(key) || senderSelected(key) })
 	m.Expiration = "" // it stays a property, and x-death is about queues that the message left long ago
 	keepDropped(h, &m)
 	pub = p.Park.publication(message.KindOther, &m, h)

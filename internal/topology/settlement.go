@@ -171,7 +171,7 @@ func (p *Plan) detour(m *message.Message, delay time.Duration) *message.Publicat
 // the next delivery: it is in x-retry-count, and x-death is left out because brokers differ in whether they continue a
 // copied one.
 func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *message.Publication {
-	h := copyHeaders(m, func(key string) bool { return bookkeeping(key) || senderSelected(key) })
+	h := copyHeaders(m, func(key string) bool { return Bookkeeping(key) || senderSelected(key) })
 	h[message.HeaderRetryCount] = count(retries)
 	setHistory(h, m)
 	if p.StampQueue {
