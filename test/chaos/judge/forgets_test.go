@@ -70,6 +70,15 @@ func TestForgets(t *testing.T) {
 			s.forgetful("app-term", ClassApp)
 			s.run.Replicas = 2
 		}, nil},
+		{"counted by two replicas in turn", func(s *story) {
+			s.forgetful("app-term", ClassApp)
+			s.run.Replicas, s.run.Concurrency = 2, 1
+			s.drop(given, true, true)
+			s.published[given].Plan = plan.Plan{Kind: plan.Fail, K: 12, Status: 500}.String()
+			for n := range 13 {
+				s.receive(given, 40*time.Second+time.Duration(n)*delay/3, n%2*retries, map[bool]int{false: 500, true: 200}[n == 12])
+			}
+		}, nil},
 		{"dead-lettered at the limit", func(s *story) { s.atLimit(36) }, nil},
 		{"dead-lettered before the limit", func(s *story) { s.atLimit(30) }, []string{"I4"}},
 	})

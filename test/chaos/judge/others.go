@@ -102,8 +102,10 @@ func (j *judge) holds() {
 		}
 	}
 	more("goroutines", int64(before.Goroutines), int64(after.Goroutines), slackCount)
-	more("descriptors beside connections to the app", int64(before.Descriptors-before.AppConns),
-		int64(after.Descriptors-after.AppConns), slackCount)
+	if j.run.Replicas < 2 { // the app counts the connections of all
+		more("descriptors beside connections to the app", int64(before.Descriptors-before.AppConns),
+			int64(after.Descriptors-after.AppConns), slackCount)
+	}
 	more("bytes of resident memory", before.RSS, after.RSS, slackBytes)
 	// Idle ones are given up one after the other: how many are left depends on when one looks.
 	more("connections to the app", int64(before.AppConns), int64(after.AppConns), int64(j.run.Concurrency))

@@ -51,6 +51,11 @@ func (j *judge) unseen(m *message, n int) {
 			counted++
 		}
 	}
+	if j.run.Forgets && j.run.Replicas > 1 { // the attempt before may be the other one's
+		before := m.Message
+		before.Receipts = m.Receipts[:n]
+		counted = before.Failures(j.run.MaxRetries)
+	}
 	if r.Count <= counted {
 		return
 	}
