@@ -1,7 +1,7 @@
 package main
 
 // inQueue is a storm whose messages wait in their own queue, some of them given back when connections are cut.
-const inQueue = "-topology=native -messages=3000 -warm-up=100 -liveness=100 -never=15 -rate=1500 -concurrency=2 " +
+const inQueue = "-topology=native -messages=3000 -warm-up=100 -liveness=100 -never=15 -rate=250 -concurrency=2 " +
 	"-prefetch=64 -faults=8 -kinds=cut"
 
 // native are the deliberate bugs of queues that delay messages themselves. They need a broker that has them.
