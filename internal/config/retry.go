@@ -21,13 +21,13 @@ type Retry struct {
 	// does.
 	MaxRetries *int `env:"MAX_RETRIES" preset:"10 for fanout and native; 3 for topic-tiers, per-queue and delay-ladder; 4 for dead-letter" range:"0..1000000" plan:"$.max_retries"` // nil = the preset's own
 
-	// How long a message waits in the retry queue. It may be changed: where the retry queue exists with another delay,
-	// messages wait in a queue beside it that is named with the new one. Not together with `SIDECAR_RETRY_DELAYS`.
+	// How long a message waits in the retry queue, with `native` in the service's queue. It may be changed: messages then
+	// wait in a queue beside it that is named with the new delay. Not together with `SIDECAR_RETRY_DELAYS`.
 	Delay time.Duration `env:"RETRY_DELAY" preset:"5s for fanout, dead-letter and native, 15s for per-queue" range:"1ms..1193h2m47.295s" unit:"1ms" plan:"$.waits[].delay"`
 
-	// Delays of the first, second, … retry; the last one repeats. Each is a queue of its own. `none`, only
-	// with `delay-ladder`: straight to the dead-letter queue. With `native` two: the n-th retry waits n times the first
-	// one, at most the second one.
+	// Delays of the first, second, … retry; the last one repeats. Each is a queue of its own. With `native` exactly two:
+	// the n-th retry waits n times the first, at most the second. `none`, only with `delay-ladder`: straight to the
+	// dead-letter queue.
 	Delays []time.Duration `env:"RETRY_DELAYS" preset:"30s,5m,30m for topic-tiers; 2s,5s,15s for delay-ladder; none for the others" range:"1ms..1193h2m47.295s" unit:"1ms" allowed:"at most 32 ascending durations separated by commas, or 'none'" plan:"$.waits[].delay"` // nil = the preset's own, empty = none
 
 	// Answers that park a message at once.
@@ -51,7 +51,7 @@ type Retry struct {
 	RetryAfterMax time.Duration `env:"RETRY_AFTER_MAX" envDefault:"5m" range:"1s..24m"`
 
 	// A message that was redelivered after this many crashes of app or sidecar is parked with the reason `crash`. `0`
-	// turns this off: then nothing is counted and nothing is written to disk.
+	// turns this off: then nothing is counted and nothing is written to disk. Not with `native`.
 	CrashLimit int `env:"CRASH_LIMIT" envDefault:"0" range:"0..1000"`
 
 	// Messages with the same key are handled one after the other, in the queue's order; different keys beside each other.
