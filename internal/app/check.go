@@ -251,6 +251,8 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 			"which %s what returns while it is deleted", often, back.Queue, back.Exchange, back.Key, lost)
 	case back != nil:
 		return "the binding by which retries return cannot be tested by publishing"
+	case plan.DelaysItself():
+		return "parked messages are published as mandatory: without a binding they are returned, and the original stays"
 	case !rejects:
 		return "retries and parked messages are published as mandatory: without a binding they are returned, and the " +
 			"original stays"

@@ -71,7 +71,7 @@ var rules = []rule{
 
 	{on: mainQueue, properties: []string{ArgDLX, ArgDLKey}, when: both(wantsDelay, differs), judgement: Weaker,
 		reason: "a message that the broker takes away, because it killed its consumer too often, goes elsewhere than what " +
-			"is parked", fix: "{another}", explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
+			"is parked", explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
 	{on: mainQueue, properties: []string{ArgDLX}, judgement: Harmless,
 		reason:   "retries do not need it: they are published, with confirmation, before the original is acked",
 		explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
@@ -140,14 +140,18 @@ var rules = []rule{
 		reason: "the broker counts each failed attempt, and takes a message away before its retries are used up",
 		fix:    "lower SIDECAR_MAX_RETRIES, or {another}"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: both(wantsDelay, unlimited), judgement: Weaker,
-		reason: "nothing ends a message that kills its consumer again and again: it is delivered again after each delay",
-		fix:    "{another}", explains: []string{ArgDLX, ArgDLKey, ArgStrategy, ArgOverflow}},
+		reason: "nothing ends a message that kills its consumer again and again: it is delivered again after each delay, " +
+			"as it was before in a queue that was made for another topology",
+		explains: []string{ArgDLX, ArgDLKey, ArgStrategy, ArgOverflow}},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: ampleLimit, judgement: Harmless,
 		reason: "it ends what kills its consumer again and again"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: belowSafeLimit, judgement: Breaks,
 		reason: "the broker takes a message away that returns more than %v times without an answer: a few lost " +
 			"connections are enough",
 		fix: "{another}"},
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: both(wantsDelay, limited), judgement: Weaker,
+		reason: "the broker dead-letters a message that returns more than %v times, retries left or not: it counts the " +
+			"failed attempts of all replicas, and lost connections", fix: "lower SIDECAR_MAX_RETRIES, or {another}"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limited, judgement: Weaker,
 		reason: "the broker takes a message away that returns more than %v times without an answer, by crashes or lost " +
 			"connections", fix: "{another}"},
