@@ -2,6 +2,8 @@ package test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -58,13 +60,13 @@ func TestFanoutToNativeRefuses(t *testing.T) {
 	q := fanout("a.queue+1", unlimited)
 	wantStep(t, 1, "give MIN", "begin", q)
 	wantStep(t, 1, "MAX not less than MIN", "begin", q, "2000", "1000")
-	wantStep(t, 1, "first roll all sidecars to SIDECAR_TOPOLOGY=fanout", "back", q)
+	wantStep(t, 0, "nothing to do", "back", q)
 	wantStep(t, 1, "run begin", "finish", q)
 	set := func(name, definition string) { brokertest.Ctl(t, "set_policy", name, `^a\.`, definition) }
 	set("theirs", `{"delivery-limit":30}`)
 	wantStep(t, 1, "sets delivery-limit", "begin", q, "1000")
-	set("theirs", `{"delayed-retry-type":"failed","delayed-retry-min":7}`)
-	wantStep(t, 1, `"theirs" delays retries`, "begin", q, "1000")
+	wantStep(t, 0, `,"delayed-retry-max":1000}`, "begin", fanout("b", unlimited), "1000")
+	wantStep(t, 1, "first roll all sidecars to SIDECAR_TOPOLOGY=fanout", "back", "b")
 
 	// Keys of the policy that applied before stay, also when the delays are set anew. The delays are those of the queues.
 	set("theirs", `{"max-length":9}`)
@@ -89,6 +91,62 @@ func TestFanoutToNativeRefuses(t *testing.T) {
 		code, said := step(t, "finish", q)
 		return code == 1 && strings.Contains(said, "holds 1 messages")
 	})
+}
+
+// TestFanoutToNativeTakesAnyPolicy that delays retries: one set by hand need not be removed, which would let a sidecar
+// with native use up its retries.
+func TestFanoutToNativeTakesAnyPolicy(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	sc := newScene(t).with("QUEUE_TYPE", "quorum")
+	sc.run().stop()
+	set := func(definition string) { brokertest.Ctl(t, "set_policy", "theirs", `.*`, definition) }
+	set(`{"delayed-retry-type":"disabled"}`)
+	wantStep(t, 0, "next: run begin", "check", sc.queue())
+	wantStep(t, 1, "run begin", "finish", sc.queue())
+
+	set(`{"max-length":9,"delayed-retry-type":"failed","delayed-retry-min":700}`)
+	wantStep(t, 0, "next: roll all", "check", sc.queue())
+	wantStep(t, 0, `"theirs" delays retries`, "begin", sc.queue())
+	if got := policyOf(t, sc.queue()); got["delayed-retry-min"] != 700.0 {
+		t.Errorf("%v applies", got)
+	}
+	wantStep(t, 0, `remove its keys`, "back", sc.queue())
+
+	wantStep(t, 0, `{"max-length":9,"delayed-retry-type":"failed","delayed-retry-min":900,"delayed-retry-max":900}`, "begin", sc.queue(), "900")
+	if got := policyOf(t, sc.queue()); got["delayed-retry-min"] != 900.0 {
+		t.Errorf("%v applies", got)
+	}
+	wantStep(t, 0, "run begin again", "back", sc.queue())
+	if got := policyOf(t, sc.queue()); got["delayed-retry-min"] != 700.0 {
+		t.Errorf("%v applies", got)
+	}
+	wantStep(t, 0, "moved", "finish", sc.queue())
+	wantStep(t, 0, "nothing is left to do", "check", sc.queue())
+}
+
+// TestFanoutToNativeFromStandardInput, as kubectl exec gives it to a broker's pod.
+func TestFanoutToNativeFromStandardInput(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	sc := newScene(t).with("QUEUE_TYPE", "quorum")
+	sc.run().stop()
+	piped := func(args ...string) string {
+		script, err := os.Open("../deploy/migrate/fanout-to-native.sh")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer script.Close()
+		c := exec.Command("bash", append([]string{"-s", "--", "-p", brokertest.VhostName(t)}, args...)...)
+		c.Env, c.Stdin = append(c.Environ(), "RABBITMQCTL="+brokertest.CtlPath(t)), script
+		out, _ := c.CombinedOutput()
+		return string(out)
+	}
+	for want, args := range map[string][]string{"next: ": {"check", sc.queue()}, "has the policy": {"begin", sc.queue()}, "usage: ": {"begin"}} {
+		if said := piped(args...); !strings.Contains(said, want) {
+			t.Errorf("%v: want %q:\n%s", args, want, said)
+		}
+	}
 }
 
 // TestFanoutToNativeFinishesLast: while a sidecar with fanout runs, or a message is under way to the retry exchange, finish

@@ -253,7 +253,7 @@ func TestFanoutToNativeAndBack(t *testing.T) {
 	m.retried(20)
 
 	m.roll("fanout")
-	wantStep(t, 0, "delays nothing itself", "back", sc.queue())
+	wantStep(t, 0, "is removed", "back", sc.queue())
 	m.retried(20)
 	m.check()
 }

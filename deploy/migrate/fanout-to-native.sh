@@ -7,18 +7,23 @@
 #   check    whether QUEUE, the service's queue, can be moved, and how far it is; changes nothing
 #   begin    sets a policy by which QUEUE delays retries itself
 #   finish   deletes the retry exchange and the retry queues, when no sidecar with fanout runs any more
-#   back     removes the policy, when no sidecar with native runs any more
+#   back     removes the policy. No step can see sidecars: be sure that none with native runs any more
 #
 # MIN and MAX are delays in milliseconds: those of native's SIDECAR_RETRY_DELAY, or of the two SIDECAR_RETRY_DELAYS. Without
 # them they are the shortest and the longest delay of the retry queues. Every step can be repeated, and begin changes
-# the delays of a policy that it has set before.
+# the delays of a policy that it has set before. A policy of another name that delays retries will do as well: begin
+# replaces its delays if MIN is given.
 #
 #   RABBITMQCTL        the command, default rabbitmqctl
 #   REDECLARE_SECONDS  how long finish waits for a sidecar that declares the retry exchange again, default 20: they do so every 15
 set -euo pipefail
 shopt -s inherit_errexit
 
-usage() { sed -n '2,/^set -euo/{/^set -euo/d;s/^# \{0,1\}//;p;}' "$0" >&2; exit 64; }
+usage() {
+  [[ -f $0 ]] || die 'usage: [-p VHOST] check|begin|finish|back QUEUE [MIN [MAX]], delays in milliseconds' # from bash -s
+  sed -n '2,/^set -euo/{/^set -euo/d;s/^# \{0,1\}//;p;}' "$0" >&2
+  exit 64
+}
 die() { printf 'fanout-to-native.sh: %s\n' "$*" >&2; exit 1; }
 say() { printf '%s\n' "$*"; }
 
@@ -28,7 +33,8 @@ if [[ ${1:-} = -p ]]; then vhost=${2:-} && shift 2; fi
 step=$1 queue=$2 shortest=${3:-} longest=${4:-${3:-}}
 ours="native-retry $queue"
 
-ctl() { "${RABBITMQCTL:-rabbitmqctl}" -s "$@" || die "rabbitmqctl $1 fails"; }
+# Standard input may be this script.
+ctl() { "${RABBITMQCTL:-rabbitmqctl}" -s "$@" </dev/null || die "rabbitmqctl $1 fails"; }
 
 # erlang is a name as a term for eval, whatever characters it has.
 erlang() { printf '<<%s>>' "$(printf %s "$1" | od -An -v -tu1 | tr -s ' \n' ',' | sed 's/^,//; s/,$//')"; }
@@ -52,6 +58,9 @@ read_queues() {
   [[ $found ]] || die "there is no queue \"$queue\" in the virtual host \"$vhost\""
   exchange=$(argument "$settings" x-dead-letter-exchange)
 }
+
+# delays is true where the policy that applies delays what is rejected, also one set by hand.
+delays() { [[ $policies =~ delayed-retry-type[^a-z]+failed ]]; }
 
 # read_bindings finds the queues that the retry exchange leads to. Only these are the sidecar's: another program
 # may delay messages of its own for the queue.
@@ -106,16 +115,23 @@ check() {
   say "policy        ${applied:-none}"
   say "retry queues  ${!retries[*]}"
   say "messages      $waiting, in the retry queues"
-  case $applied,${#retries[@]} in
-    "$ours,0") say 'nothing is left to do: no retry exchange leads to a retry queue' ;;
-    "$ours",*) say 'next: roll all sidecars to SIDECAR_TOPOLOGY=native, then run finish. Or roll all to fanout, then run back' ;;
-    *) say 'next: run begin' ;;
-  esac
+  if ! delays; then
+    say 'next: run begin'
+  elif [[ ${#retries[@]} = 0 ]]; then
+    say 'nothing is left to do: no retry exchange leads to a retry queue'
+  else
+    say 'next: roll all sidecars to SIDECAR_TOPOLOGY=native, then run finish. Or roll all to fanout, then run back'
+  fi
 }
 
 begin() {
   preconditions
   local definition priority pattern rows name
+  if [[ ! $shortest && $applied != "$ours" ]] && delays; then
+    say "the policy \"$applied\" delays retries of \"$queue\" already. To replace its delays: begin QUEUE MIN [MAX]"
+    say 'next: roll all sidecars to SIDECAR_TOPOLOGY=native, then run finish'
+    return
+  fi
   if [[ ! $shortest && ${#retries[@]} -gt 0 ]]; then
     rows=$(for name in "${!retries[@]}"; do printf '%s\n' "${delay_of[$name]}"; done | sort -n)
     shortest=${rows%%$'\n'*} longest=${rows##*$'\n'}
@@ -124,10 +140,7 @@ begin() {
   [[ $shortest -gt 0 && $longest -ge $shortest ]] || die 'MIN has to be more than 0, and MAX not less than MIN'
   read_policy "$applied"
   # One policy applies to a queue. So the new one has a higher priority and says what the present one says, too.
-  if [[ $applied != "$ours" ]]; then
-    priority=$((priority + 1))
-    [[ $definition != *delayed-retry-* ]] || die "the policy \"$applied\" delays retries of \"$queue\" already: remove its keys delayed-retry-*"
-  fi
+  if [[ $applied != "$ours" ]]; then priority=$((priority + 1)); fi
   definition=$(sed -E 's/"delayed-retry-[a-z]+":("[a-z]+"|[0-9]+),?//g; s/^\{//; s/,?\}$//' <<<"$definition")
   definition="{${definition:+$definition,}\"delayed-retry-type\":\"failed\",\"delayed-retry-min\":$shortest,\"delayed-retry-max\":$longest}"
   pattern=^$(sed "s/[][\\.*^\$(){}?+|]/\\\\&/g" <<<"$queue")\$
@@ -159,7 +172,7 @@ wants_none() {
 finish() {
   local name
   read_queues
-  [[ $applied = "$ours" ]] || die "the policy \"$ours\" does not apply to \"$queue\": run begin, and roll all sidecars to SIDECAR_TOPOLOGY=native"
+  delays || die "no policy delays retries of \"$queue\": run begin, and roll all sidecars to SIDECAR_TOPOLOGY=native"
   read_bindings
   [[ ! $strange ]] || die "\"$exchange\" leads to \"$strange\" as well, which does not return to \"$queue\": remove that binding"
   wants_empty
@@ -183,11 +196,17 @@ finish() {
 back() {
   local definition priority
   read_queues
+  read_policy "$ours"
+  if [[ ! $definition ]]; then
+    say "nothing to do: there is no policy \"$ours\""
+    if delays; then say "The policy \"$applied\" delays retries. When no sidecar with native runs any more, remove its keys delayed-retry-*"; fi
+    return
+  fi
   read_bindings
   [[ ${#retries[@]} -gt 0 ]] || die 'there is no retry exchange with a retry queue: first roll all sidecars to SIDECAR_TOPOLOGY=fanout, which declare both'
-  read_policy "$ours"
-  if [[ $definition ]]; then ctl clear_policy -p "$vhost" "$ours"; fi
-  say "\"$queue\" delays nothing itself any more. What waits in it comes when its time is over"
+  ctl clear_policy -p "$vhost" "$ours"
+  say "the policy \"$ours\" is removed. What waits in \"$queue\" comes when its time is over"
+  say 'If a sidecar with SIDECAR_TOPOLOGY=native still runs, its retries are used up at once: then run begin again'
 }
 
 declare -A messages_in delay_of retries
