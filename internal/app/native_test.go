@@ -174,12 +174,13 @@ func TestBadSettingsOfQueuesThatDelay(t *testing.T) {
 	t.Parallel()
 	const order = "cannot be combined with a queue that delays messages itself: after a lost connection they would be " +
 		"out of order"
-	const names = "SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the service's queue"
+	const names = "leave SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE out: native has neither, and retries wait in the " +
+		"service's queue"
 	for _, tc := range []struct{ variable, says, env string }{
 		{"SIDECAR_ORDER_BY", `="queue": ` + order, "SIDECAR_ORDER_BY=queue"},
 		{"SIDECAR_PARTITIONS", `="4": ` + order, "SIDECAR_ORDER_BY=routing-key SIDECAR_PARTITIONS=4"},
 		{"SIDECAR_CRASH_LIMIT", `="3": cannot be combined with a queue that delays messages itself: a reject cannot write a ` +
-			"crash down. By x-delivery-limit the broker parks what crashes again and again", "SIDECAR_CRASH_LIMIT=3"},
+			"crash down. A queue declared for native has an x-delivery-limit for that", "SIDECAR_CRASH_LIMIT=3"},
 		{"SIDECAR_TOPOLOGY", `="native": ` + names, "SIDECAR_RETRY_EXCHANGE=x"},
 		{"SIDECAR_TOPOLOGY", `="native": ` + names, "SIDECAR_RETRY_QUEUE=x"},
 		{"SIDECAR_QUEUE_TYPE", `="classic": only a quorum queue delays messages itself`, "SIDECAR_QUEUE_TYPE=classic"},

@@ -68,7 +68,7 @@ func checkDelays(cfg *config.Config, reject func(variables []string, reasons ...
 	}
 	if cfg.Retry.CrashLimit > 0 && p.DelaysItself() {
 		reject([]string{"SIDECAR_CRASH_LIMIT", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
-			"itself: a reject cannot write a crash down. By x-delivery-limit the broker parks what crashes again and again")
+			"itself: a reject cannot write a crash down. A queue declared for native has an x-delivery-limit for that")
 	}
 }
 

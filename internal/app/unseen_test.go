@@ -112,6 +112,7 @@ func TestCheckSaysWhatAMissingBindingDoes(t *testing.T) {
 		{[]string{"SIDECAR_TOPOLOGY_MODE=verify"}, "are published as mandatory"},
 		{[]string{"SIDECAR_TOPOLOGY_MODE=none"}, "are published as mandatory"},
 		{[]string{"SIDECAR_RETRY_DELAYS=1s"}, "are published as mandatory"},
+		{[]string{"SIDECAR_TOPOLOGY=native"}, "parked messages are published as mandatory: without"},
 		{tiers, "(freeflow.user to exchange freeflow.events, key user.retry), which loses what returns while it is deleted"},
 		{append([]string{"SIDECAR_QUEUE_TYPE=quorum"}, tiers...), "which holds up what returns"},
 		{append([]string{"SIDECAR_TOPOLOGY_MODE=verify"}, tiers...), "cannot be tested by publishing"},
