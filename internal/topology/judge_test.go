@@ -397,6 +397,12 @@ func TestQueueArguments(t *testing.T) {
 			t.Errorf("%v: %v", c.args, err)
 		}
 	}
+	for _, name := range []string{ArgRetryMin, ArgDeliveryLimit} { // are not to choose where the queue delays messages itself
+		_, err := Build(Options{Preset: PresetNative, Service: "a-b", QueueArguments: amqp.Table{name: int64(5)}})
+		if err == nil || err.Error() != "SIDECAR_QUEUE_ARGUMENTS: "+name+" is set by the topology" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // TestFixOfAPlanFile: no variable changes a plan from a file.

@@ -159,10 +159,13 @@ func (c *optionValidator) checkDelay(variable string, d time.Duration) {
 func (c *optionValidator) checkQueueArguments() {
 	args := c.given.QueueArguments
 	variable := on{"SIDECAR_QUEUE_ARGUMENTS"}
-	for _, name := range []string{ArgDLX, ArgDLKey, ArgStrategy, ArgType, ArgRetryType, ArgRetryMin, ArgRetryMax} {
+	own := []string{ArgDLX, ArgDLKey, ArgStrategy, ArgType}
+	if c.b.wait.inQueue {
+		own = append(own, ArgRetryType, ArgRetryMin, ArgRetryMax, ArgDeliveryLimit)
+	}
+	for _, name := range own {
 		_, set := args[name]
-		free := !c.b.wait.inQueue && strings.HasPrefix(name, "x-delayed-retry-")
-		c.refuse(set && !free, variable, "%s is set by the topology", name)
+		c.refuse(set, variable, "%s is set by the topology", name)
 	}
 	overflow, set := args[ArgOverflow]
 	c.refuse(set && overflow != overflowReject, variable, "%s=%v: only %s loses nothing", ArgOverflow, overflow,
