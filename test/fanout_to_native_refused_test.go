@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -132,13 +133,13 @@ func TestFanoutToNativeFromStandardInput(t *testing.T) {
 	sc := newScene(t).with("QUEUE_TYPE", "quorum")
 	sc.run().stop()
 	piped := func(args ...string) string {
-		script, err := os.Open("../deploy/migrate/fanout-to-native.sh")
+		t.Helper()
+		script, err := os.ReadFile("../deploy/migrate/fanout-to-native.sh")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer script.Close()
 		c := exec.Command("bash", append([]string{"-s", "--", "-p", brokertest.VhostName(t)}, args...)...)
-		c.Env, c.Stdin = append(c.Environ(), "RABBITMQCTL="+brokertest.CtlPath(t)), script
+		c.Env, c.Stdin = append(c.Environ(), "RABBITMQCTL="+brokertest.CtlPath(t)), bytes.NewReader(script)
 		out, _ := c.CombinedOutput()
 		return string(out)
 	}
