@@ -95,8 +95,8 @@ func policyRisk(plan *topology.Plan, d *topology.Difference, found amqp.Table) s
 	waits := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject && w.Queue == d.Name })
 	switch {
 	case own && plan.DelaysItself() && d.Property == topology.ArgDeliveryLimit && d.Judgement != topology.Harmless:
-		return fmt.Sprintf("after %v failed attempts, of all replicas, and lost connections the broker takes the message away",
-			d.Found)
+		return fmt.Sprintf("after %v failed attempts, of all replicas, and lost connections the broker takes the message "+
+			"away", d.Found)
 	case own && d.Property == topology.ArgDeliveryLimit && d.Judgement != topology.Harmless:
 		return fmt.Sprintf("after %v deliveries that ended without an answer or with 425 the broker takes the message away",
 			d.Found)

@@ -89,7 +89,8 @@ func (c *optionValidator) checkOptions() {
 		"only a quorum queue delays messages itself")
 	c.refuse(b.wait.inQueue && (o.RetryExchange != "" || o.RetryQueue != ""),
 		on{"SIDECAR_TOPOLOGY", "SIDECAR_RETRY_EXCHANGE", "SIDECAR_RETRY_QUEUE"},
-		"leave SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE out: native has neither, and retries wait in the service's queue")
+		"leave SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE out: native has neither, and retries wait in the service's "+
+			"queue")
 	c.refuse(!o.autoType() && o.QueueType != TypeClassic && o.QueueType != TypeQuorum, on{"SIDECAR_QUEUE_TYPE"},
 		"%s, %s or %s", TypeAuto, TypeClassic, TypeQuorum)
 	c.refuse(o.ExchangeType != "" && !slices.Contains(exchangeTypes, o.ExchangeType), on{"SIDECAR_EXCHANGE_TYPE"},
