@@ -144,3 +144,7 @@ func ampleLimit(f *property) bool {
 	limit, finite := f.value.(int64)
 	return wantsDelay(f) && finite && limit >= ownLimit(f.plan.MaxRetries)
 }
+
+func inOrder(f *property) bool { return f.plan.InPlace && f.value != delayNothing }
+
+func outlasting(f *property) bool { return f.plan.Attempt > MaxHeld }

@@ -231,8 +231,6 @@ func either(a, b func(*property) bool) func(*property) bool {
 	return func(f *property) bool { return a(f) || b(f) }
 }
 
-func inOrder(f *property) bool { return f.plan.InPlace && f.value != delayNothing }
-
 // rejecting reports whether the queue has a limit and refuses messages when it is full.
 func rejecting(f *property) bool {
 	overflow, _ := f.all[ArgOverflow].(string)
@@ -293,8 +291,6 @@ func limited(f *property) bool {
 func brokersOwnLimit(f *property) bool {
 	return f.value == nil && f.all[ArgType] == TypeQuorum && (f.major == 0 || f.major >= 4)
 }
-
-func outlasting(f *property) bool { return f.plan.Attempt > MaxHeld }
 
 // shorterThanAttempt compares with the longest time that a delivery stays unsettled.
 func shorterThanAttempt(f *property) bool {
