@@ -140,7 +140,7 @@ func TestFanoutToNativeFromStandardInput(t *testing.T) {
 		}
 		c := exec.Command("bash", append([]string{"-s", "--", "-p", brokertest.VhostName(t)}, args...)...)
 		c.Env, c.Stdin = append(c.Environ(), "RABBITMQCTL="+brokertest.CtlPath(t)), bytes.NewReader(script)
-		out, _ := c.CombinedOutput()
+		out, _ := c.CombinedOutput() //nolint:errcheck // what it printed is judged, refusals included
 		return string(out)
 	}
 	for want, args := range map[string][]string{"next: ": {"check", sc.queue()}, "has the policy": {"begin", sc.queue()}, "usage: ": {"begin"}} {
