@@ -20,6 +20,7 @@ var mayStrip = []string{
 	"internal/amqpvalue/text.go",       // a header's value
 	"internal/publish/messageid.go",    // now, into an id
 	"internal/telemetry/carrier.go",    // the message's timestamp, into a trace id
+	"internal/consume/attempts.go",     // the message's timestamp, into a hash
 }
 
 // TestTimeIsMeasuredMonotonically: a machine's clock is set while sidecars run. Go's times carry a monotonic reading

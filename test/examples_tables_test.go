@@ -139,7 +139,7 @@ queue shop.queue.shop-billing x-dead-letter-exchange="" x-dead-letter-routing-ke
 queue shop.dlq.shop-billing x-delivery-limit=2147483647 x-queue-type="quorum"
 binding shop.main-exchange "" shop.queue.shop-billing
 consume shop.queue.shop-billing
-wait 1 5s requeue "" shop.queue.shop-billing shop.queue.shop-billing
+wait 1 5s delay "" shop.queue.shop-billing shop.queue.shop-billing
 park "" shop.dlq.shop-billing shop.dlq.shop-billing
 redrive "" shop.queue.shop-billing shop.queue.shop-billing
 retries 10

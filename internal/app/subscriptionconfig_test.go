@@ -269,7 +269,7 @@ SIDECAR_SUB_ORDERS_SERVICE_HOST=10.0.0.1
 SIDECAR_SUB_ORDERS_PORT=tcp://10.0.0.1:80
 SIDECAR_SUB_ORDERS_PORT_80_TCP_ADDR=10.0.0.1
 SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME=x`,
-		want: `SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME: not a variable of orders; the nearest known name is SIDECAR_SUB_ORDERS_EXCHANGE`,
+		want: `SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME: not a variable of orders; docs/configuration.md lists the known names`,
 	},
 	{
 		name: "nothing is consumed, and nothing sent",

@@ -278,6 +278,7 @@ func returning(a *attempts, id string, deliveries int) *record {
 		r.m.Headers = amqp.Table{message.HeaderDeliveryCount: int64(deliveries)}
 	}
 	a.take(r)
+	r.m.RetryCount = max(r.m.RetryCount, r.failed) // as record.read does
 	return r
 }
 
