@@ -38,10 +38,13 @@ func (p *Plan) DelayAfter(deliveries int) time.Duration {
 	return longest
 }
 
-// ownDelays are the shortest and the longest delay of the service's queue, which delays messages itself.
+// ownDelays are the shortest and the longest delay of the service's queue, by its arguments: also of a plan without
+// retries.
 func (p *Plan) ownDelays() (shortest, longest time.Duration) {
-	ms, _ := p.OwnQueue().Args[ArgRetryMax].(int64)
-	return p.Waits[0].Delay, max(p.Waits[0].Delay, time.Duration(ms)*time.Millisecond)
+	args := p.OwnQueue().Args
+	least, _ := args[ArgRetryMin].(int64)
+	most, _ := args[ArgRetryMax].(int64)
+	return time.Duration(least) * time.Millisecond, time.Duration(max(least, most)) * time.Millisecond
 }
 
 // Delays are those of the waits, the shortest first; of the service's queue the shortest and the longest.

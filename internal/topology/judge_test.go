@@ -455,3 +455,14 @@ func TestKeptDelaysStayAscending(t *testing.T) {
 		t.Errorf("%v, %+v", all, got.Waits)
 	}
 }
+
+// TestDelayOfAPlanWithoutRetries: its queue can have the arguments all the same, and one that exists can lack them.
+func TestDelayOfAPlanWithoutRetries(t *testing.T) {
+	t.Parallel()
+	p := must.Get(Build(Options{Service: "wms-in", Preset: PresetNative}))(t)
+	p.Waits, p.MaxRetries, p.FromFile = nil, 0, true
+	_, all := p.AsFound(asFound(p, p.Queue, amqp.Table{ArgRetryType: nil}))
+	if len(all) != 1 || !strings.Contains(all[0].Fix, `"delayed-retry-min":5000,"delayed-retry-max":5000`) {
+		t.Errorf("%+v", all)
+	}
+}
