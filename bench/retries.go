@@ -180,17 +180,7 @@ func (s *retriesResult) figures() []figure {
 // markdown is the report.
 func (s *retriesResult) markdown(figures []figure) string {
 	var b strings.Builder
-	m := s.Machine
-	fmt.Fprintf(&b, "Measured %s at %s, %s, RabbitMQ %s, %s, %d cores for everything, %s. Medians (ranges).\n",
-		m.Date, m.Commit, m.Go, m.Broker, m.CPU, m.Cores, m.Kernel)
-	if s.Quick {
-		fmt.Fprintf(&b, "\n**A quick look: a tenth of the messages.**\n")
-	}
-	table(&b, []string{"figure", "measured", "bar", ""}, func(row func(...string)) {
-		for _, f := range figures {
-			row(f.name, f.got.String()+f.unit, f.limit(f.bar), f.verdict())
-		}
-	})
+	summary(&b, s.Machine, s.Quick, figures)
 	fmt.Fprintf(&b, "\n%d messages a run, each of which fails %d times and waits %s each time, interleaved.\n",
 		s.Runs[0].Load.Messages, failures, s.Delay)
 	columns := []string{"quorum queues", "broker CPU s/10k retries", "sidecar CPU s/10k retries", "late ms, median",

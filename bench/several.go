@@ -249,20 +249,24 @@ func first(name string) int {
 	return 1
 }
 
-// markdown is the report.
-func (s *severalResult) markdown(figures []figure) string {
-	var b strings.Builder
-	m := s.Machine
-	fmt.Fprintf(&b, "Measured %s at %s, %s, RabbitMQ %s, %s, %d cores for everything, %s. Medians (ranges).\n",
+// summary is how a report begins.
+func summary(b *strings.Builder, m machine, quick bool, figures []figure) {
+	fmt.Fprintf(b, "Measured %s at %s, %s, RabbitMQ %s, %s, %d cores for everything, %s. Medians (ranges).\n",
 		m.Date, m.Commit, m.Go, m.Broker, m.CPU, m.Cores, m.Kernel)
-	if s.Quick {
-		fmt.Fprintf(&b, "\n**A quick look: a tenth of the messages.**\n")
+	if quick {
+		fmt.Fprintf(b, "\n**A quick look: a tenth of the messages.**\n")
 	}
-	table(&b, []string{"figure", "measured", "bar", ""}, func(row func(...string)) {
+	table(b, []string{"figure", "measured", "bar", ""}, func(row func(...string)) {
 		for _, f := range figures {
 			row(f.name, f.got.String()+f.unit, f.limit(f.bar), f.verdict())
 		}
 	})
+}
+
+// markdown is the report.
+func (s *severalResult) markdown(figures []figure) string {
+	var b strings.Builder
+	summary(&b, s.Machine, s.Quick, figures)
 	if len(s.Idle) > 0 {
 		fmt.Fprintf(&b, "\n### Seven queues, idle\n")
 		table(&b, []string{"", "RSS MiB", "connections"}, func(row func(...string)) {
