@@ -52,7 +52,7 @@ is read in the cluster. */ -}}
 {{- $waits := list -}}
 {{- if not $p.retryQueue -}}{{- /* in the queue itself, the first delay once for each failure, at most the second */ -}}
 {{- $delay := $env.SIDECAR_RETRY_DELAY | default $p.delay -}}
-{{- if $delays -}}{{- $delay = printf "%s more each time, at most %s" (first $delays | trim) (last $delays | trim) -}}{{- end -}}
+{{- if $delays -}}{{- $delay = printf "%s, and as much longer each time, up to %s" (first $delays | trim) (last $delays | trim) -}}{{- end -}}
 {{- $waits = append $waits (dict "queue" $plan.queue "delay" $delay) -}}
 {{- $delays = list -}}
 {{- else if not $tiered -}}
