@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,10 +62,16 @@ func TestPartitions(t *testing.T) {
 	const keys, each, parked, failed = 24, 4, "3-1", "5-2"
 	app := apptest.NewApp(t)
 	var open, peak atomic.Int64
+	three, done := context.WithTimeout(t.Context(), 20*time.Second) // ends when so many are open at once
+	defer done()
 	app.Otherwise(func(*apptest.Request) apptest.Reply {
-		peak.Store(max(peak.Load(), open.Add(1)))
+		n := open.Add(1)
+		if peak.Store(max(peak.Load(), n)); n == 3 {
+			done()
+		}
 		return func(c *apptest.Conn) bool {
-			time.Sleep(2 * time.Millisecond) // so that several are open at once
+			<-three.Done()
+			time.Sleep(2 * time.Millisecond) // so that a fourth one would show
 			open.Add(-1)
 			return c.Send(apptest.Status(200))
 		}

@@ -43,6 +43,7 @@ func TestSessionConsumesAndSettles(t *testing.T) {
 	must.Do(t, sub.Ack(max(last.DeliveryTag, again.DeliveryTag), true))
 	brokertest.Eventually(t, 30*time.Second, "an empty queue", func() bool { return brokertest.Ready(t, url, q) == 0 })
 	s.Close()
+	<-sub.Done()
 	if brokertest.WaitReady(t, url, q, 0); !errors.Is(sub.Err(), ErrDisconnected) {
 		t.Errorf("after close: %v", sub.Err())
 	}

@@ -712,7 +712,7 @@ func TestOrderSurvivesFaults(t *testing.T) {
 				soonAfter(func() { cut(other.proxy) })
 			}
 			soonAfter(func() { r.drain(time.Minute) })
-			r.eventually("everything was handled", func() bool {
+			brokertest.Eventually(t, time.Minute, "everything was handled", func() bool {
 				mu.Lock()
 				defer mu.Unlock()
 				for k := range keys {
