@@ -49,7 +49,7 @@ func TestLongAttemptsOfABroker(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			cfg := live(t, dayLong, "SIDECAR_SERVICE=demo-"+c.name, "SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_TOPOLOGY_MODE="+c.mode, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/", "SIDECAR_PREFETCH=19")
+			cfg := live(t, dayLong, "SIDECAR_SERVICE=demo-"+c.name, "SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_TOPOLOGY_MODE="+c.mode, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/", "SIDECAR_CONCURRENCY=1", "SIDECAR_PREFETCH=19")
 			queue := must.Get(newPlan(cfg))(t).Queue
 			if c.given != nil {
 				brokertest.Queue(t, brokertest.URL(t), queue, c.given)
