@@ -82,10 +82,9 @@ type OTel struct {
 
 // Tracing is where spans go: the OTel variables, with those for traces put over the general ones.
 type Tracing struct {
-	Endpoint    string            // full URL that spans are POSTed to
-	Headers     map[string]Secret // for the collector, by name as configured
-	Timeout     time.Duration     // of one export
-	Compression string            // "none" or "gzip"
+	Endpoint    string        // full URL that spans are POSTed to
+	Timeout     time.Duration // of one export
+	Compression string        // "none" or "gzip"
 
 	CAFile, CertFile, KeyFile string // PEM; "" = the system's certificates, no client certificate
 
@@ -93,14 +92,14 @@ type Tracing struct {
 
 	Sampler    string // one of the values of OTEL_TRACES_SAMPLER
 	SamplerArg float64
+
+	headers Secret
 }
 
-// HeaderValues returns the headers in the clear, for the exporter.
+// HeaderValues returns the headers for the collector in the clear, by name as configured.
 func (t *Tracing) HeaderValues() map[string]string {
-	values := make(map[string]string, len(t.Headers))
-	for name, secret := range t.Headers {
-		values[name], _ = secret.Value() // from the environment: cannot fail
-	}
+	text, _ := t.headers.Value() // from the environment, and checked: neither can fail
+	values, _ := parseOTelPairs(text)
 	return values
 }
 
@@ -133,7 +132,7 @@ func (l *loader) checkOTel() {
 	}
 	resource["service.name"] = cmp.Or(o.ServiceName, resource["service.name"], l.cfg.Service.Name)
 	l.cfg.Tracing = &Tracing{
-		Endpoint: l.otelEndpoint(), Headers: l.otelHeaders(), Resource: resource,
+		Endpoint: l.otelEndpoint(), headers: l.otelHeaders(), Resource: resource,
 		Timeout: time.Duration(l.otlp("TIMEOUT").value.Int()), Compression: l.otlp("COMPRESSION").value.String(),
 		CAFile: ca.text, CertFile: cert.text, KeyFile: key.text, Sampler: o.Sampler, SamplerArg: o.SamplerArg,
 	}
@@ -173,20 +172,18 @@ func (l *loader) otelEndpoint() string {
 	return u.String()
 }
 
-func (l *loader) otelHeaders() map[string]Secret {
+func (l *loader) otelHeaders() Secret {
 	v := l.otlp("HEADERS")
 	pairs, err := parseOTelPairs(v.text)
-	headers := make(map[string]Secret, len(pairs))
 	for name, value := range pairs {
 		if !headerName.MatchString(name) || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			err = errors.New("holds a name or value that is not allowed in a header")
 		}
-		headers[name] = newSecret(&source{value: value})
 	}
 	if err != nil {
 		l.reject(v.Name, "%v", err)
 	}
-	return headers
+	return newSecret(&source{value: v.text})
 }
 
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_|~`-]+$")

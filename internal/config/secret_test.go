@@ -87,7 +87,7 @@ func TestConfigPrintsNoSecret(t *testing.T) {
 		t.Errorf("a secret shows in %s", text)
 	}
 	wantValue(t, c.AMQP.Password, canary)
-	wantValue(t, c.Tracing.Headers["key"], canary)
+	wantValue(t, c.Tracing.headers, "key="+canary)
 	wantValue(t, c.Listen.ControlToken, "0123456789"+canary)
 }
 
