@@ -24,19 +24,25 @@ var (
 )
 
 func checkSubscriptions(list string) error {
-	names, wrong := itemsOf(list), []string(nil)
-	if len(names) > maxSubscriptions {
-		return fmt.Errorf("has %d names", len(names))
+	if n := len(itemsOf(list)); n > maxSubscriptions {
+		return fmt.Errorf("has %d names", n)
 	}
-	for i, name := range names {
-		if !subscriptionName.MatchString(name) || slices.Contains(names[:i], name) {
-			wrong = append(wrong, shown(name))
-		}
-	}
-	if len(wrong) > 0 {
+	if _, wrong := subscriptionNames(list); len(wrong) > 0 {
 		return fmt.Errorf("not names of subscriptions, or there twice: %s", strings.Join(wrong, ", "))
 	}
 	return nil
+}
+
+// subscriptionNames returns the usable names of a list, and the others as they may be shown.
+func subscriptionNames(list string) (names, wrong []string) {
+	for _, name := range itemsOf(list) {
+		if subscriptionName.MatchString(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		} else {
+			wrong = append(wrong, shown(name))
+		}
+	}
+	return names, wrong
 }
 
 // OwnName is what a variable is called for one subscription.
@@ -70,13 +76,8 @@ func (l *loader) read(v *Variable) {
 
 // subscriptions returns the usable names in SIDECAR_SUBSCRIPTIONS.
 func (l *loader) subscriptions() []string {
-	var names []string
-	for _, name := range itemsOf(l.env[subscriptions]) {
-		if subscriptionName.MatchString(name) && !slices.Contains(names, name) && len(names) < maxSubscriptions {
-			names = append(names, name)
-		}
-	}
-	return names
+	names, _ := subscriptionNames(l.env[subscriptions])
+	return names[:min(len(names), maxSubscriptions)]
 }
 
 // loadSubscriptions makes a configuration for each subscription, and that of the process from the first one. It reports
