@@ -9,11 +9,8 @@ import (
 	"time"
 )
 
-// The values of SIDECAR_AMQP_SASL.
-const (
-	saslPlain    = "plain"
-	SASLExternal = "external"
-)
+// SASLExternal is the value of SIDECAR_AMQP_SASL beside plain.
+const SASLExternal = "external"
 
 // AMQP is where the broker is and who we are there.
 type AMQP struct {
@@ -86,7 +83,7 @@ func (l *loader) checkAMQP() {
 	if exposed {
 		l.warn(name, "the link to the broker is not encrypted and leaves this machine: use amqps")
 	}
-	if guest && !a.Username.IsSet() && a.SASL == saslPlain {
+	if guest && !a.Username.IsSet() && a.SASL != SASLExternal {
 		l.warn(name, "the user guest is refused by brokers on other machines unless they are configured otherwise: give the "+
 			"sidecar a user of its own")
 	}
@@ -110,9 +107,6 @@ func (l *loader) checkAMQP() {
 			"used")
 	}
 }
-
-// checkCredential holds for user name and password: SASL PLAIN separates its fields by NUL.
-var checkCredential = require(func(v string) bool { return !strings.ContainsRune(v, 0) }, "holds a NUL byte")
 
 func checkAMQPURLs(list string) error {
 	urls := itemsOf(list)

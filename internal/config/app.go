@@ -136,12 +136,6 @@ func checkForwarded(list string) error {
 	return err
 }
 
-// checkPassedThrough checks the form alone: the dispatch knows which names it sets for no message.
-func checkPassedThrough(list string) error {
-	_, err := headerPatterns(list)
-	return err
-}
-
 // headerPatterns returns the items of a list of header names and patterns, none of them with an error.
 func headerPatterns(list string) ([]string, error) {
 	patterns, err := split(list)

@@ -52,7 +52,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	if err != nil || len(urls) != 1 || urls[0] != "amqp://guest:guest@127.0.0.1:5672/" {
 		t.Errorf("URLs: %q, %v", urls, err)
 	}
-	if c.AMQP.Username.IsSet() || c.AMQP.SASL != saslPlain || c.AMQP.Heartbeat != 10*time.Second {
+	if c.AMQP.Username.IsSet() || c.AMQP.SASL != "plain" || c.AMQP.Heartbeat != 10*time.Second {
 		t.Errorf("AMQP: %+v", c.AMQP)
 	}
 	a := c.App

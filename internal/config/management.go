@@ -29,11 +29,6 @@ func parseManagementURL(raw string) (*url.URL, error) {
 	return u, checkPathSegments(u.EscapedPath())
 }
 
-func checkManagementURL(raw string) error {
-	_, err := parseManagementURL(raw)
-	return err
-}
-
 // Management returns the URL of the management API without its user, and the user and password to use there: those of
 // the URL, else those of AMQP. All are empty without SIDECAR_MANAGEMENT_URL.
 func (a *AMQP) Management() (address, user, password string, err error) {

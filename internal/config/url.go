@@ -84,11 +84,6 @@ func parseAppURL(raw string) (*url.URL, error) {
 	return u, checkPathSegments(u.EscapedPath())
 }
 
-func checkAppURL(raw string) error {
-	_, err := parseAppURL(raw)
-	return err
-}
-
 // checkSocketURL reads what follows unix://, an absolute file path and, behind a colon, the HTTP path.
 func checkSocketURL(rest string) error {
 	file, path, found := strings.Cut(rest, ":")

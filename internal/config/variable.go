@@ -171,17 +171,26 @@ func require(ok func(string) bool, otherwise string) func(string) error {
 	}
 }
 
+// parses returns a check that parse judges.
+func parses[T any](parse func(string) (T, error)) func(string) error {
+	return func(text string) error {
+		_, err := parse(text)
+		return err
+	}
+}
+
 // checks judge the text of variables, where other tags cannot, by their tag check. Those of secrets also judge values
 // that are read later: their errors repeat no part of the text.
 var checks = map[string]func(text string) error{
 	"service":       checkService,
 	"subscriptions": checkSubscriptions,
 	"amqp":          checkAMQPURLs,
-	"credential":    checkCredential,
+	// SASL PLAIN separates its fields by NUL.
+	"credential":    require(func(v string) bool { return !strings.ContainsRune(v, 0) }, "holds a NUL byte"),
 	"certificate":   checkCertificateFile,
 	"host":          require(validHost, "not a host name"),
-	"management":    checkManagementURL,
-	"app":           checkAppURL,
+	"management":    parses(parseManagementURL),
+	"app":           parses(parseAppURL),
 	"token":         checkToken,
 	"path":          checkHTTPPath,
 	"directory":     require(absolute, "not an absolute path"),
@@ -189,7 +198,7 @@ var checks = map[string]func(text string) error{
 	"name":          checkName,
 	"exchange":      checkExchange,
 	"forwarded":     checkForwarded,
-	"passedthrough": checkPassedThrough,
+	"passedthrough": parses(headerPatterns), // the dispatch knows which names it sets for no message
 	"listener":      checkAddr,
 	"longtoken":     checkControlToken,
 	"table":         require(isTable, "is not the name of a table"),
