@@ -19,36 +19,36 @@ type metrics struct {
 
 // newMetrics registers the metrics of c. They have no label for the queue: r adds it.
 func newMetrics(r prometheus.Registerer, c *Consumer) *metrics {
-	received := prometheus.NewCounterVec(prometheus.CounterOpts{
+	create := promauto.With(r)
+	received := create.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_messages_received_total", Help: "Deliveries received from the broker.",
 	}, []string{"redelivered"})
-	settled := prometheus.NewCounterVec(prometheus.CounterOpts{
+	settled := create.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_messages_settled_total", Help: "Deliveries settled, by the outcome of the message and why.",
 	}, []string{"outcome", "reason"})
-	age := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "sidecar_message_age_seconds",
-		Help:    "Age of a message when it is received, by its timestamp property (whole seconds).",
-		Buckets: []float64{1, 5, 15, 60, 300, 1800, 7200, 43200, 259200},
-	})
-	retries := prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name:    "sidecar_message_retries",
-		Help:    "Retries a message had behind it when it left the queue permanently.",
-		Buckets: []float64{0, 1, 2, 3, 5, 10, 20, 50},
-	})
-	parkFailures := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "sidecar_park_failures_total",
-		Help: "Publishes to the dead-letter queue that failed; the message stays unacked and is tried again.",
-	})
 	m := &metrics{
 		received: [2]prometheus.Counter{
 			received.WithLabelValues("false"), received.WithLabelValues("true"),
 		},
-		age: age, retries: retries, parkFailures: parkFailures,
-		throttled: prometheus.NewCounter(prometheus.CounterOpts{
+		age: create.NewHistogram(prometheus.HistogramOpts{
+			Name:    "sidecar_message_age_seconds",
+			Help:    "Age of a message when it is received, by its timestamp property (whole seconds).",
+			Buckets: []float64{1, 5, 15, 60, 300, 1800, 7200, 43200, 259200},
+		}),
+		retries: create.NewHistogram(prometheus.HistogramOpts{
+			Name:    "sidecar_message_retries",
+			Help:    "Retries a message had behind it when it left the queue permanently.",
+			Buckets: []float64{0, 1, 2, 3, 5, 10, 20, 50},
+		}),
+		parkFailures: create.NewCounter(prometheus.CounterOpts{
+			Name: "sidecar_park_failures_total",
+			Help: "Publishes to the dead-letter queue that failed; the message stays unacked and is tried again.",
+		}),
+		throttled: create.NewCounter(prometheus.CounterOpts{
 			Name: "sidecar_throttled_seconds_total",
 			Help: "Time in which a message and a worker were ready and a rate or SIDECAR_MAX_CONCURRENCY held them back.",
 		}),
-		stale: prometheus.NewCounter(prometheus.CounterOpts{
+		stale: create.NewCounter(prometheus.CounterOpts{
 			Name: "sidecar_stale_deliveries_total",
 			Help: "Settlements skipped because their session had gone; the broker delivers these messages again.",
 		}),
@@ -59,37 +59,29 @@ func newMetrics(r prometheus.Registerer, c *Consumer) *metrics {
 			m.settled[action][reason] = settled.WithLabelValues(action.String(), reason.String())
 		}
 	}
-	r.MustRegister(received, settled, age, retries, parkFailures, m.stale, m.throttled)
-	registerGauges(r, c)
+	registerGauges(create, c)
 	return m
 }
 
 // registerGauges registers what is read when it is scraped, so that keeping it costs the hot path one atomic addition.
-func registerGauges(r prometheus.Registerer, c *Consumer) {
-	gauges := promauto.With(r)
-	gauges.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "sidecar_consumer_active", Help: "1 while a consumer is registered with the broker.",
-	}, func() float64 {
+func registerGauges(create promauto.Factory, c *Consumer) {
+	gauge := func(name, help string, value func() float64) {
+		create.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	gauge("sidecar_consumer_active", "1 while a consumer is registered with the broker.", func() float64 {
 		if c.Active() {
 			return 1
 		}
 		return 0
 	})
-	gauges.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "sidecar_max_retries", Help: "Retries a message gets before it is parked, as configured.",
-	}, func() float64 { return float64(c.o.Plan.MaxRetries) })
-	gauges.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "sidecar_inflight_messages", Help: "Messages being POSTed.",
-	}, func() float64 { return float64(c.Inflight()) })
-	gauges.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "sidecar_delayed_messages", Help: "Messages delayed locally before a requeue.",
-	}, func() float64 { return float64(c.Delayed()) })
+	gauge("sidecar_max_retries", "Retries a message gets before it is parked, as configured.",
+		func() float64 { return float64(c.o.Plan.MaxRetries) })
+	gauge("sidecar_inflight_messages", "Messages being POSTed.", func() float64 { return float64(c.Inflight()) })
+	gauge("sidecar_delayed_messages", "Messages delayed locally before a requeue.",
+		func() float64 { return float64(c.Delayed()) })
 	if _, ok := c.Waiting(); ok {
-		gauges.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "sidecar_waiting_messages",
-			Help: "Messages that this process has rejected and the service's queue still delays; what did so before its start " +
-				"is not known to it.",
-		}, func() float64 { n, _ := c.Waiting(); return float64(n) })
+		gauge("sidecar_waiting_messages", "Messages that this process has rejected and the service's queue still delays; "+
+			"what did so before its start is not known to it.", func() float64 { n, _ := c.Waiting(); return float64(n) })
 	}
 }
 
