@@ -157,11 +157,11 @@ func (s *settler) flush() {
 }
 
 func (s *settler) flushPrefix() {
-	last, multiple, taken := s.window.prefix()
+	last, taken := s.window.prefix()
 	if len(taken) == 0 {
 		return
 	}
-	err := s.acker.Ack(last, multiple)
+	err := s.acker.Ack(last, len(taken) > 1)
 	for _, e := range taken {
 		s.count(err, e)
 	}
@@ -246,33 +246,27 @@ func (w *window) advance() {
 	}
 }
 
-// prefix takes the acks before the head out of pending. last is the tag to ack, multiple whether the ack covers more
-// than it; taken is valid until the next call and empty when there is nothing to ack.
-func (w *window) prefix() (last uint64, multiple bool, taken []ending) {
+// prefix takes the acks before the head out of pending, see take; last is the largest tag of them.
+func (w *window) prefix() (last uint64, taken []ending) {
 	w.advance()
-	// Partition in place: acks behind the head go to the front, taken ones to the back.
-	p := w.pending
-	i, j := 0, len(p)
-	for i < j {
-		if p[i].tag < w.head {
-			j--
-			p[i], p[j] = p[j], p[i]
-			last = max(last, p[j].tag)
-		} else {
-			i++
-		}
+	taken = w.take(func(e ending) bool { return e.tag < w.head })
+	for _, e := range taken {
+		last = max(last, e.tag)
 	}
-	w.pending = p[:i]
-	return last, len(p)-j > 1, p[j:]
+	return last, taken
 }
 
-// behind takes the acks that have waited behind the head for at least age ticks; all of them for 0. They are valid
-// until the next call.
+// behind takes the acks that have waited behind the head for at least age ticks; all of them for 0.
 func (w *window) behind(age uint32) []ending {
+	return w.take(func(e ending) bool { return w.tick-e.since >= age })
+}
+
+// take takes what is due out of pending: it is moved to the end, and valid until the next call.
+func (w *window) take(due func(ending) bool) []ending {
 	p := w.pending
 	i, j := 0, len(p)
 	for i < j {
-		if w.tick-p[i].since >= age {
+		if due(p[i]) {
 			j--
 			p[i], p[j] = p[j], p[i]
 		} else {

@@ -55,8 +55,8 @@ func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
 			if r.IntN(3) != 0 && len(open) > int(stuck) {
 				continue
 			}
-			last, multiple, taken := w.prefix()
-			if multiple {
+			last, taken := w.prefix()
+			if len(taken) > 1 {
 				for tag := range outstanding {
 					if tag <= last && !finishedTags[tag] {
 						t.Fatalf("seed %d: ack up to %d passes over unfinished %d", seed, last, tag)
@@ -91,7 +91,7 @@ func TestWindowStuckHead(t *testing.T) {
 	for tag := uint64(2); tag <= 4; tag++ {
 		w.ack(ending{tag: tag})
 	}
-	if _, _, taken := w.prefix(); len(taken) != 0 {
+	if _, taken := w.prefix(); len(taken) != 0 {
 		t.Fatalf("took %v although 1 is unfinished", taken)
 	}
 	if !w.crowded() {
@@ -101,8 +101,8 @@ func TestWindowStuckHead(t *testing.T) {
 		t.Fatalf("took %d from behind the head, want 3", got)
 	}
 	w.ack(ending{tag: 1})
-	if last, multiple, taken := w.prefix(); last != 1 || multiple || len(taken) != 1 {
-		t.Fatalf("last %d multiple %v taken %v, want a single ack of 1", last, multiple, taken)
+	if last, taken := w.prefix(); last != 1 || len(taken) != 1 {
+		t.Fatalf("last %d taken %v, want a single ack of 1", last, taken)
 	}
 	if w.head != 5 {
 		t.Fatalf("head %d, want 5", w.head)
@@ -195,12 +195,12 @@ func TestWindowForgetsWhatItHasFinished(t *testing.T) {
 	for tag := uint64(1); tag <= 64; tag++ {
 		w.ack(ending{tag: tag})
 	}
-	if last, _, taken := w.prefix(); last != 64 || len(taken) != 64 {
+	if last, taken := w.prefix(); last != 64 || len(taken) != 64 {
 		t.Fatalf("acks up to %d, %d of them", last, len(taken))
 	}
 	w.finish(1)
 	w.ack(ending{tag: 64})
-	if last, _, taken := w.prefix(); last != 0 || len(taken) != 0 || len(w.words) != 0 {
+	if last, taken := w.prefix(); last != 0 || len(taken) != 0 || len(w.words) != 0 {
 		t.Errorf("acks up to %d once more, %d of them", last, len(taken))
 	}
 }
