@@ -46,7 +46,6 @@ type Options struct {
 	// block.
 	Undelayed func()
 
-	PanicHold   time.Duration // delay before requeueing a message that made the sidecar panic; 5 s when zero
 	MissingHold time.Duration // delay before requeueing a message whose body could not be kept; 30 s when zero
 	// first pause after a failed park or retry publish, then doubled up to 10 s; 500 ms when zero
 	PublishPause time.Duration
@@ -126,7 +125,6 @@ var (
 
 // New returns a Consumer with its workers running.
 func New(o Options) *Consumer {
-	o.PanicHold = cmp.Or(o.PanicHold, retry.CrashHold)
 	o.MissingHold = cmp.Or(o.MissingHold, missingHold)
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
 	c := &Consumer{

@@ -97,7 +97,7 @@ func TestAPanicAfterTheAttempt(t *testing.T) {
 	t.Parallel()
 	o := benchOptions(t, 1)
 	log := &apptest.Log{}
-	o.Logger, o.PanicHold, o.Dispatcher = telemetry.NewLogger(log, "debug", "json"), time.Millisecond, always(500)
+	o.Logger, o.Policy.CrashHold, o.Dispatcher = telemetry.NewLogger(log, "debug", "json"), time.Millisecond, always(500)
 	c := New(o)
 	t.Cleanup(func() { c.Drain(context.Background()) })
 	r := benchSession(t, c)

@@ -138,7 +138,7 @@ func (c *Consumer) guard(r *record, step func(*record)) {
 		c.o.Logger.Error("panic", "message_id", r.m.MessageID,
 			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		if !r.done {
-			r.session.settle(r, requeued(message.ReasonPanic, c.o.PanicHold))
+			r.session.settle(r, requeued(message.ReasonPanic, c.o.Policy.CrashHold))
 		}
 	}()
 	step(r)

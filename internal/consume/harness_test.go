@@ -176,13 +176,13 @@ func (r *rig) run(d Dispatcher, s settings) {
 	if s.publisher != nil {
 		publisher = s.publisher(real)
 	}
-	policy := retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond}
+	policy := retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond, CrashHold: 20 * time.Millisecond}
 	if s.crashes != nil {
-		policy.CrashLimit, policy.CrashHold = s.crashLimit, 20*time.Millisecond
+		policy.CrashLimit = s.crashLimit
 		d = s.crashes.Around(d, func(context.Context) bool { return s.appGone })
 	}
 	r.Consumer = New(Options{
-		PanicHold: 20 * time.Millisecond, MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unroutable: func(_, _ string) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) },
+		MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unroutable: func(_, _ string) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) },
 		Plan: plan, Policy: policy,
 		OrderBy: s.order, Rates: s.rates, Slots: s.slots,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
