@@ -98,7 +98,7 @@ type Consumer struct {
 
 	replying chan struct{} // slots for replies that are being published
 	replies  chan struct{} // slots for those and for all that wait
-	overflow spacing       // of requeues that found no slot to be held in
+	overflow *rate.Limiter // of requeues that found no slot to be held in
 
 	failures telemetry.Throttle // log lines about publishes that failed
 	missing  telemetry.Throttle // log lines about messages whose body could not be kept
@@ -132,7 +132,7 @@ func New(o Options) *Consumer {
 		limited:  len(o.Rates) > 0 || len(o.Slots) > 0,
 		replying: make(chan struct{}, maxReplying),
 		replies:  make(chan struct{}, maxReplies),
-		overflow: spacing{interval: retry.MinRequeueDelay / time.Duration(max(1, o.Concurrency))},
+		overflow: rate.NewLimiter(rate.Every(retry.MinRequeueDelay/time.Duration(max(1, o.Concurrency))), 1),
 	}
 	if o.OrderBy != "" {
 		c.order, c.woken = newOrder(c), make(chan struct{}, 1)

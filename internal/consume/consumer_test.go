@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -201,22 +200,6 @@ func TestNothingCanBeParked(t *testing.T) {
 	}
 	r.holds(r.dlq(), 6)
 	r.holds(r.plan.Queue, 0)
-}
-
-func TestSpacing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := spacing{interval: time.Second}
-		for want := range 3 {
-			if d := p.reserve(); d != time.Duration(want)*time.Second {
-				t.Errorf("reservation %d is %v away", want, d)
-			}
-		}
-		time.Sleep(10 * time.Second)
-		if d := p.reserve(); d != 0 {
-			t.Errorf("after a pause the next is %v away", d)
-		}
-	})
 }
 
 func TestDrainGivesBackWhatCannotBeParked(t *testing.T) {

@@ -92,7 +92,7 @@ func (s *session) delay(r *record, by topology.Settlement) {
 		}
 		s.beside(r, by, func(r *record, by topology.Settlement) {
 			// Spaced out, or messages that are not due would circulate as fast as the app answers.
-			if _, over := s.wait(s.c.overflow.reserve(), s.c.stopping); over {
+			if _, over := s.wait(s.c.overflow.Reserve().Delay(), s.c.stopping); over {
 				by = s.detour(r, by)
 			}
 			s.end(r, by)
