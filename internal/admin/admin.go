@@ -69,7 +69,6 @@ type listener struct {
 	*http.Server
 
 	name, addr string
-	bounds     *httpguard.Bounds
 	ln         net.Listener // nil before Listen
 }
 
@@ -96,7 +95,7 @@ func New(o Options) *Server {
 }
 
 func (s *Server) listener(name, addr string, h http.Handler) *listener {
-	l := &listener{name: name, addr: addr, Server: &http.Server{
+	return &listener{name: name, addr: addr, Server: &http.Server{
 		Handler:           s.common(h),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       requestTimeout,
@@ -107,8 +106,6 @@ func (s *Server) listener(name, addr string, h http.Handler) *listener {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     telemetry.LibraryLog(s.o.Logger, "http"),
 	}}
-	l.bounds = httpguard.Bound(l.Server, maxConns, s.o.Memory)
-	return l
 }
 
 func (s *Server) listeners() []*listener { return []*listener{s.admin, s.control} }
@@ -139,13 +136,12 @@ func (s *Server) Serve(ctx context.Context) error {
 	ended := make(chan error, 2)
 	for _, l := range s.listeners() {
 		go func() {
-			err := l.Serve(l.bounds.Listener(l.ln))
-			if errors.Is(err, http.ErrServerClosed) {
-				ended <- nil
-				return
+			err := httpguard.Serve(l.Server, l.ln, maxConns, s.o.Memory)
+			if err != nil {
+				s.close()
+				err = fmt.Errorf("serve %s: %w", l.name, err)
 			}
-			s.close()
-			ended <- fmt.Errorf("serve %s: %w", l.name, err)
+			ended <- err
 		}()
 	}
 	return errors.Join(<-ended, <-ended)

@@ -23,10 +23,12 @@ const (
 
 var errNoMemory = errors.New("no memory for the header of a request")
 
-// Bounds keeps the connections of an HTTP server within bounds, before any request is complete: their number, and the
+// listener keeps the connections of an HTTP server within bounds, before any request is complete: their number, and the
 // memory of their headers. To make room it closes the oldest connection that is idle or whose request is not complete.
 // One whose request is complete is left alone.
-type Bounds struct {
+type listener struct {
+	net.Listener
+
 	most   int
 	memory *budget.Account
 
@@ -34,10 +36,10 @@ type Bounds struct {
 	conns map[*conn]struct{}
 }
 
-// Bound sets the bounds of srv, whose handler must be set: at most so many connections. Headers count in memory; nil
-// bounds nothing. The server must serve what Listener returns.
-func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
-	b := &Bounds{most: most, memory: memory, conns: map[*conn]struct{}{}}
+// Serve serves what arrives at ln within bounds: at most so many connections, and headers count in memory; nil bounds
+// nothing. It returns nil once srv is closed or shut down.
+func Serve(srv *http.Server, ln net.Listener, most int, memory *budget.Account) error {
+	l := &listener{Listener: ln, most: most, memory: memory, conns: map[*conn]struct{}{}}
 	next := srv.Handler
 	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
 	srv.ConnState = func(c net.Conn, state http.ConnState) {
@@ -57,7 +59,10 @@ func Bound(srv *http.Server, most int, memory *budget.Account) *Bounds {
 		}
 		next.ServeHTTP(w, r)
 	})
-	return b
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
 }
 
 // Listen binds the address that a variable of the configuration has. Its errors name both.
@@ -73,15 +78,12 @@ func Listen(variable, addr string) (net.Listener, error) {
 	return ln, nil
 }
 
-// Listener returns ln within the bounds.
-func (b *Bounds) Listener(ln net.Listener) net.Listener { return &listener{ln, b} }
-
 // Received records that the body of a request has been read to its end: its connection is not closed any more to make
 // room for others.
 func Received(r *http.Request) {
 	if c := connOf(r); c != nil {
-		c.b.mu.Lock()
-		defer c.b.mu.Unlock()
+		c.l.mu.Lock()
+		defer c.l.mu.Unlock()
 		c.complete = true
 	}
 }
@@ -93,12 +95,6 @@ func connOf(r *http.Request) *conn {
 	return c
 }
 
-type listener struct {
-	net.Listener
-
-	b *Bounds
-}
-
 // Accept waits for a connection for which there is room. If no other one may be closed, the new one is.
 func (l *listener) Accept() (net.Conn, error) {
 	for {
@@ -106,13 +102,13 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c := &conn{Conn: raw, b: l.b, since: time.Now()}
-		l.b.mu.Lock()
-		fits := len(l.b.conns) < l.b.most || l.b.evict(c, 0)
+		c := &conn{Conn: raw, l: l, since: time.Now()}
+		l.mu.Lock()
+		fits := len(l.conns) < l.most || l.evict(c, 0)
 		if fits {
-			l.b.conns[c] = struct{}{}
+			l.conns[c] = struct{}{}
 		}
-		l.b.mu.Unlock()
+		l.mu.Unlock()
 		if fits {
 			return c, nil
 		}
@@ -120,10 +116,10 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// evict closes the oldest connection but c without a complete request that holds that many bytes. b.mu is locked.
-func (b *Bounds) evict(c *conn, held int64) bool {
+// evict closes the oldest connection but c without a complete request that holds that many bytes. l.mu is locked.
+func (l *listener) evict(c *conn, held int64) bool {
 	var oldest *conn
-	for other := range b.conns {
+	for other := range l.conns {
 		if other != c && !other.complete && other.held >= held && (oldest == nil || other.since.Before(oldest.since)) {
 			oldest = other
 		}
@@ -136,11 +132,11 @@ func (b *Bounds) evict(c *conn, held int64) bool {
 	return true
 }
 
-// conn is one connection. Its fields are guarded by b.mu; lines belongs to the goroutine that reads.
+// conn is one connection. Its fields are guarded by l.mu; lines belongs to the goroutine that reads.
 type conn struct {
 	net.Conn
 
-	b        *Bounds
+	l        *listener
 	since    time.Time // when the current request began to be waited for
 	handled  bool      // the header of a request is complete: what follows is its body, until the connection is idle
 	complete bool      // the body is, too
@@ -160,19 +156,19 @@ func (c *conn) Read(p []byte) (int, error) {
 }
 
 func (c *conn) header(p []byte) bool {
-	c.b.mu.Lock()
-	defer c.b.mu.Unlock()
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
 	if c.handled {
 		return true
 	}
 	bytes, lines := c.lines.scan(p)
 	c.cost += 2*int64(bytes) + lineCost*int64(lines)
 	for more := c.cost - freeHeader - c.held; more > 0; {
-		if c.b.memory.Take(more) {
+		if c.l.memory.Take(more) {
 			c.held += more
 			return true
 		}
-		if !c.b.evict(c, 1) {
+		if !c.l.evict(c, 1) {
 			return false
 		}
 	}
@@ -181,32 +177,32 @@ func (c *conn) header(p []byte) bool {
 
 // begin notes that a handler runs. It reports whether there is a Content-Length that package net/http has removed.
 func (c *conn) begin(r *http.Request) (twoLengths bool) {
-	c.b.mu.Lock()
-	defer c.b.mu.Unlock()
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
 	c.handled, c.complete = true, r.ContentLength == 0
 	return len(r.TransferEncoding) > 0 && c.lines.found
 }
 
 // end notes that a handler has ended. Package net/http still reads what the handler has left of the body.
 func (c *conn) end() {
-	c.b.mu.Lock()
-	defer c.b.mu.Unlock()
-	c.b.memory.Give(c.held)
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	c.l.memory.Give(c.held)
 	c.complete, c.cost, c.held, c.since = false, 0, 0, time.Now()
 }
 
 // idle notes that the next bytes are those of another request.
 func (c *conn) idle() {
-	c.b.mu.Lock()
-	defer c.b.mu.Unlock()
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
 	c.handled, c.lines = false, lineScanner{}
 }
 
 // Close closes the connection and makes room for another one.
 func (c *conn) Close() error {
-	c.b.mu.Lock()
+	c.l.mu.Lock()
 	c.forget()
-	c.b.mu.Unlock()
+	c.l.mu.Unlock()
 	return c.Conn.Close()
 }
 
@@ -219,10 +215,10 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// forget releases the slot and the memory, once. b.mu is locked.
+// forget releases the slot and the memory, once. l.mu is locked.
 func (c *conn) forget() {
-	delete(c.b.conns, c)
-	c.b.memory.Give(c.held)
+	delete(c.l.conns, c)
+	c.l.memory.Give(c.held)
 	c.held = 0
 }
 

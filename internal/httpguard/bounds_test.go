@@ -35,13 +35,12 @@ func bounded(t *testing.T, most int, memory *budget.Account) (addr string, start
 			<-release
 		}
 	})}
-	b := Bound(srv, most, memory)
 	ln := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
-	go func() { served <- srv.Serve(b.Listener(ln)) }()
+	go func() { served <- Serve(srv, ln, most, memory) }()
 	t.Cleanup(func() {
 		_ = srv.Close()
-		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		if err := <-served; err != nil {
 			t.Error(err)
 		}
 		for end := time.Now().Add(30 * time.Second); memory.Held() != 0 && time.Now().Before(end); {

@@ -48,7 +48,6 @@ type Options struct {
 type Server struct {
 	o        Options
 	http     *http.Server
-	bounds   *httpguard.Bounds
 	ln       net.Listener
 	hosts    httpguard.Hosts
 	keys     message.Globs
@@ -98,7 +97,6 @@ func New(o Options) *Server {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     telemetry.LibraryLog(o.Logger, "http"),
 	}
-	s.bounds = httpguard.Bound(s.http, maxConns, o.Memory)
 	return s
 }
 
@@ -120,7 +118,7 @@ func (s *Server) Listen() (string, error) {
 // Serve answers until Shutdown, then returns nil. It also ends, without waiting for requests, with ctx.
 func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.Close)()
-	if err := s.http.Serve(s.bounds.Listener(s.ln)); !errors.Is(err, http.ErrServerClosed) {
+	if err := httpguard.Serve(s.http, s.ln, maxConns, s.o.Memory); err != nil {
 		s.Close()
 		return fmt.Errorf("serve publishing: %w", err)
 	}
