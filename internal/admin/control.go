@@ -79,7 +79,7 @@ func (s *Server) change(action string, do func(r *http.Request, subscription str
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, status, detail := s.subscription(r, true)
 		if status == 0 {
-			status, detail = httpguard.CheckEmpty(w, r)
+			status, detail = httpguard.CheckEmpty(r)
 		}
 		if status != 0 {
 			httpguard.Refuse(w, status, "", detail)

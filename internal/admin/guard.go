@@ -146,10 +146,13 @@ func (s *Server) receive(next http.Handler) http.HandlerFunc {
 				return
 			}
 			defer s.o.Memory.Give(r.ContentLength)
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
-			b, status, detail := httpguard.ReadBody(w, r)
-			if status != 0 {
-				httpguard.Refuse(w, status, "", detail)
+			c := http.NewResponseController(w)
+			_ = c.SetReadDeadline(time.Now().Add(bodyTimeout))
+			b, err := io.ReadAll(r.Body)
+			if err != nil {
+				// Of a body that was too slow the time to answer is over as well.
+				_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+				httpguard.Refuse(w, http.StatusBadRequest, "", "The body ended early.")
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(b))

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,18 +19,13 @@ const MaxBody = 1 << 20
 // maxDepth is how deep a request's JSON may be nested. Ours goes three deep.
 const maxDepth = 16
 
-// ReadBody reads all of it within the listener's read timeout. It returns 0 when that went well.
-func ReadBody(w http.ResponseWriter, r *http.Request) (body []byte, status int, detail string) {
-	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, http.StatusRequestEntityTooLarge, "The body is larger than 1 MiB."
+// DecodeBody is Decode for the body of a request, whose bytes are here already. No body is an empty object.
+func DecodeBody(r *http.Request, into any) error {
+	b, err := io.ReadAll(r.Body)
+	if err != nil || len(bytes.Trim(b, JSONSpace)) == 0 {
+		return err
 	}
-	if err != nil {
-		// Of a body that was too slow the time to answer is over as well.
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Second))
-		return nil, http.StatusBadRequest, "The body ended early."
-	}
-	return b, 0, ""
+	return Decode(b, into)
 }
 
 // Decode reads exactly one JSON object with no more than the fields of into. An error says what is wrong with it.
@@ -85,14 +79,13 @@ func inspect(b []byte) error {
 	return fmt.Errorf("is nested more than %d deep", maxDepth)
 }
 
-// CheckEmpty reads the body, which may be nothing or an empty JSON object: a field that is not understood must not be
+// CheckEmpty refuses a body that is neither nothing nor an empty JSON object: a field that is not understood must not be
 // taken for understood. It returns 0 when the body is fine.
-func CheckEmpty(w http.ResponseWriter, r *http.Request) (status int, detail string) {
-	b, status, detail := ReadBody(w, r)
-	if status == 0 && len(bytes.Trim(b, JSONSpace)) > 0 && Decode(b, &struct{}{}) != nil {
+func CheckEmpty(r *http.Request) (status int, detail string) {
+	if DecodeBody(r, &struct{}{}) != nil {
 		return http.StatusBadRequest, "The body must be empty or {}."
 	}
-	return status, detail
+	return 0, ""
 }
 
 // JSONSpace is white space in JSON; what Go takes for space is more.

@@ -1,7 +1,6 @@
 package dlq
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -83,15 +82,11 @@ type discardRequest struct {
 
 func (a *API) redrive(w http.ResponseWriter, r *http.Request) {
 	var q redriveRequest
-	var d deadletter.Redrive
-	queue, ok := a.readRequest(w, r, "redrive", &q, func(queue *deadletter.Queue) (err error) {
-		d, err = q.options(queue)
-		return err
+	a.operate(w, r, "redrive", &q, func(queue *deadletter.Queue, op *Operation) (action, error) {
+		d, err := q.options(queue)
+		op.DryRun = d.DryRun
+		return redriving(queue, d), err
 	})
-	if ok {
-		op := Operation{Kind: "redrive", Queue: queue.Name(), DryRun: d.DryRun, Request: echo(q)}
-		a.operate(w, r, op, redriving(queue, d))
-	}
 }
 
 func redriving(q *deadletter.Queue, d deadletter.Redrive) action {
@@ -102,19 +97,16 @@ func redriving(q *deadletter.Queue, d deadletter.Redrive) action {
 
 func (a *API) discard(w http.ResponseWriter, r *http.Request) {
 	var q discardRequest
-	var s deadletter.Selection
-	queue, ok := a.readRequest(w, r, "discard", &q, func(queue *deadletter.Queue) (err error) {
-		if s, err = q.selection(); err == nil && !q.DryRun && q.Confirm != queue.Name() {
+	a.operate(w, r, "discard", &q, func(queue *deadletter.Queue, op *Operation) (action, error) {
+		s, err := q.selection()
+		if err == nil && !q.DryRun && q.Confirm != queue.Name() {
 			err = fmt.Errorf("%w: confirm must be the name of the dead-letter queue", deadletter.ErrInvalid)
 		}
-		return err
-	})
-	if ok {
-		op := Operation{Kind: "discard", Queue: queue.Name(), DryRun: q.DryRun, Request: echo(q)}
-		a.operate(w, r, op, func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
+		op.DryRun = q.DryRun
+		return func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
 			return queue.Discard(ctx, s, q.DryRun, report)
-		})
-	}
+		}, err
+	})
 }
 
 // echo is what is repeated of a request.
@@ -126,34 +118,14 @@ func echo(q any) any {
 	return json.RawMessage(b)
 }
 
-// readRequest reads the body of an action into q and checks it for the queue of the request; no body is an empty
-// object. A refused request is logged, too: it was meant to change something.
-func (a *API) readRequest(w http.ResponseWriter, r *http.Request, action string, q any,
-	check func(*deadletter.Queue) error) (queue *deadletter.Queue, ok bool) {
-	b, status, detail := httpguard.ReadBody(w, r)
-	if status == 0 {
-		if len(bytes.Trim(b, httpguard.JSONSpace)) == 0 {
-			b = []byte("{}")
-		}
-		err := httpguard.Decode(b, q)
-		if err != nil {
-			err = fmt.Errorf("%w: %w", deadletter.ErrInvalid, err)
-		} else if queue, err = a.queue(r); err == nil {
-			err = check(queue)
-		}
-		if err == nil {
-			return queue, true
-		}
-		status, detail = statusOf(err), httpguard.Sentence(err)
-	}
-	a.audit(r, action, status)
-	httpguard.Refuse(w, status, "", detail)
-	return nil, false
-}
+// preparation makes an operation of a request that was read, for a queue.
+type preparation func(*deadletter.Queue, *Operation) (action, error)
 
-// operate begins an operation and answers with it, or with what kept it from beginning.
-func (a *API) operate(w http.ResponseWriter, r *http.Request, op Operation, do action) {
-	t, err := a.begin(r, op, do)
+// operate begins an operation and answers with it, or with what kept it from beginning. A refused request is logged, too:
+// it was meant to change something.
+func (a *API) operate(w http.ResponseWriter, r *http.Request, kind string, q any, prepare preparation) {
+	var op Operation
+	t, err := a.begin(r, kind, q, prepare)
 	if err == nil {
 		select {
 		case <-t.begun:
@@ -166,17 +138,30 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request, op Operation, do a
 		}
 	}
 	if err != nil {
-		a.audit(r, op.Kind, refuseError(w, err))
+		a.audit(r, kind, refuseError(w, err))
 		return
 	}
 	w.Header().Set("Location", "/dlq/operations/"+op.ID)
-	a.audit(r, op.Kind, http.StatusAccepted, "operation", op.ID, "dry_run", op.DryRun)
+	a.audit(r, kind, http.StatusAccepted, "operation", op.ID, "dry_run", op.DryRun)
 	httpguard.Answer(w, http.StatusAccepted, op)
 }
 
-// begin starts an operation, which first waits for the read that is under way; later reads are refused.
-func (a *API) begin(r *http.Request, op Operation, do action) (*Tracked, error) {
-	op.By = r.RemoteAddr
+// begin reads the body of a request into q and starts the operation that it asks for, which first waits for the read that
+// is under way; later reads are refused.
+func (a *API) begin(r *http.Request, kind string, q any, prepare preparation) (*Tracked, error) {
+	if err := httpguard.DecodeBody(r, q); err != nil {
+		return nil, fmt.Errorf("%w: %w", deadletter.ErrInvalid, err)
+	}
+	queue, err := a.queue(r)
+	if err != nil {
+		return nil, err
+	}
+	op := Operation{Kind: kind, Queue: queue.Name(), By: r.RemoteAddr, Request: q}
+	do, err := prepare(queue, &op)
+	if err != nil {
+		return nil, err
+	}
+	op.Request = echo(op.Request)
 	return a.Begin(op, func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
 		select {
 		case a.Reads <- struct{}{}:
@@ -204,19 +189,13 @@ func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
 	q := struct {
 		Limit int `json:"limit"`
 	}{defaultRedriveLimit}
-	queue, ok := a.readRequest(w, r, "redrive", &q, func(*deadletter.Queue) error {
+	t, err := a.begin(r, "redrive", &q, func(queue *deadletter.Queue, op *Operation) (action, error) {
+		op.Request = redriveRequest{choice: choice{All: true, Limit: q.Limit}}
 		if q.Limit < 1 || q.Limit > maxList {
-			return fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
+			return nil, fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
 		}
-		return nil
+		return redriving(queue, deadletter.Redrive{Selection: deadletter.Selection{Limit: q.Limit}}), nil
 	})
-	if !ok {
-		return
-	}
-	op := Operation{
-		Kind: "redrive", Queue: queue.Name(), Request: echo(redriveRequest{choice: choice{All: true, Limit: q.Limit}}),
-	}
-	t, err := a.begin(r, op, redriving(queue, deadletter.Redrive{Selection: deadletter.Selection{Limit: q.Limit}}))
 	if err != nil {
 		a.audit(r, "redrive", refuseError(w, err))
 		return
@@ -238,5 +217,5 @@ func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.audit(r, "redrive", http.StatusOK, "operation", t.ID)
-	httpguard.Answer(w, http.StatusOK, redriven{queue.Name(), q.Limit, p.Done, p.Failed, max(0, p.Total-p.Done)})
+	httpguard.Answer(w, http.StatusOK, redriven{t.Queue, q.Limit, p.Done, p.Failed, max(0, p.Total-p.Done)})
 }

@@ -261,7 +261,7 @@ func (a *API) known(w http.ResponseWriter, r *http.Request) *Tracked {
 
 // cancelOperation changes nothing about an operation that has ended.
 func (a *API) cancelOperation(w http.ResponseWriter, r *http.Request) {
-	if status, detail := httpguard.CheckEmpty(w, r); status != 0 {
+	if status, detail := httpguard.CheckEmpty(r); status != 0 {
 		httpguard.Refuse(w, status, "", detail)
 		return
 	}
