@@ -83,9 +83,7 @@ func TestRetryUntilParked(t *testing.T) {
 	r.eventually("the event in the log", func() bool {
 		return strings.Contains(r.log.String(), `"event":"RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"`)
 	})
-	if got := r.count(message.Retry, message.ReasonServerError); got != 2 {
-		t.Errorf("%d retries counted, want 2", got)
-	}
+	r.counted(2, message.Retry, message.ReasonServerError)
 }
 
 func TestDispositionsLeaveTheirTrace(t *testing.T) {
@@ -102,8 +100,8 @@ func TestDispositionsLeaveTheirTrace(t *testing.T) {
 		return o
 	}), settings{})
 	r.publish("discard", "park", "unknown")
-	r.eventually("a discard", func() bool { return r.count(message.Discard, message.ReasonDisposition) == 1 })
-	r.eventually("a park", func() bool { return r.count(message.Park, message.ReasonDisposition) == 1 })
+	r.counted(1, message.Discard, message.ReasonDisposition)
+	r.counted(1, message.Park, message.ReasonDisposition)
 	r.acked(1)
 	for _, want := range []string{`"unknown_disposition":true`, `"detail":"because"`, `"outcome":"discard"`} {
 		if !strings.Contains(r.log.String(), want) {
@@ -127,9 +125,7 @@ func TestRequeueIsNotCounted(t *testing.T) {
 	}), settings{})
 	r.publish("a")
 	r.acked(1)
-	if got := r.count(message.Requeue, message.ReasonTooEarly); got != 2 {
-		t.Errorf("%d requeues, want 2", got)
-	}
+	r.counted(2, message.Requeue, message.ReasonTooEarly)
 }
 
 // refused is what the app that is away answers.
@@ -191,7 +187,7 @@ func TestNothingCanBeParked(t *testing.T) {
 		t.Errorf("%d lines for %d failures, want 1 to %d", lines, f.failed.Load(), most)
 	}
 	f.works.Store(true)
-	r.eventually("all parked", func() bool { return r.count(message.Park, message.ReasonMaxRetries) == 6 })
+	r.counted(6, message.Park, message.ReasonMaxRetries)
 	if r.Unpublished() != 0 || !r.flow.Open() {
 		t.Errorf("%d stuck, holds %v", r.Unpublished(), r.flow.Holds())
 	}
@@ -250,9 +246,7 @@ func TestPauseReturnsWhatHadNoTurn(t *testing.T) {
 	}
 	close(hold)
 	r.holds(r.plan.Queue, 20)
-	if got := r.count(message.Release, message.ReasonAppDown); got != 1 {
-		t.Errorf("%d messages released because of the app, want 1", got)
-	}
+	r.counted(1, message.Release, message.ReasonAppDown)
 	r.flow.Lift(flow.Operator)
 	r.acked(20)
 }
@@ -352,9 +346,7 @@ func TestAPanicKeepsTheProcess(t *testing.T) {
 	}), settings{concurrency: 1, prefetch: 2})
 	r.publish("bad", "good")
 	r.acked(2)
-	if got := r.count(message.Requeue, message.ReasonPanic); got != 1 {
-		t.Errorf("%d requeues for a panic, want 1", got)
-	}
+	r.counted(1, message.Requeue, message.ReasonPanic)
 }
 
 func TestSubscribeFails(t *testing.T) {

@@ -85,8 +85,9 @@ func TestAPanicIsACrash(t *testing.T) {
 				t.Errorf("parked %s: %v", d.MessageId, d.Headers)
 			}
 			r.acked(3)
-			if s.Of("bad") != 3 || r.count(message.Requeue, message.ReasonPanic) != 2 {
-				t.Errorf("%d attempts and %d requeues, want 3 and 2", s.Of("bad"), r.count(message.Requeue, message.ReasonPanic))
+			r.counted(2, message.Requeue, message.ReasonPanic)
+			if s.Of("bad") != 3 {
+				t.Errorf("%d attempts, want 3", s.Of("bad"))
 			}
 		})
 	}
@@ -172,9 +173,7 @@ func TestCrashesOfTheApp(t *testing.T) {
 		t.Errorf("parked %s: %v", d.MessageId, d.Headers)
 	}
 	r.acked(warm + 3)
-	if got := r.count(message.Retry, message.ReasonReset); got != 4 {
-		t.Errorf("%d retries, want 4: a broken connection is one, counted as ever", got)
-	}
+	r.counted(4, message.Retry, message.ReasonReset) // a broken connection is one, counted as ever
 }
 
 // warm sends messages until the rig dares to have all in flight.
@@ -229,9 +228,7 @@ func TestASuspectIsParkedWithoutAnotherTry(t *testing.T) {
 				}
 			} else {
 				r.acked(1)
-				if got := r.count(message.Requeue, message.ReasonCrash); got != 1 {
-					t.Errorf("%d requeues for the crash, want 1", got)
-				}
+				r.counted(1, message.Requeue, message.ReasonCrash)
 			}
 			if s.Of("bad") != tries {
 				t.Errorf("%d tries, want %d", s.Of("bad"), tries)

@@ -28,7 +28,8 @@ import (
 	"sidecar/internal/topology/declare"
 )
 
-const soon = 20 * time.Second
+// soon only ends a test that hangs.
+const soon = time.Minute
 
 // dispatcher takes the place of the HTTP client: what the app answers is the test's to say.
 type dispatcher func(ctx context.Context, m *message.Message) message.Outcome
@@ -79,6 +80,8 @@ type rig struct {
 	log   *apptest.Log
 	ended chan error // Supervise's result
 
+	declared   sync.Once    // publishKeyed has seen the queue
+	sessions   atomic.Int64 // begun
 	unroutable atomic.Int64 // times the consumer asked for a check of the topology
 	undelayed  atomic.Int64 // times it reported that the queue delays nothing
 }
@@ -195,6 +198,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 	running.Go(func() { _ = real.Run(ctx) })
 	running.Go(func() {
 		r.ended <- broker.Supervise(ctx, dial("consume"), func(ctx context.Context, s *broker.Session) error {
+			r.sessions.Add(1)
 			if report, err := declare.Ensure(ctx, s, plan, topology.ModeDeclare); ctx.Err() == nil && (err != nil || len(report.Findings) > 0) {
 				t.Errorf("declare: %v %v", report.Findings, err)
 			}
@@ -287,7 +291,14 @@ func (r *rig) parked() (d amqp.Delivery) {
 // acked waits for n messages that the app took.
 func (r *rig) acked(n int) {
 	r.t.Helper()
-	r.eventually(fmt.Sprintf("%d acks", n), func() bool { return r.count(message.Ack, message.ReasonSuccess) == n })
+	r.counted(n, message.Ack, message.ReasonSuccess)
+}
+
+// counted waits for n settlements. One of a message that was published again is counted when that is confirmed, and
+// this may be after the end of the published one.
+func (r *rig) counted(n int, a message.Action, reason message.Reason) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("%d counted: %v (%v)", n, a, reason), func() bool { return r.count(a, reason) == n })
 }
 
 func (r *rig) count(a message.Action, reason message.Reason) int {

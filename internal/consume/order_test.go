@@ -85,7 +85,7 @@ func (l *ledger) answers(answer func(*message.Message) message.Outcome) dispatch
 // publishKeyed publishes messages of a key, key/0 and so on.
 func (r *rig) publishKeyed(key string, from, to int) {
 	r.t.Helper()
-	r.eventuallyDeclared()
+	r.declared.Do(r.eventuallyDeclared)
 	for n := from; n < to; n++ {
 		headers := amqp.Table{}
 		if key != "" {
@@ -147,22 +147,27 @@ func TestKeysAreInOrder(t *testing.T) {
 func TestFailedMessageHoldsItsKey(t *testing.T) {
 	t.Parallel()
 	var l ledger
+	others := make(chan struct{}) // closed when key b was handled: until then the second attempt goes on
 	r := start(t, l.answers(func(m *message.Message) message.Outcome {
 		switch {
 		case m.MessageID == "a/0" || m.MessageID == "a/2" && m.RetryCount == 0:
+			if m.RetryCount > 0 {
+				<-others
+			}
 			return answer(500)
 		case m.MessageID == "a/1" && len(l.of("a")) < 5:
 			return answer(425)
 		}
 		return answer(200)
-	}), settings{order: byKey, maxRetries: 2, retryDelay: 400 * time.Millisecond})
+	}), settings{order: byKey, maxRetries: 2})
 	r.publishKeyed("a", 0, 4)
-	r.eventually("the failed message is held", func() bool { return r.Delayed() == 1 && r.Inflight() == 0 })
+	r.counted(1, message.Retry, message.ReasonServerError)
 	r.publishKeyed("b", 0, 20)
 	r.acked(20)
 	if n := len(l.of("a")); n > 2 {
 		t.Errorf("%d attempts of key a while key b was handled", n)
 	}
+	close(others)
 	r.acked(23)
 	same(t, &l, "a", []string{"a/0#0", "a/0#1", "a/0#2", "a/1#0", "a/1#0", "a/2#0", "a/2#1", "a/3#0"})
 	same(t, &l, "b", inOrder("b", 0, 20))
@@ -170,12 +175,8 @@ func TestFailedMessageHoldsItsKey(t *testing.T) {
 	if d.MessageId != "a/0" || d.Headers["x-final-retry-count"] != int32(2) || d.Headers["x-final-reason"] != "max_retries" {
 		t.Errorf("parked %s with %v", d.MessageId, d.Headers)
 	}
-	if got := r.count(message.Retry, message.ReasonServerError); got != 3 {
-		t.Errorf("%d retries counted, want 3", got)
-	}
-	if got := r.count(message.Requeue, message.ReasonTooEarly); got != 1 {
-		t.Errorf("%d requeues counted, want 1", got)
-	}
+	r.counted(3, message.Retry, message.ReasonServerError)
+	r.counted(1, message.Requeue, message.ReasonTooEarly)
 	received := testutil.ToFloat64(r.metrics().received[0]) + testutil.ToFloat64(r.metrics().received[1])
 	if received != 28 { // 23 acked, one parked, four more attempts
 		t.Errorf("%v deliveries counted, want 28", received)
@@ -637,19 +638,93 @@ func (f publisherFunc) Publish(ctx context.Context, p *message.Publication) erro
 // history checks the attempts of one key: first attempts in the order of publishing, one at a time, a retry directly
 // behind its attempt. When a connection was cut since the last attempt, a key may go back, and runs in order from there.
 type history struct {
-	last, most int  // messages: of the last attempt, and the last one that had an attempt
-	failed     bool // the last attempt
-	cuts       int64
+	last   int  // message of the last attempt
+	failed bool // the last attempt
+	cuts   int
 }
 
-func (h *history) attempt(n int, cuts int64) (ok bool) {
+func (h *history) attempt(n, cuts int) (ok bool) {
 	expected := h.last + 1
 	if h.failed {
 		expected = h.last
 	}
-	ok = n == expected || n < expected && (cuts != h.cuts || cuts%2 == 1) // odd: a session is being lost
-	h.last, h.most, h.cuts = n, max(h.most, n), cuts
+	ok = n == expected || n < expected && cuts != h.cuts
+	h.last, h.cuts = n, cuts
 	return ok
+}
+
+// histories are those of all keys of a test whose connections are cut.
+type histories struct {
+	t        testing.TB
+	mu       sync.Mutex // a cut holds it until the sidecar has noticed: until then no attempt begins
+	keys     map[string]*history
+	attempts int
+	cuts     int
+	random   *rand.Rand
+}
+
+// begin records an attempt and returns what becomes of it, by chance.
+func (all *histories) begin(m *message.Message) (failed, slow bool) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	select {
+	case <-m.Lost: // the broker delivers it again
+		return true, false
+	default:
+	}
+	key, number, _ := strings.Cut(m.MessageID, "/")
+	n, _ := strconv.Atoi(number)
+	h := all.keys[key]
+	if h == nil {
+		h = &history{last: -1}
+		all.keys[key] = h
+	}
+	if was := *h; !h.attempt(n, all.cuts) {
+		all.t.Errorf("an attempt of %s after %+v, and %d cuts", m.MessageID, was, all.cuts)
+	}
+	all.attempts++
+	h.failed = all.random.IntN(5) == 0
+	return h.failed, all.random.IntN(4) == 0
+}
+
+func (all *histories) Dispatch(_ context.Context, m *message.Message) message.Outcome {
+	failed, slow := all.begin(m)
+	if slow {
+		time.Sleep(time.Millisecond)
+	}
+	if failed {
+		return answer(500)
+	}
+	return answer(200)
+}
+
+// cut ends the connections of a replica.
+func (all *histories) cut(r *rig) {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.cuts++
+	before := r.sessions.Load()
+	r.proxy.Cut()
+	r.eventually("the next session", func() bool { return r.sessions.Load() > before })
+}
+
+// reached reports whether there have been n attempts.
+func (all *histories) reached(n int) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	return all.attempts >= n
+}
+
+// ended reports whether the last attempt of each of n keys was a success of its last message.
+func (all *histories) ended(n, last int) bool {
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for _, h := range all.keys {
+		if h.last == last && !h.failed {
+			n--
+		}
+	}
+	return n == 0
 }
 
 // TestOrderSurvivesFaults: with many keys, random failures, cut connections, pauses and replicas that come and go, each
@@ -660,68 +735,31 @@ func TestOrderSurvivesFaults(t *testing.T) {
 	for _, kind := range []string{"classic", "quorum"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			random := rand.New(rand.NewPCG(rand.Uint64(), 0))
-			var cuts atomic.Int64
-			var mu sync.Mutex
-			histories := map[string]*history{}
-			d := dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-				key, number, _ := strings.Cut(m.MessageID, "/")
-				n, _ := strconv.Atoi(number)
-				mu.Lock()
-				h := histories[key]
-				if h == nil {
-					h = &history{last: -1}
-					histories[key] = h
-				}
-				if was := *h; !h.attempt(n, cuts.Load()) {
-					t.Errorf("an attempt of %s after %+v, and %d cuts", m.MessageID, was, cuts.Load())
-				}
-				h.failed = random.IntN(5) == 0
-				failed, slow := h.failed, random.IntN(4) == 0
-				mu.Unlock()
-				if slow {
-					time.Sleep(time.Millisecond)
-				}
-				if failed {
-					return answer(500)
-				}
-				return answer(200)
-			})
+			all := &histories{t: t, keys: map[string]*history{}, random: rand.New(rand.NewPCG(rand.Uint64(), 0))}
 			s := settings{order: byKey, queueType: kind, concurrency: 8, prefetch: 60, retryDelay: 10 * time.Millisecond, maxRetries: 1000}
-			r := start(t, d, s)
+			r := start(t, all, s)
 			r.publishKeyed("warm-up", 0, 1)
 			r.acked(1)
-			other := r.replica(d, s)
+			other := r.replica(all, s)
+			published := make(chan struct{})
 			go func() {
+				defer close(published)
 				for n := range each {
 					for k := range keys {
 						r.publishKeyed(fmt.Sprint("k", k), n, n+1)
 					}
 				}
 			}()
-			soonAfter := func(do func()) { time.Sleep(100 * time.Millisecond); do() }
-			cut := func(p *brokertest.Proxy) {
-				cuts.Add(1)
-				p.Cut()
-				soonAfter(func() { cuts.Add(1) }) // some attempts begin before the session notices it
+			faults := []func(){
+				func() { all.cut(r) }, func() { r.flow.Hold(flow.Operator, "") }, func() { r.flow.Lift(flow.Operator) }, func() { all.cut(other) },
 			}
-			for range 4 {
-				soonAfter(func() { cut(r.proxy) })
-				soonAfter(func() { r.flow.Hold(flow.Operator, "") })
-				soonAfter(func() { r.flow.Lift(flow.Operator) })
-				soonAfter(func() { cut(other.proxy) })
+			for n := range 16 {
+				r.eventually("messages are handled between two faults", func() bool { return all.reached(60 * (n + 1)) })
+				faults[n%len(faults)]()
 			}
-			soonAfter(func() { r.drain(time.Minute) })
-			brokertest.Eventually(t, time.Minute, "everything was handled", func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				for k := range keys {
-					if h := histories[fmt.Sprint("k", k)]; h == nil || h.last != each-1 || h.failed {
-						return false
-					}
-				}
-				return true
-			})
+			r.drain(time.Minute)
+			<-published
+			r.eventually("everything was handled", func() bool { return all.ended(keys, each-1) })
 			other.holds(r.plan.Queue, 0)
 		})
 	}
