@@ -137,7 +137,7 @@ func streamDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	}
 }
 
-// A body that is larger than all before it is tried first, as a larger one where the broker takes that.
+// A body that is larger than all before it is tried first.
 func laneTriesSizes(t *testing.T, node *brokertest.Node) {
 	node.MaxSize(3 << 20)
 	queue := queue(t)
@@ -146,7 +146,7 @@ func laneTriesSizes(t *testing.T, node *brokertest.Node) {
 		return l.Publish(within(t, 30*time.Second), publication(queue, strings.Repeat("x", n)))
 	}
 	for _, c := range []struct{ size, tried int }{
-		{0, leastTry}, {leastTry, leastTry}, {leastTry + 1, 2 * leastTry}, {paddedTry, paddedTry}, {paddedTry + 1, paddedTry + 1}, {3 << 20, 3 << 20}, {1, 3 << 20},
+		{0, 0}, {1, 1}, {100 << 10, 100 << 10}, {2, 100 << 10}, {3 << 20, 3 << 20}, {1, 3 << 20},
 	} {
 		if err := sized(c.size); err != nil || l.current().tried != c.tried {
 			t.Errorf("%d bytes: %v, %d were tried", c.size, err, l.current().tried)
@@ -157,11 +157,6 @@ func laneTriesSizes(t *testing.T, node *brokertest.Node) {
 	}
 	if l.isolated.Load() != 0 {
 		t.Error("one that is too large isolates the others")
-	}
-	node.MaxSize(100)
-	l = lane(t, options(t), "")
-	if err := sized(1); err != nil || l.current().tried != 1 {
-		t.Errorf("a broker that takes hardly anything: %v, %d were tried", err, l.current().tried)
 	}
 }
 

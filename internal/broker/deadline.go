@@ -87,17 +87,17 @@ func await[T any](ctx context.Context, s *Session, c <-chan T) (v T, err error) 
 	}
 }
 
-// ask returns the result of fn, which waits for the broker's answer and is run by start. A caller that leaves before,
-// for the reasons of await, does not end fn and does not cost the connection: late gets the result. No answer may be
-// the sign of an alarm, and the next connection would have to find the alarm again.
-func ask[T any](ctx context.Context, s *Session, start func(func()), fn func() (T, error), late func(T)) (T, error) {
+// ask returns the result of fn, which waits for the broker's answer. A caller that leaves before, for the reasons of
+// await, does not end fn and does not cost the connection: late gets the result. No answer may be the sign of an alarm,
+// and the next connection would have to find the alarm again.
+func ask[T any](ctx context.Context, s *Session, fn func() (T, error), late func(T)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	answer, left := make(chan result), make(chan struct{})
 	defer close(left)
-	start(func() {
+	go func() {
 		v, err := fn()
 		select {
 		case answer <- result{v, err}:
@@ -106,7 +106,7 @@ func ask[T any](ctx context.Context, s *Session, start func(func()), fn func() (
 				late(v)
 			}
 		}
-	})
+	}()
 	r, err := await(ctx, s, answer)
 	if err == nil {
 		err = r.err

@@ -15,25 +15,25 @@ import (
 // Try asks the broker whether it would accept a message from this user: it publishes the message in a transaction and
 // rolls that back, so nothing has happened afterwards. It does not say whether the message would be routed. The errors
 // are ErrInvalid when the cause is in the message, such as a body larger than the broker accepts; ErrRefused when the
-// cause would affect other messages too, such as a missing right; ErrBlocked, which may have cost the connection; and
-// those of the connection.
-func (c *Stream) Try(ctx context.Context, pub *message.Publication) error {
-	s := c.session
+// cause would affect other messages too, such as a missing right; ErrBlocked; ErrBusy when ctx ended before the answer;
+// and those of the connection.
+func (s *Session) Try(ctx context.Context, pub *message.Publication) error {
 	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, s.FrameMax()); err != nil {
 		return err
 	}
 	if s.Blocked() {
 		return ErrBlocked
 	}
-	s.trying.Add(1)
-	defer s.trying.Add(-1)
-	return s.dryRun(pub, func(name string, fn func() error) error { return s.Do(ctx, name, fn) })
+	question := *pub // it may outlive the message
+	try := func() (struct{}, error) { return struct{}{}, s.dryRun(&question) }
+	_, err := ask(ctx, s, try, func(struct{}) {})
+	return err
 }
 
-// dryRun is Try without its checks. do makes a blocking call of the client library within its bounds.
-func (s *Session) dryRun(pub *message.Publication, do func(name string, fn func() error) error) error {
+// dryRun is Try without its checks. During an alarm it lasts until that is over.
+func (s *Session) dryRun(pub *message.Publication) error {
 	var ch *amqp.Channel // of its own: the broker closes it over a refusal
-	err := do("open a channel", func() (err error) {
+	err := s.doPatiently("open a channel", func() (err error) {
 		ch, err = s.conn.Channel()
 		return err
 	})
@@ -45,7 +45,7 @@ func (s *Session) dryRun(pub *message.Publication, do func(name string, fn func(
 		key = "" // the broker hands a direct reply over at once, also in a transaction
 	}
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
-	err = do("try a message", func() error {
+	err = s.doPatiently("try a message", func() error {
 		if err := ch.Tx(); err != nil {
 			return err
 		}
@@ -63,11 +63,10 @@ func (s *Session) dryRun(pub *message.Publication, do func(name string, fn func(
 			err = s.endError(e)
 		}
 	}
-	refused, ok := errors.AsType[*RefusedError](err)
-	if err == nil || ok {
-		s.markAnswered()
+	if s.Err() == nil {
+		s.markAnswered() // any answer will do
 	}
-	if ok && refused.Code == amqp.PreconditionFailed {
+	if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Code == amqp.PreconditionFailed {
 		return fmt.Errorf("%w: %w", ErrInvalid, refused)
 	}
 	return err
@@ -84,12 +83,7 @@ func (s *Session) admit(ctx context.Context, pub *message.Publication) error {
 	default:
 		s.probe.Do(func() {
 			question := &message.Publication{Exchange: pub.Exchange, Key: pub.Key} // it may outlive the message
-			go func() {
-				_ = s.dryRun(question, s.doPatiently) // any answer will do
-				if s.Err() == nil {
-					s.markAnswered()
-				}
-			}()
+			go func() { _ = s.dryRun(question) }()
 		})
 	}
 	_, err := await(ctx, s, s.answered)

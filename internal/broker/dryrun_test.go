@@ -17,9 +17,9 @@ func TestTry(t *testing.T) {
 	t.Parallel()
 	base := brokertest.URL(t)
 	queue := queue(t)
-	c := newStream(t, publisher(t, options(t)))
+	s := dial(t, options(t))
 	msg := numbered(queue, 1)
-	must.Do(t, c.Try(t.Context(), msg))
+	must.Do(t, s.Try(t.Context(), msg))
 	for what, change := range map[string]func(*message.Publication){
 		"a missing exchange":         func(p *message.Publication) { p.Exchange = "missing" },
 		"another user's id":          func(p *message.Publication) { p.Msg.UserId = "another" },
@@ -27,16 +27,16 @@ func TestTry(t *testing.T) {
 	} {
 		other := *msg
 		change(&other)
-		if err := c.Try(t.Context(), &other); err == nil || errors.Is(err, ErrInvalid) == (other.Exchange != "") || errors.Is(err, ErrUnroutable) != (other.Exchange != "") {
+		if err := s.Try(t.Context(), &other); err == nil || errors.Is(err, ErrInvalid) == (other.Exchange != "") || errors.Is(err, ErrUnroutable) != (other.Exchange != "") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	if n := brokertest.Ready(t, base, queue); n != 0 {
 		t.Errorf("%d messages published", n)
 	}
-	c.session.Kill()
-	<-c.session.Done()
-	if err := c.Try(t.Context(), msg); !errors.Is(err, ErrDisconnected) && err == nil {
+	s.Kill()
+	<-s.Done()
+	if err := s.Try(t.Context(), msg); !errors.Is(err, ErrDisconnected) {
 		t.Errorf("without a connection: %v", err)
 	}
 }

@@ -4,22 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"sidecar/internal/amqpwire"
 	"sidecar/internal/message"
 )
 
-const (
-	// isolationTime is how long after a refusal the messages of a lane go on channels of their own.
-	isolationTime = time.Minute
-	// paddedTry is up to which size a message is tried as a larger one, in bytes: so that a stream of growing messages is
-	// not tried one by one.
-	paddedTry, leastTry = 1 << 20, 64 << 10
-)
+// isolationTime is how long after a refusal the messages of a lane go on channels of their own.
+const isolationTime = time.Minute
 
 // Lane publishes to one exchange for many goroutines at once. Their messages share a Stream, so a channel that the
 // broker closes over one of them, because the exchange is missing or a right was taken, leaves those of this exchange
@@ -89,76 +82,23 @@ func (l *Lane) send(ctx context.Context, pub *message.Publication) (*Receipt, er
 	if s == nil {
 		return nil, ErrDisconnected
 	}
-	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, s.FrameMax()); err != nil {
-		return nil, err
-	}
 	c, err := await(ctx, s, l.turn)
 	if err != nil {
 		return nil, err
 	}
-	if !c.usable(s) || len(pub.Msg.Body) > c.tried {
-		if c, err = l.prepare(ctx, s, c, pub); err != nil {
+	defer func() { l.turn <- c }()
+	if c == nil || c.session != s || c.ended() {
+		l.close(c)
+		if c, err = s.Stream(ctx); err != nil {
 			return nil, err
 		}
+		c.Gather()
 	}
-	defer func() { l.turn <- c }()
-	r, err := c.send(ctx, pub)
+	r, err := c.trySend(ctx, pub)
 	if c.ended() && errors.Is(err, ErrDisconnected) && !errors.Is(err, ErrUnknown) {
 		err = fmt.Errorf("%w: %w", errEnded, err)
 	}
 	return r, err
-}
-
-// usable reports whether c is an open stream of the session.
-func (c *Stream) usable(s *Session) bool { return c != nil && c.session == s && !c.ended() }
-
-// prepare returns a stream for the message. After an error the next message has the turn, when the broker has answered.
-func (l *Lane) prepare(ctx context.Context, s *Session, c *Stream, pub *message.Publication) (*Stream, error) {
-	question := *pub // it may outlive the request
-	open := func() (*Stream, error) {
-		c, err := l.open(s, c, &question)
-		if err != nil {
-			l.turn <- c
-		}
-		return c, err
-	}
-	return ask(ctx, s, l.work.Go, open, func(c *Stream) { l.turn <- c })
-}
-
-// open returns c, or another stream if c cannot be used, and finds out whether the broker takes a body of that size.
-func (l *Lane) open(s *Session, c *Stream, pub *message.Publication) (*Stream, error) {
-	if !c.usable(s) {
-		l.close(c)
-		fresh, err := openStream(s, streamWindow)
-		if err != nil {
-			return nil, err
-		}
-		fresh.Gather()
-		c = fresh
-	}
-	size := len(pub.Msg.Body)
-	for padded := padding(size); ; padded = size {
-		trial := *pub
-		if padded > size {
-			trial.Msg.Body = make([]byte, padded)
-		}
-		err := s.dryRun(&trial, s.doPatiently)
-		switch {
-		case err == nil:
-			c.tried = padded
-			return c, nil
-		case padded == size || !errors.Is(err, ErrInvalid):
-			return c, err
-		}
-	}
-}
-
-// padding is the size to try first for a body.
-func padding(size int) int {
-	if size > paddedTry {
-		return size
-	}
-	return 1 << bits.Len(uint(max(size, leastTry)-1)) // #nosec G115 -- the next power of two
 }
 
 // close closes a stream when every wait for its messages has ended.

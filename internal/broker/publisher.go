@@ -150,7 +150,7 @@ func (p *Publisher) acquire(ctx context.Context, s *Session) (*Stream, error) {
 	if c := p.pop(s); c != nil {
 		return c, nil
 	}
-	return ask(ctx, s, background, func() (*Stream, error) { return openStream(s, 1) }, p.put)
+	return ask(ctx, s, func() (*Stream, error) { return openStream(s, 1) }, p.put)
 }
 
 // Stream opens a stream on the current connection. It ends with that connection, or when it is closed.
@@ -165,10 +165,8 @@ func (p *Publisher) Stream(ctx context.Context) (*Stream, error) {
 // Stream opens a stream on the session, which ends with it.
 func (s *Session) Stream(ctx context.Context) (*Stream, error) {
 	open := func() (*Stream, error) { return openStream(s, streamWindow) }
-	return ask(ctx, s, background, open, (*Stream).Close)
+	return ask(ctx, s, open, (*Stream).Close)
 }
-
-func background(fn func()) { go fn() }
 
 func (p *Publisher) pop(s *Session) *Stream {
 	p.mu.Lock()

@@ -12,6 +12,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 )
 
 // TestReturnsAfterAFreeze: the broker is suspended while many unroutable messages wait, for longer than the client
@@ -25,9 +26,7 @@ func TestReturnsAfterAFreeze(t *testing.T) {
 			queue := queue(t)
 			proxy, o := proxied(t)
 			l := lane(t, o, "")
-			if err := publish(l, queue); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Publish(within(t, time.Minute), publication(queue, "longer than those below"))) // they need no dry run
 			proxy.Stall(brokertest.Both)
 			began := time.Now()
 			var under sync.WaitGroup

@@ -33,13 +33,11 @@ type Session struct {
 	probe        sync.Once     // sends the dry run of admit
 	answered     chan struct{} // closed when the broker has answered a dry run
 	markAnswered func()
-	trying       atomic.Int32 // calls of Stream.Try
 
 	alarm     sync.Mutex
 	blocked   bool
 	changedAt time.Time     // when blocked changed last
 	unchanged chan struct{} // closed when blocked changes
-	expiry    *time.Timer   // of the patience with an alarm; one, because a broker may begin and end alarms all the time
 
 	closing atomic.Bool // by us
 	lifetime
@@ -105,16 +103,6 @@ func (s *Session) setBlocked(b bool) {
 	s.blocked, s.changedAt = b, time.Now()
 	close(s.unchanged)
 	s.unchanged = make(chan struct{})
-	if s.expiry != nil { // also at the end of an alarm: the function finds the connection open then
-		s.expiry.Reset(s.options.blockedPatience)
-		return
-	}
-	// A dry run of Stream.Try has no answer before the alarm is over, and must not outlive its message.
-	s.expiry = time.AfterFunc(s.options.blockedPatience, func() {
-		if s.trying.Load() > 0 && s.patience() <= 0 && s.Blocked() {
-			s.fail(ErrBlocked)
-		}
-	})
 }
 
 // wasBlocked reports whether an alarm has blocked the connection at any time since then.

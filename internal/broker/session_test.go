@@ -497,16 +497,3 @@ func TestDeliveryOfALargeMessage(t *testing.T) {
 		d.Free()
 	}
 }
-
-// TestAlarmsAllocateNoTimers: a broker that begins and ends alarms all the time must not leave a timer for each, all of
-// which fire later. An alarm that begins or ends makes a channel, and nothing else.
-func TestAlarmsAllocateNoTimers(t *testing.T) {
-	s := &Session{lifetime: newLifetime(), unchanged: make(chan struct{}), options: &Options{blockedPatience: time.Hour}}
-	alarm := func() {
-		s.setBlocked(true)
-		s.setBlocked(false)
-	}
-	if alarm(); testing.AllocsPerRun(100, alarm) != 2 {
-		t.Error("something else than the two channels was allocated")
-	}
-}

@@ -56,28 +56,34 @@ func openStream(s *Session, window int) (*Stream, error) {
 		c.closes = c.ch.NotifyClose(make(chan *amqp.Error, 1)) // buffered: the library sends from its reading goroutine
 		return c.ch.Confirm(false)
 	})
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// Send writes one message, mandatory and persistent, when there is room for it. Its errors are those of Try, of
-// Publisher.Publish for which nothing was sent, and ErrUnknown; Wait returns the others. The message must not be
+// Send writes one message, mandatory and persistent, when there is room for it. Its errors are those of
+// Session.Try, of Publisher.Publish for which nothing was sent, and ErrUnknown; Wait returns the others. The message must not be
 // changed before Wait returns.
 //
 // The broker closes the channel over a message that is too large for it, and leaves all that are under way unknown. So
 // a message that is larger than all before it is tried first.
-func (c *Stream) Send(ctx context.Context, pub *message.Publication) (r *Receipt, err error) {
-	if size := len(pub.Msg.Body); size > c.tried {
-		if err = c.Try(ctx, pub); err == nil {
-			c.tried = size
-		}
-	}
-	if err == nil {
-		r, err = c.send(ctx, pub)
-	}
+func (c *Stream) Send(ctx context.Context, pub *message.Publication) (*Receipt, error) {
+	r, err := c.trySend(ctx, pub)
 	if err != nil {
 		return nil, failed(pub, err)
 	}
 	return r, nil
+}
+
+func (c *Stream) trySend(ctx context.Context, pub *message.Publication) (*Receipt, error) {
+	if size := len(pub.Msg.Body); size > c.tried {
+		if err := c.session.Try(ctx, pub); err != nil {
+			return nil, err
+		}
+		c.tried = size
+	}
+	return c.send(ctx, pub)
 }
 
 func (c *Stream) send(ctx context.Context, pub *message.Publication) (*Receipt, error) {

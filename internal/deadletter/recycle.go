@@ -91,7 +91,7 @@ func (q *Queue) recycle(ctx context.Context, r *reader) error {
 	}
 	defer s.Close()
 	if pub, fits := q.o.Plan.RestorePublication(&r.waiting[0].Delivery); fits {
-		if err := stream.Try(ctx, pub); err != nil && !onlyThisMessage(err) {
+		if err := s.Try(ctx, pub); err != nil && !onlyThisMessage(err) {
 			return err
 		}
 	}

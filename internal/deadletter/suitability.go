@@ -48,13 +48,13 @@ func (r *reader) checkUnknown(ctx context.Context) error {
 		r.kept.Known = r.s.Major() < 4 // newer brokers do not show it
 		return nil
 	}
-	s, stream, err := r.q.stream(ctx)
+	s, err := r.q.dialer.Dial(ctx) // to publish: an alarm blocks it
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	pub, _ := r.q.o.Plan.RestorePublication(&amqp.Delivery{})
-	if err = stream.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
+	if err = s.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
 		return fmt.Errorf("%w: each read of queue %q counts towards its delivery limit, which this user may neither see nor "+
 			"reset by publishing the messages again: grant configure on the queue or write on exchange %q: %w", ErrUnsafe,
 			r.q.name, cmp.Or(pub.Exchange, topology.DefaultExchange), err)
