@@ -19,62 +19,69 @@ import (
 // Plan is one topology: everything to declare and everything to route by. It is built once and never changed
 // afterwards; all its methods are safe for concurrent use.
 type Plan struct {
-	Preset  string
-	Service string
+	// Name of the topology, as `sidecar plan` and the console show it.
+	Preset string `json:"name,omitempty"`
 
-	Exchanges []Exchange
-	Queues    []Queue // every dead-letter target before the queue that needs it
-	Bindings  []Binding
+	Service string `json:"-"`
 
-	// Queue is the service's own queue: the one that is consumed, and the one whose "rejected" x-death entries are
-	// attempts (see message.RetryCount).
-	Queue string
+	// Exchanges that are declared, and exchanges of other services that queues are bound to.
+	Exchanges []Exchange `json:"exchanges"`
+
+	// Queues that are declared, in this order. A queue that others dead-letter to comes first.
+	Queues []Queue `json:"queues"`
+
+	// Bindings of the queues to the exchanges.
+	Bindings []Binding `json:"bindings"`
+
+	// Name of the queue that is consumed: the one of kind main.
+	Queue string `json:"queue"` // its "rejected" x-death entries are attempts, see message.RetryCount
 
 	// Waits are the ways to wait, the shortest first. Empty: no retries, failed messages are parked.
-	Waits []WaitPath
+	Waits []WaitPath `json:"-"`
 
-	// Tiered says that the waits are steps to choose from: by the delay the app asked for, else by the attempt.
-	Tiered bool
+	// A Retry-After chooses the shortest delay that covers it. Without this the number of the attempt alone chooses.
+	Tiered bool `json:"tiered,omitempty"`
 
 	// Park is the route of parked messages. The zero Route means that they are discarded.
-	Park Route
+	Park Route `json:"-"`
 
 	// Redrive is the route from the dead-letter queue to the service's queue.
-	Redrive Route
+	Redrive Route `json:"-"`
 
-	MaxRetries int  // failed attempts after the first delivery: the one after these parks
-	Quorum     bool // the durable variant: quorum queues with at-least-once dead-lettering
-	AutoType   bool // the type of the queues is that of the service's queue, where it exists
+	// Retries after the first attempt. With 10 the eleventh failed attempt parks the message.
+	MaxRetries int `json:"max_retries"`
+
+	Quorum   bool `json:"-"` // the durable variant: quorum queues with at-least-once dead-lettering
+	AutoType bool `json:"-"` // the type of the queues is that of the service's queue, where it exists
 
 	// Attempt is the longest time that a delivery stays unsettled; 0 = unknown.
-	Attempt time.Duration
+	Attempt time.Duration `json:"-"`
 
-	// StampQueue marks what is republished for a retry with the service's queue (HeaderRetryQueue), for topologies
-	// whose wait queues lead back through an exchange that other queues are bound to.
-	StampQueue bool
+	// Marks republished messages with the service's queue in the header x-retry-queue, so that other sidecars that get
+	// the retry ack it. Required when a retry returns through an exchange.
+	StampQueue bool `json:"stamp_queue,omitempty"`
 
 	// Partitions are the queues that the service's messages are divided among, see Parts; nil: there is only Queue.
-	Partitions []string
+	Partitions []string `json:"-"`
 
 	// SingleActive says that the service's queue must have a single active consumer: its messages are handled in order.
-	SingleActive bool
+	SingleActive bool `json:"-"`
 
 	// InPlace says that a message is handled in order: its retries wait in the sidecar, see Settlement.Hold.
-	InPlace bool
+	InPlace bool `json:"-"`
 
 	// RequeueLimit is how often a message may be given back to the service's queue before it has to take another way,
 	// because the queue has a delivery limit or may have one; 0 = no limit.
-	RequeueLimit int
+	RequeueLimit int `json:"-"`
 
 	// Adopts says that the plan uses objects as they were found, see AsFound: they may be others tomorrow.
-	Adopts bool
+	Adopts bool `json:"-"`
 
 	// FromFile says that the plan comes from SIDECAR_PLAN_FILE: no other variable can change it.
-	FromFile bool
+	FromFile bool `json:"-"`
 
-	// CountHeader is a header that also carries the number of the coming attempt, as text, for other consumers. It is
-	// redundant beside x-retry-count. Empty means none.
-	CountHeader string
+	// A header that also carries the number of the coming attempt, as text, for other consumers.
+	CountHeader string `json:"count_header,omitempty"`
 
 	arguments amqp.Table // Options.QueueArguments
 

@@ -5,53 +5,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
 // planFile is a plan as JSON: what `sidecar plan --format json` prints and SIDECAR_PLAN_FILE reads. Its schema,
-// docs/plan.schema.json, is generated from it: a field without omitempty is required, and the comments of the fields
-// are descriptions.
+// docs/plan.schema.json, is generated from it and from Plan: a field without omitempty is required, and the comments of
+// the fields are descriptions.
 type planFile struct {
 	// Where the schema of this file is. Editors use it, the sidecar does not.
 	Schema string `json:"$schema,omitempty"`
 
-	// Name of the topology, as `sidecar plan` and the console show it.
-	Name string `json:"name,omitempty"`
-
-	// Exchanges that are declared, and exchanges of other services that queues are bound to.
-	Exchanges []Exchange `json:"exchanges"`
-
-	// Queues that are declared, in this order. A queue that others dead-letter to comes first.
-	Queues []Queue `json:"queues"`
-
-	// Bindings of the queues to the exchanges.
-	Bindings []Binding `json:"bindings"`
-
-	// Name of the queue that is consumed: the one of kind main.
-	Queue string `json:"queue"`
+	Plan
 
 	// Where messages wait before a retry, the shortest delay first. An empty list: no retries.
 	Waits []planWait `json:"waits"`
-
-	// A Retry-After chooses the shortest delay that covers it. Without this the number of the attempt alone chooses.
-	Tiered bool `json:"tiered,omitempty"`
 
 	// Where messages are published that are not retried any more. null: they are discarded.
 	Park *Route `json:"park"`
 
 	// Where messages from the dead-letter queue are published to be tried again. Absent: the service's queue itself.
 	Redrive *Route `json:"redrive,omitempty"`
-
-	// Retries after the first attempt. With 10 the eleventh failed attempt parks the message.
-	MaxRetries int `json:"max_retries"`
-
-	// Marks republished messages with the service's queue in the header x-retry-queue, so that other sidecars that get
-	// the retry ack it. Required when a retry returns through an exchange.
-	StampQueue bool `json:"stamp_queue,omitempty"`
-
-	// A header that also carries the number of the coming attempt, as text, for other consumers.
-	CountHeader string `json:"count_header,omitempty"`
 }
 
 // planWait is a WaitPath as JSON.
@@ -84,11 +57,7 @@ func (p *Plan) JSON() ([]byte, error) {
 	if p.Partitions != nil {
 		return nil, errors.New("SIDECAR_PARTITIONS: a plan file cannot hold partitions; use another format")
 	}
-	f := planFile{
-		Name: p.Preset, Exchanges: append([]Exchange{}, p.Exchanges...), Queues: append([]Queue{}, p.Queues...),
-		Bindings: append([]Binding{}, p.Bindings...), Queue: p.Queue, Waits: []planWait{},
-		Tiered: p.Tiered, Redrive: &p.Redrive, MaxRetries: p.MaxRetries, StampQueue: p.StampQueue, CountHeader: p.CountHeader,
-	}
+	f := planFile{Plan: *p, Waits: []planWait{}, Redrive: &p.Redrive}
 	for _, w := range p.Waits {
 		wait := planWait{Delay: planDelay(w.Delay), Route: w.Route, By: byPublish}
 		switch {
@@ -145,14 +114,8 @@ func (p *Plan) DemandSingleActive() error {
 }
 
 func (f *planFile) plan(service string) *Plan {
-	p := &Plan{
-		Preset: f.Name, Service: service, FromFile: true, Exchanges: f.Exchanges, Queues: f.Queues, Bindings: f.Bindings,
-		Queue: f.Queue, Tiered: f.Tiered, MaxRetries: f.MaxRetries, StampQueue: f.StampQueue, CountHeader: f.CountHeader,
-		Redrive: Route{Key: f.Queue, Queue: f.Queue},
-		Quorum: slices.ContainsFunc(f.Queues, func(q Queue) bool {
-			return q.Name == f.Queue && q.Args[ArgType] == TypeQuorum
-		}),
-	}
+	p := &f.Plan
+	p.Service, p.FromFile, p.Redrive = service, true, Route{Key: f.Queue, Queue: f.Queue}
 	for _, w := range f.Waits {
 		p.Waits = append(p.Waits, WaitPath{
 			Delay: time.Duration(w.Delay), Route: w.Route, ByReject: w.By == byReject, InQueue: w.By == byDelay,
@@ -164,7 +127,8 @@ func (f *planFile) plan(service string) *Plan {
 	if f.Redrive != nil {
 		p.Redrive = *f.Redrive
 	}
-	if own := p.queue(p.Queue); own != nil {
+	if own := p.OwnQueue(); own != nil {
+		p.Quorum = own.Args[ArgType] == TypeQuorum
 		p.RequeueLimit = p.requeueLimit(own.Properties(), 0)
 	}
 	return p

@@ -188,10 +188,10 @@ type field struct {
 func fieldsOf(t reflect.Type) []field {
 	var all []field
 	for _, f := range reflect.VisibleFields(t) {
-		if f.Anonymous || f.Tag.Get("json") == "-" {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" || name == "-" {
 			continue
 		}
-		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		one := field{StructField: f, name: name, required: options == ""}
 		if words := f.Tag.Get("oneof"); words != "" {
 			one.words = strings.Split(words, "|")
