@@ -98,7 +98,7 @@ func TestInspectingMakesNothing(t *testing.T) {
 		must.Get(ch.QueueDeclare(kind, true, false, false, false, args))(t)
 		p := prober{s: session(t, url)}
 		planned := amqp.Table{topology.PropertyDurable: true, topology.PropertyAutoDelete: false, topology.ArgType: topology.TypeQuorum}
-		found := p.inspectQueue(t.Context(), kind, planned).properties
+		found, _ := p.inspectQueue(t.Context(), kind, planned)
 		want := maps.Clone(args)
 		want[topology.PropertyDurable], want[topology.PropertyAutoDelete] = true, false
 		if !reflect.DeepEqual(found, want) {
@@ -106,7 +106,7 @@ func TestInspectingMakesNothing(t *testing.T) {
 		}
 		must.Get(ch.QueueDelete(kind, false, false, false))(t)
 		for _, ask := range []amqp.Table{planned, want} {
-			if found := p.inspectQueue(t.Context(), kind, ask); found.properties != nil || found.refusal != nil || p.err != nil {
+			if found, refusal := p.inspectQueue(t.Context(), kind, ask); found != nil || refusal != nil || p.err != nil {
 				t.Errorf("%s: %+v, %v", kind, found, p.err)
 			}
 		}

@@ -33,36 +33,30 @@ func (r *Report) Blocking() []Finding { return Blocking(r.Findings) }
 // bindings cannot be seen over AMQP, see Plan.WithoutReject. It publishes nothing: a connection that publishes during a
 // memory or disk alarm is not read any more.
 func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (Report, error) {
-	if f, old := TooOld(s, p); old {
-		return Report{Plan: p, Findings: []Finding{f}}, nil
-	}
-	if mode == topology.ModeNone {
-		return Report{Plan: p}, nil
-	}
 	const tries = 3 // replicas that declare at the same moment disturb each other once, or twice
 	for try := 1; ; try++ {
 		e := newEnsurer(s, p, mode)
-		e.ensure(ctx)
-		e.close(ctx)
-		if !e.overtaken || try == tries {
-			return Report{Plan: e.plan, Findings: mergePermissions(e.findings)}, e.err
+		if r, err := e.ensure(ctx); !e.overtaken || try == tries {
+			return r, err
 		}
 	}
 }
 
 // Inspect is Ensure for what shall run in a mode, and declares nothing.
 func Inspect(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (Report, error) {
-	if f, old := TooOld(s, p); old {
-		return Report{Plan: p, Findings: []Finding{f}}, nil
-	}
 	e := newEnsurer(s, p, topology.ModeVerify)
 	e.later = mode == topology.ModeDeclare
-	defer e.close(ctx)
-	e.ensure(ctx)
-	return Report{Plan: e.plan, Findings: mergePermissions(e.findings)}, e.err
+	return e.ensure(ctx)
 }
 
-func (e *ensurer) ensure(ctx context.Context) {
+func (e *ensurer) ensure(ctx context.Context) (Report, error) {
+	if f, old := TooOld(e.s, e.p); old {
+		return Report{Plan: e.p, Findings: []Finding{f}}, nil
+	}
+	if e.mode == topology.ModeNone {
+		return Report{Plan: e.p}, nil
+	}
+	defer e.close(ctx)
 	e.inspectAll(ctx)
 	for _, o := range objects(e.plan) {
 		e.make(ctx, &o)
@@ -81,6 +75,7 @@ func (e *ensurer) ensure(ctx context.Context) {
 			})
 		}
 	}
+	return Report{Plan: e.plan, Findings: mergePermissions(e.findings)}, e.err
 }
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
@@ -177,21 +172,20 @@ func (e *ensurer) inspectAll(ctx context.Context) {
 
 // inspect asks for an object and its properties.
 func (e *ensurer) inspect(ctx context.Context, o *object) {
-	var found seen
+	var properties amqp.Table
+	var refusal *amqp.Error
 	switch {
 	case o.active == nil:
-		found.refusal = e.ask(ctx, lookFor+o.title, o.passive)
-		e.found.Unseen[o.title] = found.refusal == nil
+		refusal = e.ask(ctx, lookFor+o.title, o.passive)
+		e.found.Unseen[o.title] = refusal == nil
 	case o.queue != nil:
-		if found = e.inspectQueue(ctx, o.name, o.properties); found.properties != nil {
-			e.found.Queues[o.name] = found.properties
-		}
+		properties, refusal = e.inspectQueue(ctx, o.name, o.properties)
+		e.found.Queues[o.name] = properties
 	default:
-		if found = e.inspectExchange(ctx, o.name, o.properties); found.properties != nil {
-			e.found.Exchanges[o.name] = found.properties
-		}
+		properties, refusal = e.inspectExchange(ctx, o.name, o.properties)
+		e.found.Exchanges[o.name] = properties
 	}
-	refusal, absent := found.refusal, found.properties == nil && !e.found.Unseen[o.title]
+	absent := properties == nil && !e.found.Unseen[o.title]
 	mayNot := refusal != nil && refusal.Code == amqp.AccessRefused
 	switch {
 	case o.queue != nil && o.queue.Beside && !e.later && (mayNot || absent && e.mode != topology.ModeDeclare):

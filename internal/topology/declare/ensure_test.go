@@ -402,9 +402,9 @@ func TestTypeIsDecidedByWhatExists(t *testing.T) {
 			}
 			s := prober{s: session(t, url)}
 			for _, q := range r.Plan.Queues {
-				found := s.inspectQueue(t.Context(), q.Name, amqp.Table{topology.PropertyDurable: true, topology.ArgType: topology.TypeClassic})
-				if found.properties[topology.ArgType] != own {
-					t.Errorf("%s: %v", q.Name, found.properties)
+				found, _ := s.inspectQueue(t.Context(), q.Name, amqp.Table{topology.PropertyDurable: true, topology.ArgType: topology.TypeClassic})
+				if found[topology.ArgType] != own {
+					t.Errorf("%s: %v", q.Name, found)
 				}
 			}
 		})

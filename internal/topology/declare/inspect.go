@@ -24,12 +24,6 @@ const (
 // mostProperties is how many properties are read one after the other.
 const mostProperties = 32
 
-// seen is what was found of a queue or exchange.
-type seen struct {
-	properties amqp.Table  // nil: it is not there, or the broker refused
-	refusal    *amqp.Error // not a matter of what differs
-}
-
 // compareQueue asks whether a queue with exactly these properties is there.
 func compareQueue(name string, properties amqp.Table) question {
 	args := maps.Clone(properties)
@@ -43,12 +37,13 @@ func compareQueue(name string, properties amqp.Table) question {
 	}
 }
 
-// inspectQueue reads all properties of a queue that is not as planned.
-func (p *prober) inspectQueue(ctx context.Context, name string, planned amqp.Table) seen {
+// inspectQueue reads all properties of a queue that is not as planned; nil: it is not there, or the broker refused for
+// another reason than what differs.
+func (p *prober) inspectQueue(ctx context.Context, name string, planned amqp.Table) (amqp.Table, *amqp.Error) {
 	title := "inspect " + topology.QueueTitle(name)
 	refusal := p.ask(ctx, title, compareQueue(name, planned))
 	if p.err != nil || refusal == nil {
-		return seen{properties: planned}
+		return planned, nil
 	}
 	properties := amqp.Table{
 		topology.PropertyDurable: true, topology.PropertyAutoDelete: false, topology.ArgType: topology.TypeClassic,
@@ -59,17 +54,17 @@ func (p *prober) inspectQueue(ctx context.Context, name string, planned amqp.Tab
 }
 
 // inspectExchange is inspectQueue for an exchange. It asks with a number as alternate exchange, which never matches.
-func (p *prober) inspectExchange(ctx context.Context, name string, planned amqp.Table) seen {
+func (p *prober) inspectExchange(ctx context.Context, name string, planned amqp.Table) (amqp.Table, *amqp.Error) {
 	properties := maps.Clone(planned)
 	properties[topology.ArgAlternate] = notAName
 	title := "inspect " + topology.ExchangeTitle(name)
-	found := p.adoptAll(ctx, title, properties, planned, func(properties amqp.Table) question {
+	found, refusal := p.adoptAll(ctx, title, properties, planned, func(properties amqp.Table) question {
 		return declareExchange(name, properties)
 	})
-	if found.properties[topology.ArgAlternate] == notAName {
-		delete(found.properties, topology.ArgAlternate)
+	if found[topology.ArgAlternate] == notAName {
+		delete(found, topology.ArgAlternate)
 	}
-	return found
+	return found, refusal
 }
 
 func declareExchange(name string, properties amqp.Table) question {
@@ -85,33 +80,32 @@ func declareExchange(name string, properties amqp.Table) question {
 // adoptAll asks until nothing differs from properties, each time with one more of them as the broker has it. Where the
 // broker's answer ends before the value, it asks with the planned value.
 func (p *prober) adoptAll(ctx context.Context, title string, properties, planned amqp.Table,
-	ask func(amqp.Table) question) seen {
-	var refusal *amqp.Error
+	ask func(amqp.Table) question) (found amqp.Table, refusal *amqp.Error) {
 	for range mostProperties {
 		refusal = p.ask(ctx, title, ask(properties))
 		if p.err != nil || refusal == nil {
-			return seen{properties: properties}
+			return properties, nil
 		}
 		d, ok := drifted(refusal)
 		switch {
 		case unknownType(refusal):
-			return seen{refusal: refusal}
+			return nil, refusal
 		case !ok && refusal.Code == amqp.PreconditionFailed: // it would have been made, were the argument not refused
-			return seen{}
+			return nil, nil
 		case d.cut && planned[d.property] != properties[d.property]:
 			properties[d.property] = planned[d.property]
 		case !ok, d.cut:
-			return seen{refusal: refusal}
+			return nil, refusal
 		case d.property == topology.ArgAlternate && d.value == nil:
-			return seen{properties: properties}
+			return properties, nil
 		case d.value == nil:
 			delete(properties, d.property)
 		default:
 			properties[d.property] = d.value
 		}
 		if t := properties[topology.ArgType]; t != nil && t != topology.TypeClassic && t != topology.TypeQuorum {
-			return seen{properties: properties} // a stream is compared by the argument that guards
+			return properties, nil // a stream is compared by the argument that guards
 		}
 	}
-	return seen{refusal: refusal}
+	return nil, refusal
 }

@@ -27,15 +27,15 @@ type Kept struct {
 func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {
 	p := prober{s: s}
 	defer p.close(ctx)
-	found := p.inspectQueue(ctx, queue, amqp.Table{topology.PropertyDurable: true, topology.ArgType: topology.TypeClassic})
-	if found.properties == nil || p.err != nil {
+	found, _ := p.inspectQueue(ctx, queue, amqp.Table{topology.PropertyDurable: true, topology.ArgType: topology.TypeClassic})
+	if found == nil || p.err != nil {
 		return Kept{}, p.err
 	}
-	limit, named := found.properties[topology.ArgDeliveryLimit].(int64)
+	limit, named := found[topology.ArgDeliveryLimit].(int64)
 	return Kept{
-		Known: true, Quorum: found.properties[topology.ArgType] == topology.TypeQuorum, Named: named,
+		Known: true, Quorum: found[topology.ArgType] == topology.TypeQuorum, Named: named,
 		Limit:    int(min(limit, topology.NoDeliveryLimit)),
-		Vanishes: found.properties[topology.PropertyAutoDelete] == true,
-		Single:   found.properties[topology.ArgSingleConsumer] == true,
+		Vanishes: found[topology.PropertyAutoDelete] == true,
+		Single:   found[topology.ArgSingleConsumer] == true,
 	}, nil
 }
