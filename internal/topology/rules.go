@@ -72,12 +72,9 @@ var rules = []rule{
 	{on: mainQueue, properties: []string{ArgDLX, ArgDLKey}, when: both(wantsDelay, differs), judgement: Weaker,
 		reason: "a message that the broker takes away, because it killed its consumer too often, goes elsewhere than what " +
 			"is parked", explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
-	{on: mainQueue, properties: []string{ArgDLX}, judgement: Harmless,
+	{on: mainQueue, properties: []string{ArgDLX, ArgDLKey}, judgement: Harmless,
 		reason:   "retries do not need it: they are published, with confirmation, before the original is acked",
 		explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
-	{on: mainQueue, properties: []string{ArgDLKey}, judgement: Harmless,
-		reason:   "retries do not need it: they are published, with confirmation, before the original is acked",
-		explains: []string{ArgStrategy, ArgOverflow}},
 	{on: retryQueue, properties: []string{ArgDLX, ArgDLKey}, when: differs, judgement: Breaks,
 		reason: "what has waited there does not return to the service's queue", fix: "{another}",
 		explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
@@ -145,14 +142,14 @@ var rules = []rule{
 		explains: []string{ArgDLX, ArgDLKey, ArgStrategy, ArgOverflow}},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: ampleLimit, judgement: Harmless,
 		reason: "it ends what kills its consumer again and again"},
-	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: belowSafeLimit, judgement: Breaks,
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limitBelow(safeLimit), judgement: Breaks,
 		reason: "the broker takes a message away that returns more than %v times without an answer: a few lost " +
 			"connections are enough",
 		fix: "{another}"},
-	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: both(wantsDelay, limited), judgement: Weaker,
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: both(wantsDelay, limitBelow(NoDeliveryLimit)), judgement: Weaker,
 		reason: "the broker dead-letters a message that returns more than %v times, retries left or not: it counts the " +
 			"failed attempts of all replicas, and lost connections", fix: "lower SIDECAR_MAX_RETRIES, or {another}"},
-	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limited, judgement: Weaker,
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limitBelow(NoDeliveryLimit), judgement: Weaker,
 		reason: "the broker takes a message away that returns more than %v times without an answer, by crashes or lost " +
 			"connections", fix: "{another}"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: brokersOwnLimit, judgement: Weaker,
@@ -278,14 +275,11 @@ func negativeBefore4(f *property) bool {
 	return ok && limit < 0 && f.major < 4
 }
 
-func belowSafeLimit(f *property) bool {
-	limit, ok := f.value.(int64)
-	return ok && limit >= 0 && limit < safeLimit
-}
-
-func limited(f *property) bool {
-	limit, ok := f.value.(int64)
-	return ok && limit >= 0 && limit < NoDeliveryLimit
+func limitBelow(most int64) func(*property) bool {
+	return func(f *property) bool {
+		limit, ok := f.value.(int64)
+		return ok && limit >= 0 && limit < most
+	}
 }
 
 func brokersOwnLimit(f *property) bool {
