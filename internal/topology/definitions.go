@@ -2,8 +2,6 @@ package topology
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"reflect"
 	"slices"
 
@@ -84,11 +82,7 @@ func (p *Plan) Definitions(vhost string) ([]byte, error) {
 			Arguments: notNull(b.Args),
 		})
 	}
-	out, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("write definitions of %s: %w", p.Service, err)
-	}
-	return append(out, '\n'), nil
+	return p.encode(d)
 }
 
 // notNull is args as a JSON object, also when there are none.

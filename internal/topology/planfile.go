@@ -71,11 +71,16 @@ func (p *Plan) JSON() ([]byte, error) {
 	if p.Park != (Route{}) {
 		f.Park = &p.Park
 	}
+	return p.encode(f)
+}
+
+// encode writes a form of p as JSON for people.
+func (p *Plan) encode(form any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(f); err != nil {
+	if err := e.Encode(form); err != nil {
 		return nil, fmt.Errorf("write the plan of %s: %w", p.Service, err)
 	}
 	return b.Bytes(), nil
