@@ -229,15 +229,16 @@ func (p *Plan) setType(quorum bool) {
 	p.Quorum = quorum
 	for i := range p.Queues {
 		q := &p.Queues[i]
-		q.Args = maps.Clone(q.Args)
+		args := amqp.Table{}
+		maps.Copy(args, q.Args)
 		for _, arg := range []string{ArgType, ArgDeliveryLimit, ArgStrategy, ArgOverflow} {
-			delete(q.Args, arg)
-		}
-		if quorum {
-			q.makeQuorum()
+			delete(args, arg)
 		}
 		if q.Name == p.Queue {
-			q.addArguments(p.arguments)
+			maps.Copy(args, p.arguments)
+		}
+		if q.Args = args; quorum {
+			q.makeQuorum()
 		}
 	}
 }
@@ -245,9 +246,6 @@ func (p *Plan) setType(quorum bool) {
 // makeQuorum adds what keeps the messages of a quorum queue: no limit on deliveries, and dead letters that stay until
 // their target has confirmed them, which the broker only does together with reject-publish.
 func (q *Queue) makeQuorum() {
-	if q.Args == nil {
-		q.Args = amqp.Table{}
-	}
 	q.Args[ArgType] = TypeQuorum
 	if q.Kind != KindRetry && q.Args[ArgDeliveryLimit] == nil {
 		q.Args[ArgDeliveryLimit] = NoDeliveryLimit
@@ -271,12 +269,4 @@ func (p *Plan) fixOf(fix, variable string) string {
 			"{exchange type}", "give it this type in the plan file: type")
 	}
 	return ways.Replace(fix)
-}
-
-// addArguments adds what the user wants beside the plan's own arguments.
-func (q *Queue) addArguments(more amqp.Table) {
-	if q.Args == nil && len(more) > 0 {
-		q.Args = amqp.Table{}
-	}
-	maps.Copy(q.Args, more)
 }

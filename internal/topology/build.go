@@ -250,9 +250,9 @@ func (b *builder) service() {
 	if b.o.MessageTTL != 0 {
 		args[ArgTTL] = b.o.MessageTTL.Milliseconds()
 	}
+	maps.Copy(args, b.o.QueueArguments)
 	for _, name := range b.p.Consumed() {
 		b.queue(Queue{Name: name, Kind: KindMain, Args: maps.Clone(args)})
-		b.p.queue(name).addArguments(b.o.QueueArguments)
 	}
 }
 
