@@ -55,6 +55,10 @@ func (n Node) Eval(expression string) (string, error) {
 	return value, nil
 }
 
+// patience is how long a node may take for an answer: adding a virtual host has taken over a minute on a machine that was
+// busy with the suite and other things. It only ends what hangs.
+const patience = 5 * time.Minute
+
 func (n Node) eval(expression string) (string, error) {
 	port, err := os.ReadFile(filepath.Join(n.Dir, "console"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -73,7 +77,7 @@ func (n Node) eval(expression string) (string, error) {
 		return "", fmt.Errorf("connect to the console of the broker: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	if _, err := conn.Write(append(framed(string(cookie)), framed(expression+".")...)); err != nil {
 		return "", err
 	}
