@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
@@ -121,23 +122,9 @@ func (w *jsonWriter) array(a []any, depth int) bool {
 	return !w.full()
 }
 
-// quoted writes a JSON string; bytes that are not UTF-8 become U+FFFD. It stops beyond the limit.
+// quoted writes a JSON string; bytes that are not UTF-8 become U+FFFD. Of a text beyond the limit it writes the beginning.
 func (w *jsonWriter) quoted(s string) {
-	const hex = "0123456789ABCDEF"
-	w.out = append(w.out, '"')
-	for i := 0; i < len(s) && !w.full(); {
-		r, size := utf8.DecodeRuneInString(s[i:])
-		i += size
-		switch at := strings.IndexRune("\"\\\n\r\t", r); {
-		case at >= 0 && r < utf8.RuneSelf:
-			w.out = append(w.out, '\\', `"\nrt`[at])
-		case r < ' ' || r == 0x7f:
-			w.out = append(w.out, '\\', 'u', '0', '0', hex[r>>4], hex[r&15])
-		default:
-			w.out = utf8.AppendRune(w.out, r)
-		}
-	}
-	w.out = append(w.out, '"')
+	w.out, _ = jsontext.AppendQuote(w.out, s[:min(len(s), w.limit)])
 }
 
 // scalar writes a number, a truth value or a time. It returns false for any other type.
