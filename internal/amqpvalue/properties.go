@@ -93,17 +93,23 @@ func (p Properties) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads an object with any of the properties, as SetProperty has them.
-func (p *Properties) UnmarshalJSON(b []byte) error {
+func (p *Properties) UnmarshalJSON(b []byte) error { return SetProperties((*amqp.Publishing)(p), b) }
+
+// SetProperties sets the properties of m that the JSON object b has, but for the ignored ones; null has none.
+func SetProperties(m *amqp.Publishing, b []byte, ignored ...string) error {
 	v, err := ParseValue(b)
-	if err != nil || v == nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("properties: %w", err)
 	}
 	t, ok := v.(amqp.Table)
-	if !ok {
+	if !ok && v != nil {
 		return errors.New("the properties are not a JSON object")
 	}
 	for name, v := range t {
-		if err := SetProperty((*amqp.Publishing)(p), name, v); err != nil {
+		if slices.Contains(ignored, name) {
+			continue
+		}
+		if err := SetProperty(m, name, v); err != nil {
 			return fmt.Errorf("property %.80q %w", name, err)
 		}
 	}

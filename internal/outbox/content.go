@@ -48,8 +48,12 @@ func (t *Table) publication(r *row, columns [][]byte, exchange string) error {
 		}
 	}
 	if columns[3] != nil {
-		if err := properties(m, columns[3]); err != nil {
-			return err
+		err = amqpvalue.SetProperties(m, columns[3], "delivery_mode") // messages are persistent
+		if err == nil && m.UserId != "" {
+			err = errors.New(`property "user_id" is the broker user of this connection; a row cannot set it`)
+		}
+		if err != nil {
+			return errRow("%w", err)
 		}
 	}
 	if columns[4] != nil {
@@ -96,35 +100,6 @@ func track(headers amqp.Table, column []byte, id string) (amqp.Table, error) {
 	return headers, nil
 }
 
-// properties reads the properties of a row into m. delivery_mode is ignored: messages are persistent.
-func properties(m *amqp.Publishing, column []byte) error {
-	v, err := amqpvalue.ParseValue(column)
-	if err != nil {
-		return errRow("properties: %w", err)
-	}
-	given, ok := v.(amqp.Table)
-	if !ok && v != nil {
-		return errRow("properties is not a JSON object")
-	}
-	for name, v := range given {
-		if s, isText := v.(string); isText && name != "timestamp" {
-			v = shared(s)
-		}
-		switch {
-		case name == "delivery_mode":
-			continue
-		case name == "user_id" && v != nil:
-			err = errors.New("is the broker user of this connection; a row cannot set it")
-		default:
-			err = amqpvalue.SetProperty(m, name, v)
-		}
-		if err != nil {
-			return errRow("property %.80q %w", name, err)
-		}
-	}
-	return nil
-}
-
 // startSpan starts the span of a row's publish, whose context goes into the message. While tracing is off the row's own
 // stays, and a row without one gets one whose trace id is always the same.
 func (r *Relay) startSpan(x *row) {
@@ -140,4 +115,4 @@ func (r *Relay) startSpan(x *row) {
 }
 
 // shared returns a text of which most rows have the same, so that it is in memory once.
-func shared[T string | []byte](text T) string { return unique.Make(string(text)).Value() }
+func shared(text []byte) string { return unique.Make(string(text)).Value() }

@@ -161,6 +161,10 @@ type Pruned struct {
 func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Duration, after func(Pruned) error) (Pruned,
 	error) {
 	var done Pruned
+	before, err := query(ctx, conn, `SELECT clock_timestamp() - $1::interval`, interval(older))
+	if err != nil {
+		return done, fmt.Errorf("ask for the time: %w", err)
+	}
 	var last []byte // all rows up to this id have been read
 	for {
 		var step struct {
@@ -168,7 +172,7 @@ func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Durati
 
 			Last string
 		}
-		err := readJSON(ctx, conn, &step, t.pruneSQL(), last, interval(older), number(upkeepRows))
+		err := readJSON(ctx, conn, &step, t.pruneSQL(), last, before[0][0], number(upkeepRows))
 		if err != nil {
 			return done, fmt.Errorf("delete rows of table %s: %w", &t.Names, explainDenied(err, "this needs the right to "+
 				"DELETE besides those of the relay: as the owner of the table, GRANT DELETE ON "+t.String()+" TO the role"))
@@ -189,7 +193,7 @@ func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Durati
 // pruneSQL deletes old sent rows among the next rows by id. It returns the last id, how many it read and how many it
 // deleted. Each row is checked again once it is locked: it may have been released, or changed, in between.
 func (t *Table) pruneSQL() string {
-	const old = `{sent_at} < now() - $2::interval AND {quarantined_at} IS NULL`
+	const old = `{sent_at} < $2::timestamptz AND {quarantined_at} IS NULL`
 	return t.expand(`WITH next AS MATERIALIZED (SELECT {id} AS id, ` + old + ` AS old FROM {table}
 			WHERE $1::{idtype} IS NULL OR {id} > $1::{idtype} ORDER BY {id} LIMIT $3::int),
 		locked AS MATERIALIZED (SELECT {id} AS id FROM {table} WHERE {id} IN (SELECT id FROM next WHERE old) AND ` + old + `
