@@ -18,10 +18,12 @@ type row struct {
 	id      string
 	key     string
 	keyed   bool
-	keySize int    // of its ordering key, in bytes; the key itself is not there when that is more than maxKey
-	due     string // its send_after
-	above   bool   // it is not below the low-water mark
-	rank    int    // of the claimed rows with its key, how many are before it
+	keySize int      // of its ordering key, in bytes; the key itself is not there when that is more than maxKey
+	due     string   // its send_after
+	above   bool     // it is not below the low-water mark
+	rank    int      // of the claimed rows with its key, how many are before it
+	first   *row     // of them; itself if it has no key
+	state   keyState // of the key, in its first row
 	blocked bool
 	until   string // when the row that blocks it is due, if that is later; "" = another relay has it
 
@@ -145,9 +147,10 @@ func (s *session) arrange(ctx context.Context, b *batch) error {
 	var keyed []*row
 	b.order = make([]*row, len(b.rows))
 	for i := range b.rows {
-		b.order[i] = &b.rows[i]
-		if b.rows[i].keyed {
-			keyed = append(keyed, &b.rows[i])
+		x := &b.rows[i]
+		b.order[i], x.first = x, x
+		if x.keyed {
+			keyed = append(keyed, x)
 		}
 	}
 	if len(keyed) == 0 {
@@ -164,7 +167,7 @@ func (s *session) arrange(ctx context.Context, b *batch) error {
 // findBlocked finds the rows that have to wait for an earlier row of their key, and the rank of the others.
 func (s *session) findBlocked(ctx context.Context, b *batch, keyed []*row) error {
 	keys := array(keyed, func(x *row) string { return x.key })
-	ranks := make(map[string]int, len(keyed))
+	last := make(map[string]*row, len(keyed))
 	return s.execute(ctx, func(v [][]byte) error {
 		n, err := place(v[0], keyed)
 		if err != nil {
@@ -172,8 +175,10 @@ func (s *session) findBlocked(ctx context.Context, b *batch, keyed []*row) error
 		}
 		x := keyed[n-1]
 		if x.blocked = string(v[1]) == "t"; !x.blocked {
-			x.rank = ranks[x.key]
-			ranks[x.key]++
+			if before := last[x.key]; before != nil {
+				x.first, x.rank = before.first, before.rank+1
+			}
+			last[x.key] = x
 			return nil
 		}
 		if x.until = string(v[2]); x.until == "" {

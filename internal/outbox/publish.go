@@ -38,11 +38,10 @@ type publishing struct {
 	broken       bool // the stream has to be given up
 	out, singles int  // on their way
 	careful      bool // a statement failed over a row that it read: rows are fetched one at a time
-	keys         map[string]keyState
 	again        []*row // have to be fetched once more
 }
 
-// keyState says whether rows of an ordering key can be sent.
+// keyState says whether rows of an ordering key can be sent. A row without a key has one of its own.
 type keyState uint8
 
 const (
@@ -51,19 +50,6 @@ const (
 	keyLost           // one was not sent: the others wait for the next batch
 	keyAgain          // one has to be fetched once more, and so have the others after it
 )
-
-func (p *publishing) key(x *row) keyState {
-	if !x.keyed {
-		return keyFree
-	}
-	return p.keys[x.key]
-}
-
-func (p *publishing) setKey(x *row, state keyState) {
-	if x.keyed {
-		p.keys[x.key] = state
-	}
-}
 
 // publish sends the rows that may be sent, and returns when the outcome of each is known, or is known to stay unknown.
 // The error is the database's.
@@ -77,7 +63,7 @@ func (s *session) publish(ctx context.Context, b *batch) (err error) {
 	defer cancel()
 	defer context.AfterFunc(s.stop, func() { time.AfterFunc(stopPublishing, cancel) })()
 	p := &publishing{
-		s: s, batch: b, ctx: pctx, until: time.Now().Add(t / 2), keys: map[string]keyState{},
+		s: s, batch: b, ctx: pctx, until: time.Now().Add(t / 2),
 		flights: make(chan *row, len(b.order)), done: make(chan *row, len(b.order)),
 	}
 	p.waiting.Go(func() {
@@ -111,8 +97,8 @@ func (p *publishing) work(ctx context.Context, rows []*row) error {
 		if rows = rows[n:]; len(p.again) > 0 {
 			rows = slices.Concat(p.again, rows)
 			for _, x := range p.again {
-				if p.key(x) == keyAgain {
-					p.setKey(x, keyFree)
+				if x.first.state == keyAgain {
+					x.first.state = keyFree
 				}
 			}
 			p.again = nil
@@ -128,14 +114,16 @@ func (p *publishing) over() bool {
 
 // send publishes a row by what fetchSQL gives after its place. It waits for the row's predecessor of the same key.
 func (p *publishing) send(x *row, columns [][]byte) {
-	p.collect()
-	for p.key(x) == keyBusy {
+	for len(p.done) > 0 {
+		p.finish(<-p.done)
+	}
+	for x.first.state == keyBusy {
 		p.wait()
 	}
-	if p.over() || p.key(x) == keyLost {
+	if p.over() || x.first.state == keyLost {
 		return
 	}
-	if p.key(x) == keyAgain {
+	if x.first.state == keyAgain {
 		p.again = append(p.again, x)
 		return
 	}
@@ -143,7 +131,7 @@ func (p *publishing) send(x *row, columns [][]byte) {
 	if sizes := columns[len(fetched)+2]; sizes != nil { // the row is larger than was thought
 		if err = x.measured(string(sizes), p.s.r.o.Memory.Limit()); err == nil {
 			p.again = append(p.again, x)
-			p.setKey(x, keyAgain)
+			x.first.state = keyAgain
 			return
 		}
 	} else {
@@ -218,19 +206,7 @@ func (p *publishing) single(x *row) {
 func (p *publishing) sent(x *row) {
 	p.out++
 	x.away = true
-	p.setKey(x, keyBusy)
-}
-
-// collect takes back the rows that are known about by now.
-func (p *publishing) collect() {
-	for p.out > 0 {
-		select {
-		case x := <-p.done:
-			p.finish(x)
-		default:
-			return
-		}
-	}
+	x.first.state = keyBusy
 }
 
 // wait takes back one row. It ends, because every wait for a confirm does.
@@ -245,8 +221,8 @@ func (p *publishing) finish(x *row) {
 	if x.alone {
 		p.singles--
 	}
-	if p.key(x) == keyBusy { // a later row of the key may have failed meanwhile
-		p.setKey(x, keyFree)
+	if x.first.state == keyBusy { // a later row of the key may have failed meanwhile
+		x.first.state = keyFree
 	}
 	p.record(x, x.err)
 }
@@ -263,7 +239,7 @@ func (p *publishing) record(x *row, err error) {
 	if x.result == sent {
 		return
 	}
-	p.setKey(x, keyLost)
+	x.first.state = keyLost
 	if x.result == unknown || x.result == untouched {
 		p.broken = p.broken || !x.alone
 		p.batch.trouble = err
