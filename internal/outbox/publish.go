@@ -35,9 +35,9 @@ type publishing struct {
 	done    chan *row // never full
 	waiting sync.WaitGroup
 
-	broken       bool // the stream has to be given up
-	out, singles int  // on their way
-	careful      bool // a statement failed over a row that it read: rows are fetched one at a time
+	broken       bool   // the stream has to be given up
+	out, singles int    // on their way
+	careful      bool   // a statement failed over a row that it read: rows are fetched one at a time
 	again        []*row // have to be fetched once more
 }
 
