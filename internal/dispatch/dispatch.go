@@ -64,24 +64,23 @@ type Target struct {
 	health   []byte // the whole health request; nil = connect only
 }
 
-// New returns a Target for o.URL without connecting. It fails on a URL, health path or header glob that cannot work.
+// New returns a Target for o.URL without connecting. It fails on a URL that cannot work.
 func New(o Options) (*Target, error) {
 	ep, err := http1.ParseEndpoint(o.URL)
 	if err != nil {
 		return nil, fmt.Errorf("app URL: %w", err)
 	}
-	health, err := healthRequest(&ep, &o)
-	if err != nil {
-		return nil, fmt.Errorf("health path: %w", err)
-	}
-	return &Target{
+	t := &Target{
 		o:        o,
 		client:   http1.NewClient(&ep, o.TLS, o.MaxIdle, cmp.Or(o.IdleTimeout, 4*time.Second)),
 		prober:   http1.NewClient(&ep, o.TLS, 0, 0),
 		encoding: newEncoding(&ep, &o),
 		metrics:  newMetrics(o.Registerer),
-		health:   health,
-	}, nil
+	}
+	if o.HealthPath != "" {
+		t.health = appendStart(nil, "GET", o.HealthPath, ep.Host, o.Version)
+	}
+	return t, nil
 }
 
 // Dispatch POSTs m and reports what happened. It returns when the answer's status line, headers and bounded body are
@@ -164,18 +163,6 @@ func (x *attempt) release() {
 	if x.exchange.End() {
 		attempts.Put(x)
 	}
-}
-
-// healthRequest is the whole request of a probe; nil without a health path.
-func healthRequest(ep *http1.Endpoint, o *Options) ([]byte, error) {
-	if o.HealthPath == "" {
-		return nil, nil
-	}
-	target, err := http1.RequestTarget(o.HealthPath)
-	if err != nil {
-		return nil, err
-	}
-	return appendStart(nil, "GET", target, ep.Host, o.Version), nil
 }
 
 // ErrRefused is wrapped by what Probe returns when nothing listens: connection refused, no such host or socket, or no

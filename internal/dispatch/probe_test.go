@@ -103,12 +103,3 @@ func TestProbeIsInterrupted(t *testing.T) {
 		}
 	}
 }
-
-func TestHealthPathThatCannotWork(t *testing.T) {
-	t.Parallel()
-	for _, path := range []string{"health", "//health", "/he alth", "/h\r\n", "/ü"} {
-		if _, err := New(Options{URL: "http://127.0.0.1:8080/", HealthPath: path}); err == nil {
-			t.Errorf("%q was accepted", path)
-		}
-	}
-}

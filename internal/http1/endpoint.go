@@ -19,11 +19,13 @@ type Endpoint struct {
 	Target           string // the request target: path and query
 }
 
-// ParseEndpoint reads an app URL that the configuration has judged. It refuses only what could not be sent. Its errors
-// never repeat the URL, which may hold a secret by mistake.
+// ParseEndpoint reads an app URL. The configuration has judged it, and its path and query are sent as they are. The
+// errors never repeat the URL, which may hold a secret by mistake.
 func ParseEndpoint(raw string) (Endpoint, error) {
 	if rest, ok := strings.CutPrefix(raw, "unix://"); ok {
-		return parseUnix(rest)
+		socket, path, _ := strings.Cut(rest, ":/") // the HTTP path may be missing
+		origin := "unix://" + socket + ":"
+		return Endpoint{network: "unix", address: socket, Origin: origin, Host: "localhost", Target: "/" + path}, nil
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -39,32 +41,10 @@ func ParseEndpoint(raw string) (Endpoint, error) {
 	if u.Hostname() == "" || !Printable(u.Host) || strings.Contains(u.Host, "%") {
 		return Endpoint{}, errors.New("a plain host name or IP address is needed")
 	}
-	target, err := RequestTarget(u.RequestURI())
 	return Endpoint{
 		network: "tcp", address: net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port)), secure: u.Scheme == "https",
-		serverName: u.Hostname(), Origin: u.Scheme + "://" + u.Host, Host: u.Host, Target: target,
-	}, err
-}
-
-// parseUnix reads "/path/to.sock:/http/path"; the HTTP path starts at the first ":/" and may be missing.
-func parseUnix(rest string) (Endpoint, error) {
-	socket, path, _ := strings.Cut(rest, ":/")
-	target, err := RequestTarget("/" + path)
-	origin := "unix://" + socket + ":"
-	return Endpoint{network: "unix", address: socket, Origin: origin, Host: "localhost", Target: target}, err
-}
-
-// RequestTarget checks that s is allowed in a request line as it is.
-func RequestTarget(s string) (string, error) {
-	switch {
-	case !strings.HasPrefix(s, "/"):
-		return "", errors.New("the path must start with a slash")
-	case strings.HasPrefix(s, "//"):
-		return "", errors.New("the path must not start with two slashes: servers read it as a host")
-	case !Printable(s) || strings.ContainsAny(s, " #"):
-		return "", errors.New("the path holds a byte that must be percent-encoded")
-	}
-	return s, nil
+		serverName: u.Hostname(), Origin: u.Scheme + "://" + u.Host, Host: u.Host, Target: u.RequestURI(),
+	}, nil
 }
 
 // Printable reports whether s is ASCII without control characters.

@@ -26,9 +26,8 @@ func TestEndpoint(t *testing.T) {
 func TestEndpointThatCannotWork(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
-		"", "app:8080", "ftp://app/", "file:///etc/passwd", "http://", "http:///path", "http://app:x/", "http://app//host/x",
-		"http://app/a\r\nb", "http://app/?a b", "http://grö.example/", "http://[fe80::1%25eth0]/", "http://a%zz/hunter2",
-		"unix:///a.sock:/x y", "unix:///a.sock://x", "http://app/%zz", "http:opaque",
+		"", "app:8080", "ftp://app/", "file:///etc/passwd", "http://", "http:///path", "http://app:x/", "http://app/a\r\nb",
+		"http://grö.example/", "http://[fe80::1%25eth0]/", "http://a%zz/hunter2", "http://app/%zz", "http:opaque",
 	} {
 		if _, err := ParseEndpoint(raw); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%q was accepted, or the error repeats the URL: %v", raw, err)
