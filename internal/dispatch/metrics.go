@@ -51,7 +51,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-// count records one outcome. A message that was not sent was no request.
+// count records one outcome. A message that was not sent was no request. A series exists from its first attempt on: 400
+// zeros would only be noise.
 func (m *metrics) count(o *message.Outcome) {
 	if o.Truncated > 0 {
 		m.truncated.Add(float64(o.Truncated))
@@ -59,30 +60,18 @@ func (m *metrics) count(o *message.Outcome) {
 	if o.Failure == message.FailureTooLarge || !o.Posted() {
 		return
 	}
-	m.requestsOf(o).Inc()
-	outcome := len(outcomes) - 1
-	if o.Failure == message.FailureNone && usual(o.Status) {
-		outcome = o.Status/100 - 2
-	}
-	m.durations[outcome].Observe(o.Elapsed.Seconds())
-}
-
-// requestsOf finds the counter of an outcome once and keeps it. A series exists from its first attempt on: 400 zeros
-// would only be noise.
-func (m *metrics) requestsOf(o *message.Outcome) prometheus.Counter {
-	slot, code := invalid, "invalid"
+	slot, code, outcome := invalid, "invalid", len(outcomes)-1
 	switch {
 	case o.Failure != message.FailureNone:
 		slot, code = firstFailure+int(o.Failure), o.Failure.String()
-	case usual(o.Status):
-		slot, code = o.Status, ""
+	case 200 <= o.Status && o.Status <= 599:
+		slot, code, outcome = o.Status, "", o.Status/100-2
 	}
-	if c := m.codes[slot].Load(); c != nil {
-		return *c
+	requests := m.codes[slot].Load()
+	if requests == nil { // the first of its code
+		requests = new(m.requests.WithLabelValues(cmp.Or(code, strconv.Itoa(o.Status))))
+		m.codes[slot].Store(requests)
 	}
-	c := m.requests.WithLabelValues(cmp.Or(code, strconv.Itoa(o.Status)))
-	m.codes[slot].Store(&c)
-	return c
+	(*requests).Inc()
+	m.durations[outcome].Observe(o.Elapsed.Seconds())
 }
-
-func usual(status int) bool { return 200 <= status && status <= 599 }
