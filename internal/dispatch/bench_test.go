@@ -80,7 +80,7 @@ func BenchmarkEncode(b *testing.B) {
 			defer x.release()
 			b.ReportAllocs()
 			for b.Loop() {
-				x.request.encode(t.encoding, e.m, "")
+				x.request.encode(t, e.m, "")
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestEncodeAllocatesNothing(t *testing.T) {
 	for _, e := range encodables() {
 		target := newTarget(t, "http://127.0.0.1:8080/", e.change)
 		x := newAttempt(&Target{}, time.Time{})
-		if n := testing.AllocsPerRun(100, func() { x.request.encode(target.encoding, e.m, "") }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { x.request.encode(target, e.m, "") }); n != 0 {
 			t.Errorf("%s: %v allocations", e.name, n)
 		}
 		if x.request.leftOut != 0 {

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -56,12 +58,19 @@ type Options struct {
 
 // Target is the app. It is safe for concurrent use.
 type Target struct {
-	o        Options
-	client   *http1.Client
-	prober   *http1.Client // keeps no connection: an answer to a probe is never taken for the answer to a message
-	encoding *encoding
-	metrics  *metrics
-	health   []byte // the whole health request; nil = connect only
+	o           Options
+	client      *http1.Client
+	prober      *http1.Client // keeps no connection: an answer to a probe is never taken for the answer to a message
+	metrics     *metrics
+	origin      string // of the URL, up to its path
+	static      []byte // request line, Host and User-Agent of every request
+	path        int    // length of the URL's path, in static
+	health      []byte // the whole health request; nil = connect only
+	routes      []route
+	typed       bool // a route needs the type of the message
+	forward     message.Globs
+	passthrough message.Globs
+	badToken    sync.Once
 }
 
 // New returns a Target for o.URL without connecting. It fails on a URL that cannot work.
@@ -71,11 +80,19 @@ func New(o Options) (*Target, error) {
 		return nil, fmt.Errorf("app URL: %w", err)
 	}
 	t := &Target{
-		o:        o,
-		client:   http1.NewClient(&ep, o.TLS, o.MaxIdle, cmp.Or(o.IdleTimeout, 4*time.Second)),
-		prober:   http1.NewClient(&ep, o.TLS, 0, 0),
-		encoding: newEncoding(&ep, &o),
-		metrics:  newMetrics(o.Registerer),
+		o:           o,
+		client:      http1.NewClient(&ep, o.TLS, o.MaxIdle, cmp.Or(o.IdleTimeout, 4*time.Second)),
+		prober:      http1.NewClient(&ep, o.TLS, 0, 0),
+		metrics:     newMetrics(o.Registerer),
+		origin:      ep.Origin,
+		static:      appendStart(nil, "POST", ep.Target, ep.Host, o.Version),
+		path:        strings.IndexByte(ep.Target+"?", '?'),
+		forward:     message.NewGlobs(o.Forward, true),
+		passthrough: message.NewGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace), true),
+	}
+	for _, r := range o.Routes {
+		t.routes = append(t.routes, newRoute(r, ep.Origin))
+		t.typed = t.typed || strings.HasPrefix(r, "type:") || strings.Contains(r, "{type}")
 	}
 	if o.HealthPath != "" {
 		t.health = appendStart(nil, "GET", o.HealthPath, ep.Host, o.Version)
@@ -105,8 +122,8 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 	x := newAttempt(t, start.Add(t.o.Timeout))
 	defer x.release()
 	x.out.RetryAfter = -1
-	if t.encoding.routes != nil {
-		if x.out.Route, x.out.URL = t.encoding.find(m); x.out.Route == 0 && !t.o.Unrouted {
+	if t.routes != nil {
+		if x.out.Route, x.out.URL = t.Route(m); x.out.Route == 0 && !t.o.Unrouted {
 			x.out.Failure, x.out.Err = message.FailureNoRoute, errors.New("no route matches the message")
 			return x.out
 		}
@@ -115,7 +132,7 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 		x.out.Failure, x.out.Err = http1.Interrupted(ctx)
 		return x.out
 	}
-	x.out.Truncated = x.request.encode(t.encoding, m, x.out.URL)
+	x.out.Truncated = x.request.encode(t, m, x.out.URL)
 	x.exchange.Head = x.request.out
 	x.out.Failure, x.out.Err = t.client.Do(ctx, x.exchange, m.Body)
 	if x.out.Failure == message.FailureNone {
@@ -124,11 +141,8 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 	return x.out
 }
 
-// Route returns the number of the route by which m is POSTed, from 1 on, and the URL; 0 if no route matches.
-func (t *Target) Route(m *message.Message) (number int, url string) { return t.encoding.find(m) }
-
 // Origin is the URL of the app up to its path.
-func (t *Target) Origin() string { return t.encoding.origin }
+func (t *Target) Origin() string { return t.origin }
 
 // Close closes the idle connections. Attempts under way finish, and then their connections are closed.
 func (t *Target) Close() { t.client.Close() }
@@ -184,7 +198,7 @@ func (t *Target) Probe(ctx context.Context) error {
 		x := newAttempt(t, deadline)
 		defer x.release()
 		x.answer.dapr, x.answer.limit = false, 0
-		head := t.encoding.authorization(append(x.exchange.Head[:0], t.health...))
+		head := t.authorization(append(x.exchange.Head[:0], t.health...))
 		x.exchange.Head = append(head, "Accept: */*\r\nConnection: close\r\n\r\n"...)
 		failure, err = t.prober.Do(ctx, x.exchange, nil)
 		status = x.exchange.Answer.Status

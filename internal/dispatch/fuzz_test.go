@@ -139,9 +139,9 @@ func FuzzRequest(f *testing.F) {
 		}
 		x := newAttempt(&Target{}, time.Time{})
 		defer x.release()
-		left := x.request.encode(target.encoding, m, "")
+		left := x.request.encode(target, m, "")
 		raw := append(slices.Clone(x.request.out), body...)
-		if x.request.encode(target.encoding, m, ""); !bytes.Equal(raw[:len(raw)-len(body)], x.request.out) {
+		if x.request.encode(target, m, ""); !bytes.Equal(raw[:len(raw)-len(body)], x.request.out) {
 			t.Fatal("encoding the same message twice gave two requests")
 		}
 		wantOneRequest(t, raw, body, left, &o)

@@ -25,24 +25,24 @@ const headerPrefix = "Amqp-Header-"
 
 // headers appends the message's own headers in the order of their keys, so that the same message gives the same
 // request and of two names that become one the same always wins.
-func (r *request) headers(e *encoding, table amqp.Table) {
+func (r *request) headers(t *Target, table amqp.Table) {
 	if len(table) == 0 {
 		return
 	}
 	r.keys = slices.AppendSeq(r.keys[:0], maps.Keys(table))
 	slices.Sort(r.keys)
 	for _, k := range r.keys {
-		r.header(e, k, table[k])
+		r.header(t, k, table[k])
 	}
 }
 
 // header appends one header of the message under its allowed name, or leaves it out. A header that configuration or the
 // contract excludes is not counted; one that cannot be sent is.
-func (r *request) header(e *encoding, key string, v any) {
+func (r *request) header(t *Target, key string, v any) {
 	if isTrace(key) {
 		return // travels as Message.Trace, and must not contradict it
 	}
-	if e.CloudEvents {
+	if t.o.CloudEvents {
 		if attr, ok := cutAttribute(key); ok {
 			r.attribute(attr, v)
 			return
@@ -59,9 +59,9 @@ func (r *request) header(e *encoding, key string, v any) {
 	case message.Bookkeeping(name):
 		r.out = r.out[:mark]
 		return
-	case e.passthrough.Match(key) && !deniedBare(name):
+	case t.passthrough.Match(key) && !deniedBare(name):
 		r.out = append(r.out[:mark], name...)
-	case !e.forward.Match(key):
+	case !t.forward.Match(key):
 		r.out = r.out[:mark]
 		return
 	}

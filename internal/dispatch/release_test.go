@@ -14,7 +14,7 @@ func TestReleaseForgetsTheMessage(t *testing.T) { //nolint:paralleltest // reads
 	target := newTarget(t, "http://127.0.0.1:1/")
 	m := withHeaders(sample(), amqp.Table{"tenant": "acme"})
 	x := newAttempt(target, time.Time{})
-	x.request.encode(target.encoding, m, "")
+	x.request.encode(target, m, "")
 	_ = x.exchange.Answer.Read(strings.NewReader("HTTP/1.1 422 X\r\nAmqp-Reason: r\r\nContent-Length: 0\r\n\r\n"), &x.answer)
 	x.release()
 	for _, k := range x.request.keys {

@@ -21,25 +21,25 @@ func isEnvelope(contentType string) bool {
 // allowed in a header is left out, because an encoded one would name an unknown type. An event without one has none in
 // the request either: a receiver would take it for the event's datacontenttype. A broken content encoding is
 // percent-encoded instead: without it the app would take a compressed body for plain text, with it the app objects.
-func (r *request) content(e *encoding, m *message.Message) {
-	t := m.ContentType
-	if t == "" && e.CloudEvents {
-		t = dataContentType(m.Headers)
+func (r *request) content(t *Target, m *message.Message) {
+	kind := m.ContentType
+	if kind == "" && t.o.CloudEvents {
+		kind = dataContentType(m.Headers)
 	}
 	switch {
-	case e.Envelopes && !isEnvelope(t):
+	case t.o.Envelopes && !isEnvelope(kind):
 		// Dapr's component for RabbitMQ publishes envelopes as text/plain, which no app takes for one.
-		t = "application/cloudevents+json"
-	case len(t) > maxValue || !http1.Printable(t) || strings.TrimSpace(t) != t:
-		t = ""
+		kind = "application/cloudevents+json"
+	case len(kind) > maxValue || !http1.Printable(kind) || strings.TrimSpace(kind) != kind:
+		kind = ""
 		r.leftOut++
 	}
-	if t == "" && !e.CloudEvents {
-		t = octetStream
+	if kind == "" && !t.o.CloudEvents {
+		kind = octetStream
 	}
-	if t != "" {
+	if kind != "" {
 		r.out = append(r.out, "Content-Type: "...)
-		r.out = append(r.out, t...)
+		r.out = append(r.out, kind...)
 		r.out = append(r.out, '\r', '\n')
 	}
 	r.number("Content-Length: ", int64(len(m.Body)))

@@ -28,14 +28,15 @@ func newRoute(item, origin string) route {
 	return route{map[bool]int{true: 1}[byType], message.NewTopic(pattern), origin + strings.TrimSpace(path)}
 }
 
-// find returns the number of the first route that matches m, from 1 on, and the URL of its path; 0 without one.
-func (e *encoding) find(m *message.Message) (number int, url string) {
+// Route returns the number of the route by which m is POSTed, the first one that matches, from 1 on, and the URL; 0 if
+// no route matches.
+func (t *Target) Route(m *message.Message) (number int, url string) {
 	values := []string{m.RoutingKey, "", m.Queue}
-	if e.typed {
-		values[1] = e.typeOf(m)
+	if t.typed {
+		values[1] = t.typeOf(m)
 	}
-	for i := range e.routes {
-		r := &e.routes[i]
+	for i := range t.routes {
+		r := &t.routes[i]
 		if v := values[r.of]; (v != "" || r.of == 0) && r.pattern.Match(v) {
 			if url := expand(r.url, values); url != "" {
 				return i + 1, url
@@ -115,11 +116,11 @@ func (r *route) isCovered(earlier route) bool {
 }
 
 // typeOf returns the type of the message, which is the ce-type where it is sent as an event.
-func (e *encoding) typeOf(m *message.Message) (kind string) {
+func (t *Target) typeOf(m *message.Message) (kind string) {
 	switch {
-	case e.Envelopes || e.CloudEvents && isEnvelope(m.ContentType):
+	case t.o.Envelopes || t.o.CloudEvents && isEnvelope(m.ContentType):
 		return envelopeType(m.Body)
-	case !e.CloudEvents:
+	case !t.o.CloudEvents:
 		return m.Type
 	}
 	for k, v := range m.Headers {

@@ -161,7 +161,7 @@ func TestTypeOfAnEvent(t *testing.T) {
 	} {
 		o := Options{}
 		c.mode(&o)
-		if got := (&encoding{Options: &o}).typeOf(c.m); got != c.want {
+		if got := (&Target{o: o}).typeOf(c.m); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
