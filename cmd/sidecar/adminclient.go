@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"syscall"
 	"time"
@@ -30,24 +28,14 @@ type adminClient struct {
 
 // ask returns the answer's status and body.
 func (a *adminClient) ask(ctx context.Context, method, path string) (int, []byte, error) {
-	host, port, err := net.SplitHostPort(a.address)
-	if err != nil {
-		return 0, nil, fmt.Errorf("%s: %w", a.variable, err)
-	}
-	if port == "0" {
+	if strings.HasSuffix(a.address, ":0") {
 		return 0, nil, fmt.Errorf("%s has port 0: a port chosen at start cannot be found from here", a.variable)
 	}
-	switch ip, _ := netip.ParseAddr(host); {
-	case host == "", ip == netip.IPv4Unspecified():
-		host = "127.0.0.1"
-	case ip == netip.IPv6Unspecified():
-		host = "::1"
-	}
-	address := net.JoinHostPort(host, port)
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, nil)
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+a.address+path, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("%s: %w", a.variable, err)
 	}
+	r.Host = "localhost" // an address without a host, or with 0.0.0.0, is dialed as this machine but is no name for it
 	if a.token != "" {
 		r.Header.Set("Authorization", "Bearer "+a.token)
 	}
@@ -58,7 +46,7 @@ func (a *adminClient) ask(ctx context.Context, method, path string) (int, []byte
 	}
 	answer, err := client.Do(r)
 	if err != nil {
-		return 0, nil, fmt.Errorf("ask the sidecar at %s (%s): %w", address, a.variable, err)
+		return 0, nil, fmt.Errorf("ask the sidecar at %s (%s): %w", a.address, a.variable, err)
 	}
 	defer answer.Body.Close() //nolint:errcheck // nothing is left to do about it
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))

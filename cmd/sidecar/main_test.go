@@ -178,7 +178,12 @@ func TestHealthFails(t *testing.T) {
 
 func TestHealthOfAWildcardAddress(t *testing.T) {
 	t.Parallel()
-	addr := at(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("{}")) })
+	addr := at(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != "localhost" { // the control listener refuses a request without a host
+			t.Errorf("asked for %q", r.Host)
+		}
+		_, _ = w.Write([]byte("{}"))
+	})
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		t.Fatal(err)
