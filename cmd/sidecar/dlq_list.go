@@ -78,11 +78,15 @@ func listRow(v *deadletter.View, now time.Time) []string {
 
 // failureText is the status of the last answer with what it says, or the error.
 func failureText(v *deadletter.Facts) string {
-	words := strings.Fields(v.Why())
-	if v.Status != 0 {
-		words = slices.Insert(words, 0, strconv.Itoa(v.Status))
+	return strings.Join(strings.Fields(statusText(v.Status)+" "+v.Why()), " ")
+}
+
+// statusText is a status; empty for none.
+func statusText(status int) string {
+	if status == 0 {
+		return ""
 	}
-	return strings.Join(words, " ")
+	return strconv.Itoa(status)
 }
 
 // unread says how much of the queue was read, unless it was all, and which flag reads more.
@@ -122,12 +126,9 @@ func dlqGroups(ctx context.Context, c *call) error {
 }
 
 func groupRow(g *deadletter.Group, now time.Time) []string {
-	count, status := strconv.Itoa(g.Count), ""
+	count := strconv.Itoa(g.Count)
 	if g.Foreign > 0 {
 		count += fmt.Sprintf(" (%d of other services)", g.Foreign)
 	}
-	if g.Status != 0 {
-		status = strconv.Itoa(g.Status)
-	}
-	return []string{g.ID, count, g.Reason, status, g.Problem, g.RoutingKey, ago(g.First, now), ago(g.Last, now)}
+	return []string{g.ID, count, g.Reason, statusText(g.Status), g.Problem, g.RoutingKey, ago(g.First, now), ago(g.Last, now)}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -86,9 +85,7 @@ func (c *call) showFacts(m *deadletter.Full, now time.Time) {
 		c.row("parked", fmt.Sprintf("%s (%s)", t.UTC().Format(time.RFC3339), ago(t, now)))
 	}
 	c.row("reason", cmp.Or(m.Reason, "-"))
-	if m.Status != 0 {
-		c.row("status", strconv.Itoa(m.Status))
-	}
+	c.row("status", statusText(m.Status))
 	c.row("error", m.Error)
 	c.row("detail", m.Detail)
 	c.row("problem type", m.Problem.Type)
@@ -112,18 +109,9 @@ func (c *call) showHeaders(h amqpvalue.TypedTable) {
 	c.say("\nheaders")
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", printable(name), typeName(h[name]), printable(amqpvalue.Text(h[name])))
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", printable(name), amqpvalue.Typed{V: h[name]}.Type(), printable(amqpvalue.Text(h[name])))
 	}
 	_ = w.Flush() // the flush of c.out reports what goes wrong
-}
-
-// typeName is the AMQP type of a header value; "?" for one that has no JSON.
-func typeName(v any) string {
-	typed := struct{ Type string }{"?"}
-	if b, err := json.Marshal(amqpvalue.Typed{V: v}); err == nil {
-		_ = json.Unmarshal(b, &typed) // it has the field
-	}
-	return typed.Type
 }
 
 // showJourney prints x-death, the first step first: the broker keeps the latest first.

@@ -89,7 +89,7 @@ func TestTypeName(t *testing.T) {
 		"float32": float32(1), "float64": 1.0, "decimal": amqp.Decimal{}, "string": "", "binary": []byte{}, "timestamp": time.Now(), "array": []any{},
 		"table": amqp.Table{}, "void": nil,
 	} {
-		if got := typeName(v); got != want {
+		if got := (amqpvalue.Typed{V: v}).Type(); got != want {
 			t.Errorf("%T is %q", v, got)
 		}
 	}

@@ -58,6 +58,12 @@ func (v Typed) MarshalJSON() ([]byte, error) {
 	}{kind, plain})
 }
 
+// Type returns the name of v's type.
+func (v Typed) Type() string {
+	name, _ := describe(v.V)
+	return name
+}
+
 // describe returns the name of v's type and the value that represents v in JSON.
 func describe(v any) (kind string, plain any) {
 	switch v := v.(type) {
