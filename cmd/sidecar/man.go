@@ -2,15 +2,10 @@ package main
 
 import (
 	"context"
-	_ "embed"
+	"errors"
 	"io"
 	"strings"
 )
-
-// manPage is the page without its commands.
-//
-//go:embed shell/sidecar.1
-var manPage string
 
 // man prints the page sidecar(1), with the help of every command.
 func man(_ context.Context, c *call) error {
@@ -21,8 +16,9 @@ func man(_ context.Context, c *call) error {
 	manCommands(&commands, described(*c.root, "", io.Discard))
 	fill := strings.NewReplacer("@VERSION@", roff(version), "@EXIT_CODES@", roff(exitCodes),
 		"@COMMANDS@\n", commands.String())
-	_, err := fill.WriteString(c.stdout, manPage)
-	return err
+	page, err := shellFiles.ReadFile("shell/sidecar.1")
+	_, writeErr := fill.WriteString(c.stdout, string(page))
+	return errors.Join(err, writeErr)
 }
 
 // manCommands writes the help of each command below one.
