@@ -132,14 +132,13 @@ func (l *listener) evict(c *conn, held int64) bool {
 	return true
 }
 
-// conn is one connection. Its fields are guarded by l.mu; lines belongs to the goroutine that reads.
+// conn is one connection. Its fields are guarded by l.mu.
 type conn struct {
 	net.Conn
 
 	l        *listener
 	since    time.Time // when the current request began to be waited for
-	handled  bool      // the header of a request is complete: what follows is its body, until the connection is idle
-	complete bool      // the body is, too
+	complete bool      // the request is complete, with its body
 	cost     int64     // of the header
 	held     int64     // of it, taken from the budget
 	lines    lineScanner
@@ -158,9 +157,6 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) header(p []byte) bool {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
-	if c.handled {
-		return true
-	}
 	bytes, lines := c.lines.scan(p)
 	c.cost += 2*int64(bytes) + lineCost*int64(lines)
 	for more := c.cost - freeHeader - c.held; more > 0; {
@@ -179,7 +175,8 @@ func (c *conn) header(p []byte) bool {
 func (c *conn) begin(r *http.Request) (twoLengths bool) {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
-	c.handled, c.complete = true, r.ContentLength == 0
+	c.lines.ended = true // also of a header that came with the request before, and was not scanned
+	c.complete = r.ContentLength == 0
 	return len(r.TransferEncoding) > 0 && c.lines.found
 }
 
@@ -195,7 +192,7 @@ func (c *conn) end() {
 func (c *conn) idle() {
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
-	c.handled, c.lines = false, lineScanner{}
+	c.lines = lineScanner{}
 }
 
 // Close closes the connection and makes room for another one.
@@ -227,7 +224,7 @@ type lineScanner struct {
 	line  [len(contentLength) + 1]byte // the first bytes of the current line
 	size  int                          // how many there are; 0 for a blank line
 	begun bool                         // there was a line
-	ended bool                         // by a blank line: the body follows
+	ended bool                         // by a blank line: what follows is the body, until the connection is idle
 	found bool
 }
 
