@@ -54,28 +54,28 @@ func openAPI(w http.ResponseWriter, _ *http.Request) {
 // drainBegins is how long the answer to POST /drain waits to be able to say "draining".
 const drainBegins = time.Second
 
-func (s *Server) drain(r *http.Request, subscription string) int {
+func (s *Server) drain(r *http.Request, subscription string) (status int, refusal string) {
 	if subscription != "" {
-		return http.StatusBadRequest
+		return http.StatusBadRequest, "A drain ends all subscriptions. POST /pause?subscription=" + subscription + " stops one."
 	}
 	s.o.State.Drain()
 	s.wait(r, s.o.State.Draining(), drainBegins)
-	return http.StatusAccepted
+	return http.StatusAccepted, ""
 }
 
-func (s *Server) unlessDraining(do func(subscription string)) func(*http.Request, string) int {
-	return func(_ *http.Request, subscription string) int {
+func (s *Server) unlessDraining(do func(subscription string)) func(*http.Request, string) (int, string) {
+	return func(_ *http.Request, subscription string) (int, string) {
 		if Closed(s.o.State.Draining()) {
-			return http.StatusConflict
+			return http.StatusConflict, "The sidecar is draining and will take no more messages."
 		}
 		do(subscription)
-		return http.StatusOK
+		return http.StatusOK, ""
 	}
 }
 
 // change wraps what changes something, of one subscription or of all: its request is checked first, the change is
 // written down with who asked for it, and the answer is the state it led to.
-func (s *Server) change(action string, do func(r *http.Request, subscription string) int) http.HandlerFunc {
+func (s *Server) change(action string, do func(*http.Request, string) (status int, refusal string)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, status, detail := s.subscription(r, true)
 		if status == 0 {
@@ -89,16 +89,13 @@ func (s *Server) change(action string, do func(r *http.Request, subscription str
 		if name != "" {
 			more = []any{"subscription", name}
 		}
-		status = do(r, name)
+		status, refusal := do(r, name)
 		httpguard.Audit(s.o.Logger, r, action, status, more...)
-		switch status {
-		case http.StatusConflict:
-			httpguard.Refuse(w, status, "", "The sidecar is draining and will take no more messages.")
-		case http.StatusBadRequest:
-			httpguard.Refuse(w, status, "", "A drain ends all subscriptions. POST /pause?subscription="+name+" stops one.")
-		default:
-			httpguard.Answer(w, status, s.o.State.Status())
+		if refusal != "" {
+			httpguard.Refuse(w, status, "", refusal)
+			return
 		}
+		httpguard.Answer(w, status, s.o.State.Status())
 	}
 }
 
