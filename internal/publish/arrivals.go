@@ -19,6 +19,8 @@ var errSlowest = ending(fail(slow,
 // arrivals are the bodies and lines of which a part has arrived. When there is no memory for another one, the slowest
 // are ended: connections that send a little and stop must not block the others.
 type arrivals struct {
+	slowAfter time.Duration // the constant
+
 	mu  sync.Mutex
 	all map[*arrival]struct{}
 }
@@ -65,7 +67,7 @@ func (a *arrivals) pause(r *room) *failure {
 // end ends slow bodies, the slowest first, until they hold n bytes together; the body of needy is not one of them. It
 // returns false if there is none. Their memory is given back a little later, by their goroutines.
 func (a *arrivals) end(needy *room, n int64) bool {
-	before := time.Now().Add(-slowAfter)
+	before := time.Now().Add(-a.slowAfter)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var slow []*arrival

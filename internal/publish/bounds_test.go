@@ -145,6 +145,7 @@ func (r *rig) begin(size int) (end func() []result) {
 func TestBatchesOfLargeLines(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", smallMemory(48*mib))
+	r.server.arrivals.slowAfter = time.Hour // a busy machine sends slowly
 	line := `{"routing_key":"k","body":"` + strings.Repeat("x", 15*mib) + `"}`
 	answers := make(chan reply, maxBatches)
 	for range maxBatches {

@@ -76,7 +76,7 @@ const (
 func New(o Options) *Server {
 	s := &Server{
 		o: o, keys: message.NewGlobs(o.RoutingKeys, false), lanes: map[string]*broker.Lane{}, maxItems: maxItems,
-		arrivals: arrivals{all: map[*arrival]struct{}{}},
+		arrivals: arrivals{slowAfter: slowAfter, all: map[*arrival]struct{}{}},
 		inflight: make(httpguard.Slots, o.MaxInflight), batches: make(httpguard.Slots, maxBatches),
 		growing: make(httpguard.Slots, 1),
 	}
