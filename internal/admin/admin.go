@@ -147,11 +147,16 @@ func (s *Server) Serve(ctx context.Context) error {
 	return errors.Join(<-ended, <-ended)
 }
 
-// Shutdown lets running requests finish until ctx ends, then cuts them off. Requests waiting on /drained are answered
-// at once. An operation on the dead-letter queue ends at a safe point.
+// requestTime is how long running requests may take to finish at the end.
+const requestTime = 2 * time.Second
+
+// Shutdown gives an operation on the dead-letter queue until ctx ends to reach a safe point, and running requests two
+// seconds of that to finish; then it cuts them off. Requests waiting on /drained are answered at once.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.stop()
 	s.o.DeadLetters.Wait(ctx) // before the requests: one of them may wait for it
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
 	var stops sync.WaitGroup
 	for _, l := range s.listeners() {
 		stops.Go(func() {

@@ -130,9 +130,10 @@ func (a *App) abandon() {
 // while it shuts down.
 func (a *App) parts() (base, senders, consumers []part) {
 	base = []part{
-		{name: "admin", run: a.admin.Serve, stop: func(stopTime) {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		{name: "admin", run: a.admin.Serve, stop: func(t stopTime) {
+			ctx, cancel := context.WithTimeout(context.Background(), max(time.Until(t.until), 2*time.Second))
 			defer cancel()
+			defer context.AfterFunc(t.now, cancel)()
 			a.admin.Shutdown(ctx)
 		}},
 		{name: "memory", run: a.freeMemory},
