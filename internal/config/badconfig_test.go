@@ -148,6 +148,8 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_RETRY_AFTER_MAX=0s", "1s to 24m"},
 		{"SIDECAR_SHUTDOWN_GRACE=-1s", "0s to 1h"},
 		{"SIDECAR_RETRY_DELAY=0s", "out of range"},
+		{"SIDECAR_MESSAGE_TTL=0s", "out of range"},
+		{"SIDECAR_MESSAGE_TTL=1500us", "whole number of milliseconds"},
 		{"SIDECAR_RETRY_DELAY=1193h2m47.296s", "out of range"}, // 2^32 ms
 		{"SIDECAR_RETRY_DELAY=1500us", "whole number of milliseconds"},
 		{"SIDECAR_RETRY_DELAYS=0s", "out of range"},

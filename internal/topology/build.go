@@ -12,8 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Build makes the plan of a preset. The error joins what ValidateOptions says, one line each; the plan it returns has
-// passed Validate.
+// Build makes the plan of a preset. The error joins what ValidateOptions says, one line each, or else what Validate does.
 func Build(given Options) (*Plan, error) {
 	var errs []error
 	for _, m := range ValidateOptions(given) {

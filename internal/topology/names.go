@@ -2,7 +2,6 @@ package topology
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -11,8 +10,6 @@ import (
 
 	"sidecar/internal/amqpvalue"
 )
-
-var serviceName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
 
 // halves returns the parts of a service name before and after its first hyphen, "default" and all of it without one.
 func halves(service string) (first, rest string) {

@@ -18,8 +18,8 @@ type OptionError struct {
 	Reason string
 }
 
-// ValidateOptions lists everything that keeps Build from making a plan. Of two mistakes that have a variable in common,
-// the later one may be a consequence of the earlier one.
+// ValidateOptions lists what keeps Build from making a plan of values each of which the configuration accepts alone. Of
+// two mistakes that have a variable in common, the later one may be a consequence of the earlier one.
 func ValidateOptions(given Options) []OptionError {
 	given.Preset = cmp.Or(given.Preset, PresetFanout)
 	c := optionValidator{given: given, o: Fill(given), b: blueprints[given.Preset], names: map[string]name{}}
@@ -72,14 +72,9 @@ func presetsWith(has func(*blueprint) bool) string {
 	}), ", ")
 }
 
-// checkOptions refuses what no preset, or not this one, can do anything with.
+// checkOptions refuses what this preset cannot do anything with.
 func (c *optionValidator) checkOptions() {
 	o, b := &c.given, c.b
-	service := on{"SIDECAR_SERVICE"}
-	c.refuse(o.Service == "", service, "required and not set")
-	c.refuse(o.Service != "" && !serviceName.MatchString(o.Service), service,
-		"only letters, digits, '.', '_' and '-', not beginning with '-'")
-	c.refuse(reserved(o.Service), service, "%s", reservedFault)
 	_, rest := halves(o.Service)
 	c.refuse(o.Queue == "" && strings.Contains(b.queue, "{rest}") && rest == "" && o.Subscription == "",
 		on{"SIDECAR_SERVICE", "SIDECAR_QUEUE"},
@@ -91,10 +86,6 @@ func (c *optionValidator) checkOptions() {
 		on{"SIDECAR_TOPOLOGY", "SIDECAR_RETRY_EXCHANGE", "SIDECAR_RETRY_QUEUE"},
 		"leave SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE out: native has neither, and retries wait in the service's "+
 			"queue")
-	c.refuse(!o.autoType() && o.QueueType != TypeClassic && o.QueueType != TypeQuorum, on{"SIDECAR_QUEUE_TYPE"},
-		"%s, %s or %s", TypeAuto, TypeClassic, TypeQuorum)
-	c.refuse(o.ExchangeType != "" && !slices.Contains(exchangeTypes, o.ExchangeType), on{"SIDECAR_EXCHANGE_TYPE"},
-		"use one of %s", strings.Join(exchangeTypes, ", "))
 	c.refuse(c.o.Queue == "", on{"SIDECAR_QUEUE"}, "required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
 	c.refuse(len(o.Bindings) == 0 && b.bindingKey == "", on{"SIDECAR_BINDINGS"},
 		"required for SIDECAR_TOPOLOGY=%s and not set", o.Preset)
@@ -104,7 +95,6 @@ func (c *optionValidator) checkOptions() {
 	const only = "is for SIDECAR_TOPOLOGY=%s only, and the topology is %s"
 	discarding := presetsWith(func(b *blueprint) bool { return b.mayDiscard })
 	c.refuse(o.MessageTTL != 0 && !b.mayDiscard, on{"SIDECAR_MESSAGE_TTL"}, only, discarding, o.Preset)
-	c.checkDelay("SIDECAR_MESSAGE_TTL", o.MessageTTL)
 	c.refuse(o.NoDeadLetter && !b.mayDiscard, on{"SIDECAR_DEAD_LETTER"}, only, discarding, o.Preset)
 	c.refuse(o.NoDeadLetter && (o.DLX != "" || o.DLQ != ""), on{"SIDECAR_DEAD_LETTER", "SIDECAR_DLX", "SIDECAR_DLQ"},
 		"SIDECAR_DLX and SIDECAR_DLQ name what there is not")
@@ -123,7 +113,7 @@ func (c *optionValidator) checkPartitions() {
 		"SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the sidecar")
 }
 
-// checkRetries checks the number of retries and the delays.
+// checkRetries checks the number of retries and the delays with each other.
 func (c *optionValidator) checkRetries() {
 	o := &c.given
 	const delays = "SIDECAR_RETRY_DELAYS"
@@ -132,28 +122,11 @@ func (c *optionValidator) checkRetries() {
 		"the first failure parks", presetsWith(func(b *blueprint) bool { return b.mayNotRetry }))
 	c.refuse(o.RetryDelay != 0 && len(c.b.wait.delays) > 0, on{"SIDECAR_RETRY_DELAY"},
 		"%s has one delay per retry: use %s", o.Preset, delays)
-	if n := o.MaxRetries; n != nil {
-		c.refuse(*n < 0 || *n > maxRetriesLimit, on{"SIDECAR_MAX_RETRIES"}, "0 to %d", maxRetriesLimit)
-		c.refuse(*n > 0 && none, on{"SIDECAR_MAX_RETRIES", delays},
-			"with %s=none there is nowhere to wait, only 0 is possible", delays)
-	}
+	c.refuse(o.MaxRetries != nil && *o.MaxRetries > 0 && none, on{"SIDECAR_MAX_RETRIES", delays},
+		"with %s=none there is nowhere to wait, only 0 is possible", delays)
 	c.refuse(c.b.wait.inQueue && o.RetryDelays != nil && len(o.RetryDelays) != 2, on{delays, "SIDECAR_TOPOLOGY"},
 		"two for %s, the shortest and the longest: the broker waits the first once for each failure, at most the second",
 		o.Preset)
-	c.checkDelay("SIDECAR_RETRY_DELAY", o.RetryDelay)
-	for i, d := range o.RetryDelays {
-		c.refuse(d == 0, on{delays}, "1ms to %s", maxTTL)
-		c.checkDelay(delays, d)
-		if i > 0 {
-			c.refuse(d <= o.RetryDelays[i-1], on{delays}, "%s after %s: delays must be ascending", d, o.RetryDelays[i-1])
-		}
-	}
-}
-
-// checkDelay refuses what no broker can time; 0 means that nothing was set.
-func (c *optionValidator) checkDelay(variable string, d time.Duration) {
-	c.refuse(d != 0 && (d < time.Millisecond || d > maxTTL), on{variable}, "1ms to %s", maxTTL)
-	c.refuse(d%time.Millisecond != 0, on{variable}, "the broker counts whole milliseconds")
 }
 
 // checkQueueArguments refuses what the topology sets itself, what loses messages, and what no broker takes.

@@ -122,20 +122,9 @@ func (c *optionValidator) keys() []name {
 	return all
 }
 
-// checkNames refuses what a broker or the client library would. What was given comes first: other names are made from
-// it.
+// checkNames refuses what a broker or the client library would in names that are made from others.
 func (c *optionValidator) checkNames() {
-	names := slices.Concat(c.queues(), c.exchanges())
-	for _, n := range append(names, c.names["SIDECAR_PREFIX"]) {
-		if !n.given {
-			continue
-		}
-		fault := nameFault(n.value)
-		c.refuse(fault != "", n.origin(), "%s", fault)
-		ownExchange := n.variable == "SIDECAR_EXCHANGE" && predeclared[n.value] != ""
-		c.refuse(reserved(n.value) && !ownExchange, n.origin(), "%s", reservedFault)
-	}
-	for _, n := range append(names, c.keys()...) {
+	for _, n := range slices.Concat(c.queues(), c.exchanges(), c.keys()) {
 		if n.given || n.variable == "SIDECAR_EXCHANGE" && !c.o.declaresMain(c.b) {
 			continue
 		}
@@ -175,8 +164,6 @@ func (c *optionValidator) checkBindings() {
 		exchanges = append(exchanges, n.origin()...)
 	}
 	for _, bound := range o.Bindings {
-		c.refuse(bound.Exchange == "", on{bindings}, "nothing can be bound to the default exchange")
-		c.refuse(nameFault(bound.Key) != "", on{bindings}, "the binding key %s %s", brief(bound.Key), nameFault(bound.Key))
 		fault := objectFault(bound.Exchange)
 		c.refuse(fault != "", on{bindings}, "exchange %s %s", brief(bound.Exchange), fault)
 		carries := bound.Exchange != "" && bound.Exchange != o.Exchange &&
