@@ -49,7 +49,7 @@ func sanitize(payload []byte, limit int) (out []byte, lost int) {
 	}
 	table := payload[start:end]
 	t := newTally(table)
-	n, whole := sanitizeTable(table, 0, t)
+	n, whole := sanitizeAll('F', table, 0, t)
 	lost = t.hidden
 	if !whole || n > maxElements {
 		lost += replaceEntries(table)
@@ -110,22 +110,31 @@ func newTally(table []byte) *tally { return &tally{limit: decodedFree + decodedP
 // tableCost is what a table that has been through sanitize costs decoded, in bytes.
 func tableCost(table []byte) int {
 	t := tally{limit: math.MaxInt / 4}
-	sanitizeTable(table, 0, &t)
+	sanitizeAll('F', table, 0, &t)
 	return t.cost
 }
 
-// sanitizeTable walks the entries of a table at depth and makes its values readable. It returns how many entries there
-// are, and whether every entry is well-formed; it stops at the first that is not.
-func sanitizeTable(table []byte, depth int, t *tally) (n int, whole bool) {
-	if len(table) > 0 {
+// sanitizeAll walks the entries of a table or the elements of an array, which have no keys, and makes their values
+// readable. It returns how many there are, and whether every one is well-formed; it stops at the first that is not.
+func sanitizeAll(kind byte, b []byte, depth int, t *tally) (n int, whole bool) {
+	switch {
+	case kind == 'A':
+		t.cost += arrayCost
+	case len(b) > 0:
 		t.cost += mapCost
 	}
-	for at := 0; at < len(table); n++ {
-		e, ok := sanitizeEntry(table, at, depth, t)
+	for at, ok := 0, true; at < len(b); n++ {
+		if kind == 'A' {
+			t.cost += elementCost
+			at, ok = sanitizeValue(b, at, depth, t)
+		} else {
+			var e entry
+			e, ok = sanitizeEntry(b, at, depth, t)
+			at = e.end
+		}
 		if !ok {
 			return n, false
 		}
-		at = e.end
 	}
 	return n, true
 }
@@ -149,34 +158,19 @@ func sanitizeEntry(table []byte, at, depth int, t *tally) (e entry, ok bool) {
 		t.limit = 2 * limit
 	}
 	t.cost += entryCost
-	size, ok := sanitizeValue(table, e.kind, depth, t)
+	e.end, ok = sanitizeValue(table, e.kind, depth, t)
 	t.limit = limit
-	e.end = e.kind + 1 + size
 	return e, ok
 }
 
-// sanitizeArray is sanitizeTable for an array, whose elements have no keys.
-func sanitizeArray(array []byte, depth int, t *tally) (n int, whole bool) {
-	t.cost += arrayCost
-	for at := 0; at < len(array); n++ {
-		t.cost += elementCost
-		size, ok := sanitizeValue(array, at, depth, t)
-		if !ok {
-			return n, false
-		}
-		at += 1 + size
-	}
-	return n, true
-}
-
-// sanitizeValue makes the value whose type byte is b[at] readable and returns its size without that byte. depth is that
-// of the container the value is in. Inside a container nothing becomes opaque alone: what cannot be read makes the
+// sanitizeValue makes the value whose type byte is b[at] readable and returns where it ends. depth is that of the
+// container the value is in. Inside a container nothing becomes opaque alone: what cannot be read makes the
 // outermost container opaque as a whole, so that a reader never sees half of a structure.
-func sanitizeValue(b []byte, at, depth int, t *tally) (size int, ok bool) {
+func sanitizeValue(b []byte, at, depth int, t *tally) (end int, ok bool) {
 	kind := b[at]
 	switch kind {
 	case 'V':
-		return 0, true
+		return at + 1, true
 	case 'L':
 		kind, b[at] = 'l', 'l'
 	case 'S', 'x', 'A', 'F':
@@ -198,25 +192,19 @@ func sanitizeValue(b []byte, at, depth int, t *tally) (size int, ok bool) {
 			t.hidden++
 		}
 		t.cost += boxedCost
-		return 4 + len(content), true
+		return at + 5 + len(content), true
 	}
-	size = amqpvalue.FixedSize(kind)
+	size := amqpvalue.FixedSize(kind)
 	if size > 1 {
 		t.cost += boxedCost
 	}
-	return size, size > 0 && size <= len(b)-at-1
+	return at + 1 + size, size > 0 && size <= len(b)-at-1
 }
 
 func sanitizeContainer(kind byte, content []byte, depth int, t *tally) bool {
 	if depth > maxDepth {
 		return false
 	}
-	var n int
-	var whole bool
-	if kind == 'A' {
-		n, whole = sanitizeArray(content, depth, t)
-	} else {
-		n, whole = sanitizeTable(content, depth, t)
-	}
+	n, whole := sanitizeAll(kind, content, depth, t)
 	return whole && n <= maxElements && t.cost <= t.limit
 }
