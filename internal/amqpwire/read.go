@@ -41,21 +41,14 @@ func (w *Wire) read(p []byte) (int, error) {
 			return 0, w.fail(w.broken)
 		}
 		// A large piece of a body goes straight to where it belongs.
-		switch {
-		case w.r == w.w && w.pass >= len(p) && len(p) >= wireBuffer/4:
-			n, err := w.receive(p)
-			w.pass -= n
-			return n, err
-		case w.r == w.w && w.body != nil && w.left >= wireBuffer/4 && w.space() != nil:
+		if w.r == w.w && w.body != nil && w.left >= wireBuffer/4 && w.space() != nil {
 			n, err := w.receive(w.space())
 			w.intake.fill(n)
 			if n == 0 && err != nil {
 				return 0, err
 			}
-		default:
-			if err := w.fill(); err != nil {
-				return 0, err
-			}
+		} else if err := w.fill(); err != nil {
+			return 0, err
 		}
 	}
 }
@@ -77,18 +70,12 @@ func (w *Wire) ready() bool {
 // false means that more must be read.
 func (w *Wire) next() bool {
 	have := w.w - w.r
-	if w.passThrough {
-		w.pass = have
-		return true
-	}
 	if have < frameHead {
 		return false
 	}
 	kind, size := w.buf[w.r], binary.BigEndian.Uint32(w.buf[w.r+3:])
 	if kind == 0 || kind > typeHeartbeat || size > math.MaxInt32-frameHead-frameTail {
-		_ = w.fail(errNotAMQP) // an HTTP server, or another version of AMQP: the library will give up
-		w.passThrough = true
-		w.pass = have
+		w.broken = errNotAMQP // an HTTP server, or another version of AMQP
 		return true
 	}
 	n, err := w.frame(w.buf[w.r:w.w], int(size), w.payloadLimit())

@@ -50,13 +50,12 @@ type Wire struct {
 	use            sync.Mutex
 	reading, ended bool // guarded by use
 
-	idle        atomic.Int64  // nanoseconds without a byte after which the peer counts as gone; 0 during the handshake
-	stuck       time.Duration // how long one write may make no progress
-	readArmed   time.Time
-	writeArmed  time.Time
-	frameLimit  atomic.Int64 // the negotiated frame_max
-	failure     atomic.Pointer[error]
-	passThrough bool // not AMQP frames: the library will say so
+	idle       atomic.Int64  // nanoseconds without a byte after which the peer counts as gone; 0 during the handshake
+	stuck      time.Duration // how long one write may make no progress
+	readArmed  time.Time
+	writeArmed time.Time
+	frameLimit atomic.Int64 // the negotiated frame_max
+	failure    atomic.Pointer[error]
 
 	buf    []byte
 	r, w   int

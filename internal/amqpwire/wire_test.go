@@ -92,15 +92,19 @@ func TestWireFiltersHoweverTheBytesArrive(t *testing.T) {
 	}
 }
 
-// What is no AMQP at all, an HTTP answer or the header of another protocol version, is the library's to judge.
-func TestWireLetsForeignBytesThrough(t *testing.T) {
+// What is no AMQP at all, an HTTP answer or the header of another protocol version, ends the connection.
+func TestWireRefusesForeignBytes(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"AMQP\x00\x00\x09\x01", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x02\x00\x01\xff\xff\xff\xffabc", "\x02\x00"} {
+	for _, text := range []string{"AMQP\x00\x00\x09\x01", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x02\x00\x01\xff\xff\xff\xffabc"} {
 		client := inPieces([]byte(text), whole)
-		got, err := io.ReadAll(New(client, client, Options{Hidden: func(int) {}}))
-		if err != nil || string(got) != text && len(text) >= frameHead {
+		w := New(client, client, Options{Hidden: func(int) {}})
+		if got, err := io.ReadAll(w); !errors.Is(err, errNotAMQP) || !errors.Is(w.Err(), errNotAMQP) || len(got) > 0 {
 			t.Errorf("%q became %q, %v", text, got, err)
 		}
+	}
+	client := inPieces([]byte("\x02\x00"), whole) // may still become a frame
+	if got, err := io.ReadAll(New(client, client, Options{})); err != nil || len(got) > 0 {
+		t.Errorf("became %q, %v", got, err)
 	}
 }
 
