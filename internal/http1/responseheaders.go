@@ -2,7 +2,9 @@ package http1
 
 import (
 	"bytes"
+	"errors"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -123,21 +125,8 @@ func FoldPrefix(b []byte, prefix string) bool {
 	return true
 }
 
-// ParseDigits reads a decimal number without sign or space; one beyond int64 is as large as any.
+// ParseDigits reads a decimal number without sign or space; one beyond int64 is as large as any, whatever follows.
 func ParseDigits(b []byte) (int64, bool) {
-	if len(b) == 0 {
-		return 0, false
-	}
-	var n int64
-	for _, c := range b {
-		if !digit(c) {
-			return 0, false
-		}
-		if n < (math.MaxInt64-9)/10 {
-			n = n*10 + int64(c-'0')
-		} else {
-			n = math.MaxInt64
-		}
-	}
-	return n, true
+	n, err := strconv.ParseUint(string(b), 10, 63)
+	return int64(n), err == nil || errors.Is(err, strconv.ErrRange) // #nosec G115 -- 63 bits
 }
