@@ -222,10 +222,7 @@ func TestABrokerThatIsSilent(t *testing.T) {
 	proxy := brokertest.NewProxy(t, p.url)
 	o := brokerOf(proxy.URL(t, p.url))
 	o.Timeout = time.Hour
-	q, err := deadletter.New(deadletter.Options{Plan: p.plan, Broker: o})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := deadletter.New(deadletter.Options{Broker: o}, deadletter.Owner{Plan: p.plan})[0]
 	proxy.Stall(brokertest.Both)
 	r := start(t, func(o *Options) { o.DeadLetters = apiOf(q, o.Logger) })
 	r.wantProblem("/dlq", r.do(http.MethodGet, r.control, "/dlq", nil), http.StatusServiceUnavailable, "does not answer")
@@ -431,7 +428,7 @@ func TestShutdownEndsARead(t *testing.T) {
 	r := start(t, func(o *Options) {
 		b := brokerOf(proxy.URL(t, p.url))
 		b.Timeout = time.Hour
-		q, _ := deadletter.New(deadletter.Options{Plan: p.plan, Broker: b})
+		q := deadletter.New(deadletter.Options{Broker: b}, deadletter.Owner{Plan: p.plan})[0]
 		o.DeadLetters = apiOf(q, o.Logger)
 	})
 	answered := make(chan reply)

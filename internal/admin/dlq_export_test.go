@@ -26,10 +26,7 @@ func TestExport(t *testing.T) {
 	p.parkThree()
 	p.park("d\u202e", 503, "the last")
 	brokertest.WaitReady(t, p.url, p.dlq(), 4)
-	q, err := deadletter.New(deadletter.Options{Plan: p.plan, Broker: brokerOf(p.url)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := deadletter.New(deadletter.Options{Broker: brokerOf(p.url)}, deadletter.Owner{Plan: p.plan})[0]
 	for query, s := range map[string]deadletter.Selection{
 		"": {}, "?limit=2": {Limit: 2}, "?limit=1000000&text=NO+JSON": {Filter: filterOf(t, "text", "no json")}, "?status=503&status=404": {}, "?id=none": {Limit: 1, Filter: filterOf(t, "id", "none")},
 	} {

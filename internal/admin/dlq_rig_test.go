@@ -64,11 +64,8 @@ func brokerOf(url string) broker.Options {
 
 func queueOf(t testing.TB, log *slog.Logger, plan *topology.Plan, url string) *dlq.API {
 	t.Helper()
-	q, err := deadletter.New(deadletter.Options{Plan: plan, Broker: brokerOf(url), By: "api@test"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := dlq.New(dlq.Options{Queues: deadletter.Queues{q}, Service: plan.Service, Logger: log})
+	queues := deadletter.New(deadletter.Options{Broker: brokerOf(url), By: "api@test"}, deadletter.Owner{Plan: plan})
+	api := dlq.New(dlq.Options{Queues: queues, Service: plan.Service, Logger: log})
 	api.BeginTime = 8 * time.Second // less than the listener gives an answer
 	return api
 }

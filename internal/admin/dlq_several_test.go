@@ -29,7 +29,7 @@ func startSeveral(t *testing.T, preset string) (*parking, deadletter.Queues) {
 		must.Get(declare.Ensure(t.Context(), s, plan, topology.ModeDeclare))(t)
 		owners = append(owners, deadletter.Owner{Name: name, Plan: plan})
 	}
-	queues := must.Get(deadletter.NewQueues(deadletter.Options{Broker: brokerOf(p.url), By: "api@test"}, owners))(t)
+	queues := deadletter.New(deadletter.Options{Broker: brokerOf(p.url), By: "api@test"}, owners...)
 	p.running = start(t, func(o *Options) {
 		o.DeadLetters = dlq.New(dlq.Options{Queues: queues, Service: "wms", Logger: o.Logger})
 	})

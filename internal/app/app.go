@@ -6,7 +6,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -91,7 +90,6 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	}
 	a.budget.Register(a.registry)
 	a.depths = declare.NewDepths(a.registry)
-	deadletter.RegisterMetrics(a.registry)
 	telemetry.AdoptLibraries(a.log)
 	if cfg.Tracing != nil {
 		o, err := a.tracingOptions()
@@ -111,10 +109,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		a.endpoint = newEndpoint(a.shared, plan)
 		a.senders = append(a.senders, a.endpoint.sender())
 	}
-	if err := a.listeners(owners); err != nil {
-		a.abandon()
-		return nil, err
-	}
+	a.listeners(owners)
 	return a, nil
 }
 
@@ -197,11 +192,8 @@ func (a *App) flushTraces() {
 }
 
 // listeners builds the listeners for operators.
-func (a *App) listeners(owners []deadletter.Owner) error {
-	queues, err := newDeadLetters(a.shared, owners, "api", a.registry) // the log has the client
-	if err != nil && !errors.Is(err, deadletter.ErrNoQueue) {
-		return err
-	}
+func (a *App) listeners(owners []deadletter.Owner) {
+	queues := newDeadLetters(a.shared, owners, "api", a.registry) // the log has the client
 	dead := dlq.New(dlq.Options{Service: a.cfg.Service.Name, Logger: a.log, Queues: queues})
 	if len(owners) == 0 {
 		owners = []deadletter.Owner{{Plan: a.plan}}
@@ -217,7 +209,6 @@ func (a *App) listeners(owners []deadletter.Owner) error {
 		State: a, Topologies: views, DeadLetters: dead,
 		Memory: a.budget.Account(budget.Requests), Gatherer: a.registry, Logger: a.log,
 	})
-	return nil
 }
 
 // ownersOf returns the names and the plans of subscriptions.
@@ -248,22 +239,20 @@ func DeadLetters(cfg *config.Config, build Build, user string) (deadletter.Queue
 		memory /= 8
 	}
 	sh := shared{cfg: cfg, build: build, budget: budget.New(memory), spool: newSpool(cfg)}
-	q, err := newDeadLetters(sh, owners, user, nil)
-	if errors.Is(err, deadletter.ErrNoQueue) {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	q := newDeadLetters(sh, owners, user, nil)
+	if len(q) == 0 {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, deadletter.ErrNoQueue)
 	}
-	return q, err
+	return q, nil
 }
 
 // newDeadLetters connects without log or metrics: every operation makes a connection of its own, and returns its error.
 // Messages record that user acted, on this host.
-func newDeadLetters(
-	sh shared, owners []deadletter.Owner, user string, r prometheus.Registerer,
-) (deadletter.Queues, error) {
+func newDeadLetters(sh shared, owners []deadletter.Owner, user string, r prometheus.Registerer) deadletter.Queues {
 	o := brokerOptions(sh.cfg, "dlq", sh.build)
 	o.Memory, o.Spool = sh.budget.Account(budget.DeadLetters), sh.spool
 	if host, err := os.Hostname(); err == nil {
 		user += "@" + host
 	}
-	return deadletter.NewQueues(deadletter.Options{Broker: o, By: user, Logger: sh.log, Registerer: r}, owners)
+	return deadletter.New(deadletter.Options{Broker: o, By: user, Logger: sh.log, Registerer: r}, owners...)
 }

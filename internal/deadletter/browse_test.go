@@ -108,7 +108,7 @@ func TestOrderOverManyWindows(t *testing.T) {
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	plan := must.Get(topology.Build(topology.Options{Service: "svc"}))(t)
-	q := must.Get(New(Options{Plan: plan}))(t)
+	q := New(Options{}, Owner{Plan: plan})[0]
 	r := &rig{plan: plan}
 	now := time.Now()
 	at := func(ago time.Duration) string { return now.Add(-ago).UTC().Format("2006-01-02T15:04:05.000Z") }
@@ -253,8 +253,8 @@ func TestEmptyAndMissing(t *testing.T) {
 	}
 	plan := *r.plan
 	plan.Park.Queue = ""
-	if _, err := New(Options{Plan: &plan}); !errors.Is(err, ErrNoQueue) {
-		t.Errorf("%v", err)
+	if all := New(Options{}, Owner{Plan: &plan}); len(all) != 0 {
+		t.Errorf("%v", all)
 	}
 	if p, err := r.Redrive(t.Context(), Redrive{Canary: 2}, nil); err != nil || p != (Progress{}) {
 		t.Errorf("%+v %v", p, err)

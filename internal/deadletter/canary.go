@@ -44,8 +44,8 @@ func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (_
 		}
 	}()
 	c := &canary{s: s, size: r.Canary, timeout: cmp.Or(r.CanaryTimeout, canaryTimeout), good: map[string]bool{}}
-	for _, w := range q.o.Plan.Waits {
-		if w.Route == q.o.Plan.Redrive {
+	for _, w := range q.plan().Waits {
+		if w.Route == q.plan().Redrive {
 			c.timeout += w.Delay // redriven messages go through a queue that delays them
 		}
 	}

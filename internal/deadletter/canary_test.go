@@ -55,9 +55,9 @@ func TestCanaryThroughARetryQueue(t *testing.T) {
 // TestCanaryDoesNotWaitForWhatStays: a message that cannot be moved is not one of those sent ahead.
 func TestCanaryDoesNotWaitForWhatStays(t *testing.T) {
 	t.Parallel()
-	q := &Queue{o: Options{Plan: &topology.Plan{}, Logger: slog.New(slog.DiscardHandler)}}
+	q := &Queue{o: Options{Logger: slog.New(slog.DiscardHandler)}}
 	o := &operation{q: q, canary: &canary{size: 1, address: message.DirectReply}}
-	m := Message{plan: q.o.Plan, Properties: amqp.Delivery{Headers: amqp.Table{"large": strings.Repeat("x", topology.FrameMax)}}}
+	m := Message{plan: &topology.Plan{}, Properties: amqp.Delivery{Headers: amqp.Table{"large": strings.Repeat("x", topology.FrameMax)}}}
 	if _, err := o.redriven(&m, &Redrive{}); !errors.Is(err, errNoRoom) || o.progress().Canary.Sent != 0 {
 		t.Errorf("moved: %v, %d sent ahead", err, o.progress().Canary.Sent)
 	}

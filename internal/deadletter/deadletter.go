@@ -19,7 +19,6 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
-	"sidecar/internal/topology"
 )
 
 // What can be wrong with an operation, beside the errors of package broker. Test with errors.Is; the text says more.
@@ -47,9 +46,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 )
 
-// Options say which queue, and how to reach it.
+// Options say how to reach the queues.
 type Options struct {
-	Plan   *topology.Plan
 	Broker broker.Options // Name gets the operation's name appended; nothing is registered for these connections
 	By     string         // who acts: goes into x-redriven-by
 
@@ -60,7 +58,7 @@ type Options struct {
 // Queue is the dead-letter queue of one service, of one subscription or of several. Its methods are safe for concurrent
 // use; each opens connections of its own and closes them.
 type Queue struct {
-	Owners []Owner // read only; the first has Options.Plan
+	Owners []Owner // read only; at least one
 
 	o       Options
 	name    string
@@ -70,21 +68,6 @@ type Queue struct {
 	metrics *metrics
 	hold    time.Duration
 	pause   time.Duration // between two attempts to claim the queue, varied at random
-}
-
-// New returns the queue that the plan parks in; ErrNoQueue when it parks in none. It does not connect.
-func New(o Options) (*Queue, error) {
-	if o.Plan.Park.Queue == "" {
-		return nil, ErrNoQueue
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	o.Broker.Patience = callPatience
-	o.Broker.MemoryPatience = time.Second
-	o.Broker.Registerer = nil // connections for single operations are not worth a log line
-	return &Queue{o: o, name: o.Plan.Park.Queue, Owners: []Owner{{Plan: o.Plan}}, dialer: broker.NewDialer(o.Broker),
-		metrics: newMetrics(o.Registerer), hold: holding, pause: lockPause}, nil
 }
 
 // callPatience is how long the broker may take to answer: a classic queue that has a million messages taken and given

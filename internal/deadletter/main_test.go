@@ -56,7 +56,7 @@ func newRig(t testing.TB, change func(*topology.Options)) *rig {
 // another is what another process would make of the same configuration.
 func (r *rig) another() *Queue {
 	r.t.Helper()
-	return must.Get(New(Options{Plan: r.plan, Broker: r.broker(), By: "operator"}))(r.t)
+	return New(Options{Broker: r.broker(), By: "operator"}, Owner{Plan: r.plan})[0]
 }
 
 // as is another process whose user has these rights and no others.

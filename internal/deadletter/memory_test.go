@@ -26,7 +26,7 @@ func (r *rig) small(spool *broker.Spool) *Queue {
 	})
 	o := r.broker()
 	o.Spool = spool
-	return must.Get(New(Options{Plan: r.plan, Broker: o, By: "operator"}))(r.t)
+	return New(Options{Broker: o, By: "operator"}, Owner{Plan: r.plan})[0]
 }
 
 // TestMessagesLargerThanMemory: with a file for them they are shown, exported and redriven like all others.
@@ -101,7 +101,7 @@ func TestNoMemoryForAMessage(t *testing.T) {
 	others.Take(1 << 20)
 	defer others.Give(1 << 20)
 	r.memory = b.Account(budget.DeadLetters)
-	q := must.Get(New(Options{Plan: r.plan, Broker: r.broker(), By: "test"}))(t)
+	q := New(Options{Broker: r.broker(), By: "test"}, Owner{Plan: r.plan})[0]
 	q.o.Broker.MemoryPatience = time.Millisecond
 	for range 10 {
 		if _, err := q.Browse(t.Context(), Filter{}, Scan{}, nil, func(*Message) error { return nil }); !errors.Is(err, ErrUnsafe) {

@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/topology"
 )
 
@@ -20,25 +23,31 @@ type Owner struct {
 // Queues are the dead-letter queues of a sidecar, each once, also when subscriptions share it.
 type Queues []*Queue
 
-// NewQueues returns the queues that owners park in; ErrNoQueue when they park in none. o needs no Plan.
-func NewQueues(o Options, owners []Owner) (all Queues, err error) {
+// New returns the queues that owners park in; none if they park in none. It does not connect.
+func New(o Options, owners ...Owner) (all Queues) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	o.Broker.Patience = callPatience
+	o.Broker.MemoryPatience = time.Second
+	o.Broker.Registerer = nil // connections for single operations are not worth a log line
+	m := newMetrics(o.Registerer)
 	for _, owner := range owners {
-		i := slices.IndexFunc(all, func(q *Queue) bool { return q.name == owner.Plan.Park.Queue })
-		if i >= 0 {
+		name := owner.Plan.Park.Queue
+		switch i := slices.IndexFunc(all, func(q *Queue) bool { return q.name == name }); {
+		case name == "":
+		case i >= 0:
 			all[i].Owners, all[i].several = append(all[i].Owners, owner), true
-			continue
-		}
-		o.Plan = owner.Plan
-		if q, err := New(o); err == nil {
-			q.Owners[0].Name = owner.Name
-			all = append(all, q)
+		default:
+			all = append(all, &Queue{o: o, name: name, Owners: []Owner{owner}, dialer: broker.NewDialer(o.Broker),
+				metrics: m, hold: holding, pause: lockPause})
 		}
 	}
-	if len(all) == 0 {
-		return nil, ErrNoQueue
-	}
-	return all, nil
+	return all
 }
+
+// plan returns the plan whose queue it is: of several owners that of the first.
+func (q *Queue) plan() *topology.Plan { return q.Owners[0].Plan }
 
 // Of returns the queue of one subscription, without the messages of all others; "" returns all queues.
 func (qs Queues) Of(name string) (Queues, error) {
@@ -49,7 +58,6 @@ func (qs Queues) Of(name string) (Queues, error) {
 		if i := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Name == name }); i >= 0 {
 			one := *q
 			one.Owners, one.narrow = q.Owners[i:i+1], true
-			one.o.Plan = one.Owners[0].Plan
 			return Queues{&one}, nil
 		}
 	}

@@ -32,7 +32,7 @@ func subscribed(t *testing.T, o topology.Options, names ...string) (Queues, *amq
 		}
 		owners = append(owners, Owner{name, plan})
 	}
-	return must.Get(NewQueues(Options{Broker: b, By: "operator"}, owners))(t), brokertest.Channel(t, url)
+	return New(Options{Broker: b, By: "operator"}, owners...), brokertest.Channel(t, url)
 }
 
 // parkedBy parks a message of a subscription.
@@ -130,7 +130,7 @@ func TestSeveralQueues(t *testing.T) {
 	}
 	for i, ids := range [][]string{{"1", "2"}, {"3"}, {"4", "1"}} {
 		for _, id := range ids {
-			parkedBy(t, ch, all[i].o.Plan, id)
+			parkedBy(t, ch, all[i].plan(), id)
 		}
 		brokertest.WaitReady(t, brokertest.URL(t), all[i].Name(), len(ids))
 	}
@@ -171,11 +171,11 @@ func TestSeveralQueues(t *testing.T) {
 func TestQueuesOfNames(t *testing.T) {
 	t.Parallel()
 	plan := must.Get(topology.Build(topology.Options{Service: "svc"}))(t)
-	all := must.Get(NewQueues(Options{}, []Owner{{"", plan}}))(t)
+	all := New(Options{}, Owner{"", plan})
 	if _, err := all.Of("orders"); !errors.Is(err, ErrNoSubscription) || !strings.Contains(err.Error(), "the names are: ") {
 		t.Error(err)
 	}
-	if _, err := NewQueues(Options{}, []Owner{{"orders", &topology.Plan{}}}); !errors.Is(err, ErrNoQueue) {
-		t.Error(err)
+	if all := New(Options{}, Owner{"orders", &topology.Plan{}}); len(all) != 0 {
+		t.Error(all)
 	}
 }

@@ -90,7 +90,7 @@ func (q *Queue) recycle(ctx context.Context, r *reader) error {
 		return err
 	}
 	defer s.Close()
-	if pub, fits := q.o.Plan.RestorePublication(&r.waiting[0].Delivery); fits {
+	if pub, fits := q.plan().RestorePublication(&r.waiting[0].Delivery); fits {
 		if err := s.Try(ctx, pub); err != nil && !onlyThisMessage(err) {
 			return err
 		}
@@ -100,7 +100,7 @@ func (q *Queue) recycle(ctx context.Context, r *reader) error {
 	o := q.operate(r, Selection{})
 	o.all = true
 	o.act = func(m *Message) (func() error, error) {
-		pub, fits := q.o.Plan.RestorePublication(&m.Properties)
+		pub, fits := q.plan().RestorePublication(&m.Properties)
 		if !fits {
 			return nil, errNoRoom
 		}

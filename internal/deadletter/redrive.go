@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 
 	"sidecar/internal/amqpvalue"
@@ -168,21 +169,12 @@ func ParseRate(s string) (perSecond float64, err error) {
 	return n / per, nil
 }
 
-// RegisterMetrics registers sidecar_redriven_total, which dashboards and alerts need before anything is redriven, and
-// where there is no dead-letter queue.
-func RegisterMetrics(r prometheus.Registerer) { newMetrics(r) }
-
 type metrics struct{ ok, failed prometheus.Counter }
 
 func newMetrics(r prometheus.Registerer) *metrics {
-	v := prometheus.NewCounterVec(prometheus.CounterOpts{
+	v := promauto.With(r).NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_redriven_total",
 		Help: "Parked messages moved back into the flow (ok) or left parked because the move failed (failed).",
 	}, []string{"result"})
-	if r != nil {
-		if already, ok := errors.AsType[prometheus.AlreadyRegisteredError](r.Register(v)); ok {
-			v, _ = already.ExistingCollector.(*prometheus.CounterVec) // by RegisterMetrics
-		}
-	}
 	return &metrics{ok: v.WithLabelValues("ok"), failed: v.WithLabelValues("failed")}
 }

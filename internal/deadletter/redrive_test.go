@@ -263,7 +263,7 @@ func TestNoWayBack(t *testing.T) {
 	must.Get(brokertest.Channel(t, r.url).QueueDelete(r.plan.Queue, false, false, false))(t)
 	registry := prometheus.NewRegistry()
 	r.o.Registerer = registry
-	q := must.Get(New(r.o))(t)
+	q := New(r.o, r.Owners...)[0]
 	if p, err := r.Redrive(t.Context(), Redrive{Canary: 2}, nil); !errors.Is(err, broker.ErrUnroutable) || p.Done != 0 {
 		t.Errorf("a canary that cannot be sent: %+v %v", p, err)
 	}

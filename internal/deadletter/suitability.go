@@ -53,7 +53,7 @@ func (r *reader) checkUnknown(ctx context.Context) error {
 		return err
 	}
 	defer s.Close()
-	pub, _ := r.q.o.Plan.RestorePublication(&amqp.Delivery{})
+	pub, _ := r.q.plan().RestorePublication(&amqp.Delivery{})
 	if err = s.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
 		return fmt.Errorf("%w: each read of queue %q counts towards its delivery limit, which this user may neither see nor "+
 			"reset by publishing the messages again: grant configure on the queue or write on exchange %q: %w", ErrUnsafe,

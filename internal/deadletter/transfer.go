@@ -91,7 +91,7 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	d := record.delivery()
-	pub, fits := i.q.o.Plan.RestorePublication(&d)
+	pub, fits := i.q.plan().RestorePublication(&d)
 	if !fits {
 		return fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)
 	}

@@ -60,7 +60,7 @@ func FuzzAction(f *testing.F) {
 func anyQueue(t testing.TB) *deadletter.Queue {
 	t.Helper()
 	plan := must.Get(topology.Build(topology.Options{Service: "wms-a"}))(t)
-	return must.Get(deadletter.New(deadletter.Options{Plan: plan}))(t)
+	return deadletter.New(deadletter.Options{}, deadletter.Owner{Plan: plan})[0]
 }
 
 func meansIt(t *testing.T, body []byte, s deadletter.Selection, all bool) {
