@@ -11,8 +11,6 @@ import (
 // and is returned.
 func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, report Report, visit func(*Message) error) (Progress,
 	error) {
-	ctx, stop := withoutDeadline(ctx)
-	defer stop()
 	r, err := q.openRecycled(ctx)
 	if err != nil {
 		return Progress{}, err

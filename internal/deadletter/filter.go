@@ -62,35 +62,31 @@ var Conditions = []Condition{
 
 // Set adds a value of a condition. An error is ErrInvalid and names both.
 func (f *Filter) Set(name, value string) error {
-	problem := "must not be empty"
-	if value != "" {
-		problem = f.set(name, value)
+	var t test
+	var problem string
+	i := slices.IndexFunc(Conditions, func(c Condition) bool { return c.Name == name })
+	switch {
+	case value == "":
+		problem = "must not be empty"
+	case i < 0:
+		problem = "is not a condition"
+	default:
+		t, problem = Conditions[i].parse(value)
+		if problem == "" && Conditions[i].values == once && f.tests[name] != nil {
+			problem = "is given twice"
+		}
 	}
 	if problem != "" {
 		return fmt.Errorf("%w: %s %.100q: %s", ErrInvalid, name, value, problem)
 	}
-	return nil
-}
-
-func (f *Filter) set(name, value string) (problem string) {
-	i := slices.IndexFunc(Conditions, func(c Condition) bool { return c.Name == name })
-	if i < 0 {
-		return "is not a condition"
-	}
-	t, problem := Conditions[i].parse(value)
-	switch {
-	case problem != "":
-		return problem
-	case Conditions[i].values == once && f.tests[name] != nil:
-		return "is given twice"
-	case f.tests == nil:
+	if f.tests == nil {
 		f.tests, f.met = map[string][]test{}, map[string]bool{}
 	}
 	f.tests[name] = append(f.tests[name], t)
 	if name == "id" {
 		f.IDs = append(f.IDs, value)
 	}
-	return ""
+	return nil
 }
 
 // Empty reports whether the filter chooses every message.

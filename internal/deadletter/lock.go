@@ -205,10 +205,8 @@ func (q *Queue) missing(err error) error {
 
 // pause waits; the error is the cause of ctx, which ended first.
 func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

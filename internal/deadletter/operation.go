@@ -69,6 +69,8 @@ func (o *operation) run(ctx context.Context, report Report) (Progress, error) {
 
 // pass goes through the queue once. Nothing is under way any more when it returns.
 func (o *operation) pass(ctx context.Context) error {
+	ctx, stop := withoutDeadline(ctx)
+	defer stop()
 	return o.inOrder(func() error { return o.handleAll(ctx) })
 }
 
@@ -258,8 +260,6 @@ func (l *pipeline) reporting(report Report) (stop func()) {
 
 // Discard deletes what s selects. dry: count, delete nothing. It is otherwise like Redrive.
 func (q *Queue) Discard(ctx context.Context, s Selection, dry bool, report Report) (Progress, error) {
-	ctx, stop := withoutDeadline(ctx)
-	defer stop()
 	r, err := q.openRecycled(ctx)
 	if err != nil {
 		return Progress{}, err

@@ -167,8 +167,6 @@ func (r *reader) receiveUntil(ctx context.Context, c *broker.Consumer, enough fu
 
 // receive waits a moment for messages and appends them to waiting.
 func (r *reader) receive(ctx context.Context, c *broker.Consumer, patience time.Duration) (came bool, err error) {
-	t := time.NewTimer(patience)
-	defer t.Stop()
 	select {
 	case <-c.Ready():
 	case <-r.sub.Done():
@@ -177,7 +175,7 @@ func (r *reader) receive(ctx context.Context, c *broker.Consumer, patience time.
 		return false, r.s.Err()
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
-	case <-t.C:
+	case <-time.After(patience):
 		return false, nil
 	}
 	return r.collect(c), nil

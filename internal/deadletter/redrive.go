@@ -25,8 +25,6 @@ import (
 // (ErrStopped); a message that cannot be published for a reason of its own is counted as failed and stays. When ctx
 // ends, it finishes what is under way. It can always be run again: moved messages are gone from the dead-letter queue.
 func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress, error) {
-	ctx, stop := withoutDeadline(ctx)
-	defer stop()
 	if err := q.Check(&r); err != nil {
 		return Progress{}, err
 	}

@@ -47,8 +47,6 @@ func (e *LineError) Unwrap() error { return e.Err }
 // makes no sense (ErrInvalid) or cannot be parked, with a LineError: all before that line are parked. None behind it
 // is, unless the connection broke: then it is unknown.
 func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report) (Progress, error) {
-	ctx, stop := withoutDeadline(ctx)
-	defer stop()
 	if _, err := q.Depth(ctx); err != nil {
 		return Progress{}, err // before the first line is read: the queue may be missing
 	}
