@@ -55,7 +55,7 @@ func OwnName(subscription, variable string) string {
 // that is not set is reported under the name for the subscription.
 func (l *loader) read(v *Variable) {
 	of := l.cfg.Subscription
-	if of == "" || v.scoped {
+	if of == "" || v.Scoped {
 		inherited := l.env[v.Name] != "" || l.env[v.FileVariant()] != ""
 		if of != "" {
 			v.from = OwnName(of, v.Name)

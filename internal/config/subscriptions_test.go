@@ -112,8 +112,8 @@ func TestEachVariableForOneSubscription(t *testing.T) {
 			name := OwnName("orders", v.Name)
 			_, err := Load([]string{"SIDECAR_SERVICE=a-b", "SIDECAR_SUBSCRIPTIONS=orders", name + "=\x01"}, 0)
 			refused := err != nil && strings.Contains(err.Error(), name+": cannot be set for one subscription: "+v.Name+" holds for the whole sidecar")
-			if refused == v.PerSubscription() {
-				t.Errorf("%s: per subscription: %v: %v", name, v.PerSubscription(), err)
+			if refused == v.Scoped {
+				t.Errorf("%s: per subscription: %v: %v", name, v.Scoped, err)
 			}
 		}
 	}

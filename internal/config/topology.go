@@ -59,7 +59,7 @@ func (l *loader) checkPurpose() {
 // unused reports variables with the prefix that are set while on is not: no defaults, and no inherited values.
 func (l *loader) unused(report func(name, format string, args ...any), prefix, on, why string) {
 	for _, v := range l.variables {
-		harmless := v.scoped && (l.cfg.Subscription != "" && v.from == v.Name || v.text == v.Tag.Get("envDefault"))
+		harmless := v.Scoped && (l.cfg.Subscription != "" && v.from == v.Name || v.text == v.Tag.Get("envDefault"))
 		if strings.HasPrefix(v.Name, prefix) && l.isSet(v.Name) && !l.isSet(on) && !v.bad && !harmless {
 			report(v.Name, "not used: %s, because %s is not set", why, on)
 		}

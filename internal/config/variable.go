@@ -25,23 +25,21 @@ type Section struct {
 
 // Variable is one environment variable: its tags, the value that was set, and the field for it.
 type Variable struct {
-	Name  string // in full
-	Field string // of the section's struct
-	Tag   reflect.StructTag
+	Name   string // in full
+	Field  string // of the section's struct
+	Tag    reflect.StructTag
+	Scoped bool // it can be set for one subscription
+
 	value reflect.Value // the field itself
 
-	scoped bool   // can be set for one subscription
-	from   string // name of the variable that the value is from
-	raw    string // as set; "" when it was not
-	text   string // raw with the name of the subscription
-	file   string // path, when the file variant was set instead
-	bad    bool   // a problem was found
+	from string // name of the variable that the value is from
+	raw  string // as set; "" when it was not
+	text string // raw with the name of the subscription
+	file string // path, when the file variant was set instead
+	bad  bool   // a problem was found
 
 	wrong error // why the text could not be parsed
 }
-
-// PerSubscription reports whether the variable can be set for one subscription.
-func (v *Variable) PerSubscription() bool { return v.scoped }
 
 func (v *Variable) secret() bool { return v.value.Type() == reflect.TypeFor[Secret]() }
 
@@ -115,7 +113,7 @@ func sections(c *Config) []Section {
 		for g, value := range target.Fields() {
 			name := s.prefix + g.Tag.Get("env")
 			s.Variables = append(s.Variables, &Variable{
-				Name: name, Field: g.Name, Tag: g.Tag, value: value, from: name, scoped: own && g.Tag.Get("scope") == "",
+				Name: name, Field: g.Name, Tag: g.Tag, value: value, from: name, Scoped: own && g.Tag.Get("scope") == "",
 			})
 		}
 		all = append(all, s)
@@ -231,7 +229,7 @@ type Setting struct {
 func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
 
 func (l *loader) setting(v *Variable) Setting {
-	s := Setting{Name: v.Name, Value: v.public(v.text), Origin: "environment", Own: v.scoped && l.cfg.Subscription != ""}
+	s := Setting{Name: v.Name, Value: v.public(v.text), Origin: "environment", Own: v.Scoped && l.cfg.Subscription != ""}
 	if l.cfg.Subscription != "" && l.isSet(v.Name) {
 		s.Variable = v.key()
 	}

@@ -28,7 +28,7 @@ func render(dir string) (string, error) {
 		}
 		var more strings.Builder
 		mark := ""
-		if slices.ContainsFunc(s.Variables, (*config.Variable).PerSubscription) {
+		if slices.ContainsFunc(s.Variables, func(v *config.Variable) bool { return v.Scoped }) {
 			mark = "‡ "
 		}
 		fmt.Fprintf(&b, "\n## %s\n\n%s%s\n\n| variable | default | allowed | meaning |\n|---|---|---|---|\n",
@@ -42,7 +42,7 @@ func render(dir string) (string, error) {
 			if v.FileVariant() != "" {
 				name += " †"
 			}
-			if mark != "" && !v.PerSubscription() {
+			if mark != "" && !v.Scoped {
 				meaning = "For the whole sidecar. " + meaning
 			}
 			short, rest := split(meaning)
