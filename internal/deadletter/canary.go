@@ -37,12 +37,7 @@ type canary struct {
 
 // newCanary asks for an address. The broker writes it into every message that is published on the channel with the name
 // amq.rabbitmq.reply-to. The message below is routed to no queue, so it is returned, with the address.
-func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (_ *canary, err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("ask for verdicts: %w", err)
-		}
-	}()
+func (q *Queue) newCanary(ctx context.Context, s *broker.Session, r *Redrive) (*canary, error) {
 	c := &canary{s: s, size: r.Canary, timeout: cmp.Or(r.CanaryTimeout, canaryTimeout), good: map[string]bool{}}
 	for _, w := range q.plan().Waits {
 		if w.Route == q.plan().Redrive {

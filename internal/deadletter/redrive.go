@@ -46,7 +46,7 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 	defer s.Close()
 	if r.Canary > 0 {
 		if o.canary, err = q.newCanary(ctx, s, &r); err != nil {
-			return Progress{}, errors.Join(err, reader.close())
+			return Progress{}, errors.Join(fmt.Errorf("ask for verdicts: %w", err), reader.close())
 		}
 	}
 	o.act = func(m *Message) (func() error, error) {
