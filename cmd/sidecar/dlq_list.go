@@ -90,14 +90,14 @@ func statusText(status int) string {
 }
 
 // unread says how much of the queue was read, unless it was all, and which flag reads more.
-func unread(s *deadletter.Summary, limit int) string {
+func unread(p *deadletter.Progress, limit int) string {
 	switch {
-	case s.Complete():
+	case p.Scanned >= p.Total:
 		return ""
-	case limit > 0 && s.Matched >= limit:
-		return fmt.Sprintf(", %d read: more with --limit", s.Scanned)
+	case limit > 0 && p.Matched >= limit:
+		return fmt.Sprintf(", %d read: more with --limit", p.Scanned)
 	}
-	return fmt.Sprintf(", %d read: more with --scan", s.Scanned)
+	return fmt.Sprintf(", %d read: more with --scan", p.Scanned)
 }
 
 var groupColumns = []column{

@@ -154,15 +154,15 @@ func TestTableCannotBeWritten(t *testing.T) {
 func TestUnread(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		s     deadletter.Summary
+		s     deadletter.Progress
 		limit int
 		want  string
 	}{
-		{deadletter.Summary{}, 20, ""},
-		{deadletter.Summary{Total: 1, Scanned: 1, Matched: 1}, 20, ""},
-		{deadletter.Summary{Total: 1234, Scanned: 20, Matched: 20}, 20, ", 20 read: more with --limit"},
-		{deadletter.Summary{Total: 1234, Scanned: 100, Matched: 3}, 20, ", 100 read: more with --scan"},
-		{deadletter.Summary{Total: 1234, Scanned: 1000, Matched: 3}, 0, ", 1000 read: more with --scan"},
+		{deadletter.Progress{}, 20, ""},
+		{deadletter.Progress{Total: 1, Scanned: 1, Matched: 1}, 20, ""},
+		{deadletter.Progress{Total: 1234, Scanned: 20, Matched: 20}, 20, ", 20 read: more with --limit"},
+		{deadletter.Progress{Total: 1234, Scanned: 100, Matched: 3}, 20, ", 100 read: more with --scan"},
+		{deadletter.Progress{Total: 1234, Scanned: 1000, Matched: 3}, 0, ", 1000 read: more with --scan"},
 	} {
 		if got := unread(&c.s, c.limit); got != c.want {
 			t.Errorf("%+v: %q, want %q", c, got, c.want)

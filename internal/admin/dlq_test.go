@@ -14,8 +14,9 @@ import (
 )
 
 type summary struct {
-	deadletter.Summary
-	Complete bool
+	Queue                   string
+	Total, Scanned, Matched int
+	Complete                bool
 }
 
 type page struct {

@@ -83,17 +83,6 @@ type Scan struct {
 	Depth int // messages to read, from the head of the queue; 0 = all there were at the start
 }
 
-// Summary is what a read has covered.
-type Summary struct {
-	Queue   string `json:"queue"`
-	Total   int    `json:"total"`   // ready messages at the start
-	Scanned int    `json:"scanned"` // of those, read
-	Matched int    `json:"matched"` // of those, matching
-}
-
-// Complete reports whether nothing was left out by the bounds.
-func (s *Summary) Complete() bool { return s.Scanned >= s.Total }
-
 // Progress is how far an operation has come. All counts only grow.
 type Progress struct {
 	Total   int `json:"total"`   // messages at the start; lines are not counted beforehand by an import

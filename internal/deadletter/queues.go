@@ -96,18 +96,17 @@ func (qs Queues) Subscriptions() (names []string) {
 }
 
 // Browse is Queue.Browse of one queue after the other. The bounds are for each.
-func (qs Queues) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (sum Summary, err error) {
+func (qs Queues) Browse(ctx context.Context, f Filter, s Scan, visit func(*Message) error) (sum Progress, err error) {
 	for i := 0; i < len(qs) && err == nil; i++ {
 		var one Progress
 		one, err = qs[i].Browse(ctx, f, s, nil, visit)
 		sum.Total, sum.Scanned, sum.Matched = sum.Total+one.Total, sum.Scanned+one.Scanned, sum.Matched+one.Matched
 	}
-	sum.Queue = qs.Name()
 	return sum, err
 }
 
 // Groups counts what fails in the same way in each subscription, the largest group first.
-func (qs Queues) Groups(ctx context.Context, f Filter, s Scan) ([]*Group, Summary, error) {
+func (qs Queues) Groups(ctx context.Context, f Filter, s Scan) ([]*Group, Progress, error) {
 	g := grouping{byID: map[string]*Group{}, all: []*Group{}}
 	sum, err := qs.Browse(ctx, f, s, func(m *Message) error {
 		g.add(m)

@@ -30,8 +30,15 @@ const (
 
 // summary is the part of an answer that says how much was read.
 type summary struct {
-	deadletter.Summary
-	Complete bool `json:"complete"` // nothing was left out by the bounds
+	Queue    string `json:"queue"`
+	Total    int    `json:"total"`    // ready messages at the start
+	Scanned  int    `json:"scanned"`  // of those, read
+	Matched  int    `json:"matched"`  // of those, matching
+	Complete bool   `json:"complete"` // nothing was left out by the bounds
+}
+
+func summaryOf(q deadletter.Queues, p deadletter.Progress) summary {
+	return summary{q.Name(), p.Total, p.Scanned, p.Matched, p.Scanned >= p.Total}
 }
 
 // listed is a message of a list.
@@ -174,7 +181,7 @@ func (a *API) list(ctx context.Context, l readParams) (any, error) {
 	return struct {
 		Summary  summary  `json:"summary"`
 		Messages []listed `json:"messages"`
-	}{summary{sum, sum.Complete()}, messages}, err
+	}{summaryOf(l.queues, sum), messages}, err
 }
 
 func (a *API) groups(ctx context.Context, l readParams) (any, error) {
@@ -182,7 +189,7 @@ func (a *API) groups(ctx context.Context, l readParams) (any, error) {
 	return struct {
 		Summary summary             `json:"summary"`
 		Groups  []*deadletter.Group `json:"groups"`
-	}{summary{sum, sum.Complete()}, groups}, err
+	}{summaryOf(l.queues, sum), groups}, err
 }
 
 func (a *API) message(ctx context.Context, l readParams) (any, error) {
