@@ -18,7 +18,7 @@ func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, report Report, vis
 	if s.Depth > 0 {
 		r.total = min(r.total, s.Depth)
 	}
-	if s.Limit > 0 && f.Empty() {
+	if s.Limit > 0 && f.Empty() && !q.narrow {
 		r.total = min(r.total, s.Limit)
 	}
 	o := q.operate(r, Selection{f, s.Limit})
