@@ -18,7 +18,6 @@ var mayStrip = []string{
 	"internal/amqpvalue/typed.go",      // a header's value, into an export
 	"internal/amqpvalue/properties.go", // the message's timestamp, into an export
 	"internal/amqpvalue/text.go",       // a header's value
-	"internal/publish/messageid.go",    // now, into an id
 	"internal/telemetry/carrier.go",    // the message's timestamp, into a trace id
 	"internal/consume/attempts.go",     // the message's timestamp, into a hash
 }

@@ -79,10 +79,7 @@ func (p Properties) MarshalJSON() ([]byte, error) {
 		case time.Time:
 			v = x.Unix()
 		}
-		b, err := json.Marshal(v)
-		if err != nil {
-			return nil, err
-		}
+		b, _ := json.Marshal(v) // each of these has a JSON form
 		if len(out) > 1 {
 			out = append(out, ',')
 		}

@@ -52,11 +52,15 @@ const (
 	failed  // for a reason of its own
 	nacked  // the broker did not want it now
 	unknown // it may have been published
+
+	// In place of the outcome in the metric's label.
+	quarantined // failed for the last time
+	unmarked    // the outcome could not be written
 )
 
 // String is the value of the metric's label, and of the span's attribute.
 func (r result) String() string {
-	return [...]string{"untouched", "sent", "failed", "nacked", "unknown"}[r]
+	return [...]string{"untouched", "sent", "failed", "nacked", "unknown", "quarantined", "unmarked"}[r]
 }
 
 // batch is what one transaction has come to.

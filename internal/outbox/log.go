@@ -15,35 +15,33 @@ const (
 
 // logBatch counts a batch and logs what failed in it, in a few lines however many rows there are.
 func (r *Relay) logBatch(b *batch) {
-	failures, given, sentBack := reasons{}, reasons{}, reasons{}
-	unmarked, counts := 0, map[string]int{}
+	failures, given, sentBack, counts := reasons{}, reasons{}, reasons{}, map[result]int{}
 	for i := range b.rows {
 		x := &b.rows[i]
-		what := x.result.String()
+		what := x.result
 		switch {
 		case x.markErr != nil:
-			if unmarked++; unmarked <= maxLogged {
-				r.log.Error("outbox mark failed", "id", x.id, "result", what, "error", errorText(x.markErr),
+			if what = unmarked; counts[what] < maxLogged {
+				r.log.Error("outbox mark failed", "id", x.id, "result", x.result.String(), "error", errorText(x.markErr),
 					"retry_in", r.markFailures[x.id].pause.String())
 			}
-			what = resultUnmarked
-		case x.result == failed && x.quarantined:
-			what = resultQuarantined
+		case what == failed && x.quarantined:
+			what = quarantined
 			given.add(x)
-		case x.result == failed:
+		case what == failed:
 			failures.add(x)
-		case x.result == nacked:
+		case what == nacked:
 			sentBack.add(x)
-		case x.result == untouched:
+		case what == untouched:
 			continue
 		}
 		counts[what]++
 	}
 	for what, n := range counts {
-		r.metrics.rows.WithLabelValues(what).Add(float64(n))
+		r.metrics.rows.WithLabelValues(what.String()).Add(float64(n))
 	}
-	if unmarked > maxLogged {
-		r.log.Error("more outbox marks failed", "rows", unmarked-maxLogged)
+	if n := counts[unmarked]; n > maxLogged {
+		r.log.Error("more outbox marks failed", "rows", n-maxLogged)
 	}
 	failures.log(r.log, slog.LevelWarn, "outbox rows not published")
 	given.log(r.log, slog.LevelError, "outbox rows quarantined")

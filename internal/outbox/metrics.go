@@ -9,13 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Values of the label "result" besides those of result: a row that failed for the last time, and a row that could not
-// be marked.
-const (
-	resultQuarantined = "quarantined"
-	resultUnmarked    = "unmarked"
-)
-
 // Measuring takes no more than one part in so many of the time.
 const (
 	measureInterval = 15 * time.Second
@@ -61,9 +54,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Buckets: []float64{.0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
 	}
-	for _, r := range []string{sent.String(), failed.String(), nacked.String(), unknown.String(), resultQuarantined,
-		resultUnmarked} {
-		m.rows.WithLabelValues(r)
+	for r := sent; r <= unmarked; r++ {
+		m.rows.WithLabelValues(r.String())
 	}
 	return m
 }
