@@ -106,7 +106,11 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 			return err
 		}
 	}
-	permissions, err := preflight(ctx, s, plan, modeOf(cfg))
+	permissions, err := declare.Preflight(ctx, s, plan, modeOf(cfg))
+	if errors.Is(err, broker.ErrBlocked) {
+		s.Kill() // it would not answer a goodbye either
+		return errBlocked
+	}
 	if err != nil {
 		return err
 	}
@@ -173,24 +177,6 @@ func (r *CheckResult) print(w io.Writer, paint func(string) string) {
 // errBlocked ends a check that the broker does not answer.
 var errBlocked = errors.New("the broker blocks publishers (memory or disk alarm), so publishing cannot be tried: " +
 	"check again when the alarm is over")
-
-// preflight is declare.Preflight, but gives up at once during an alarm.
-func preflight(ctx context.Context, s *broker.Session, plan *topology.Plan, mode topology.Mode) ([]declare.Finding,
-	error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		if until(ctx, s.Blocked) {
-			cancel(errBlocked)
-		}
-	}()
-	findings, err := declare.Preflight(ctx, s, plan, mode)
-	if errors.Is(context.Cause(ctx), errBlocked) {
-		s.Kill() // it would not answer a goodbye either
-		return nil, errBlocked
-	}
-	return findings, err
-}
 
 // unreadable makes notes of findings about objects that the user may not read, if the sidecar does not check them
 // either.

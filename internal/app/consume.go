@@ -49,15 +49,16 @@ func (a *App) subscribe(owners []deadletter.Owner) error {
 // consume probes the apps and keeps both connections up until ctx ends.
 func (a *App) consume(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	var serves []broker.Serve
+	var serves, checks []broker.Serve
 	for _, s := range a.subscriptions {
 		defer s.close()
 		group.Go(func() error { return s.flow.Run(ctx) })
 		serves = append(serves, a.isolate(s, func() {
 			group.Go(func() error { return broker.Supervise(ctx, a.dialer, s.serve) })
 		}))
+		checks = append(checks, s.checkPublishing)
 	}
-	group.Go(func() error { return a.publisher.Run(ctx) })
+	group.Go(func() error { return a.publisher.Run(ctx, checks...) })
 	group.Go(func() error { return broker.Supervise(ctx, a.dialer, serves...) })
 	return group.Wait()
 }

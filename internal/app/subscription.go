@@ -65,7 +65,6 @@ func newSubscription(
 		return nil, err
 	}
 	s.flow = flow.New(s.flowOptions())
-	s.publisher.OnConnect(s.checkPublishing)
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Logger: s.log, Depths: s.depths, Report: s.missing, Ask: s.measure,
 	})

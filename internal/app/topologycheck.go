@@ -161,28 +161,18 @@ func (s *subscription) report(of aspect, findings []declare.Finding) {
 
 // checkPublishing checks on every connection that publishes whether the user may publish retries and parked messages.
 // While the user may not, nothing is consumed: a message could not leave.
-func (s *subscription) checkPublishing(ctx context.Context, link *broker.Session) (beside func(), err error) {
-	check, err := declare.NewPublishPreflight(ctx, link, s.plan, modeOf(s.cfg))
-	if err != nil {
-		return nil, err
-	}
-	return func() {
-		for {
-			findings, err := check.Run(ctx)
-			if err != nil {
-				return // the session has ended
-			}
+func (s *subscription) checkPublishing(ctx context.Context, link *broker.Session) error {
+	for {
+		findings, err := declare.MayPublish(ctx, link, s.plan, modeOf(s.cfg))
+		if err == nil {
 			if s.report(publishing, findings); len(findings) == 0 {
-				return
-			}
-			select {
-			case <-time.After(s.checkEvery): // the rights may be given meanwhile
-			case <-ctx.Done():
-				return
-			}
-			if check, err = declare.NewPublishPreflight(ctx, link, s.plan, modeOf(s.cfg)); err != nil {
-				return
+				return nil
 			}
 		}
-	}, nil
+		select {
+		case <-time.After(s.checkEvery): // an alarm may be over then, or the rights be given
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }

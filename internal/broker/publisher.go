@@ -20,8 +20,7 @@ type Publisher struct {
 
 // publishLink is the connection of a Publisher and of all its shares.
 type publishLink struct {
-	dialer    *Dialer
-	onConnect []ConnectHook
+	dialer *Dialer
 
 	mu      sync.Mutex
 	session *Session  // nil while there is none
@@ -43,33 +42,15 @@ func (p *Publisher) Share() *Publisher {
 	return share
 }
 
-// ConnectHook is called with every new connection before anything is published on it: during a resource alarm the
-// broker reads nothing more after the first publish. The function that it returns runs beside the publishing and ends
-// with its context, which ends with the connection.
-type ConnectHook func(context.Context, *Session) (beside func(), err error)
-
-// OnConnect adds a hook for new connections. It has to be called before Run.
-func (p *Publisher) OnConnect(hook ConnectHook) { p.onConnect = append(p.onConnect, hook) }
-
 // Run keeps the publisher's connection up until ctx ends, and returns its cause. A publish under way then ends as
-// ErrUnknown.
-func (p *Publisher) Run(ctx context.Context) error {
-	return Supervise(ctx, p.dialer, func(ctx context.Context, s *Session) error {
-		var running sync.WaitGroup
-		defer running.Wait()
-		for _, hook := range p.onConnect {
-			beside, err := hook(ctx, s)
-			if err != nil {
-				s.Kill() // for the functions of the hooks before
-				return err
-			}
-			running.Go(beside)
-		}
+// ErrUnknown. Others may use the connection beside it.
+func (p *Publisher) Run(ctx context.Context, others ...Serve) error {
+	return Supervise(ctx, p.dialer, append(others, func(ctx context.Context, s *Session) error {
 		p.use(s)
 		defer p.use(nil)
 		<-ctx.Done()
 		return context.Cause(ctx)
-	})
+	})...)
 }
 
 func (p *Publisher) use(s *Session) {

@@ -10,6 +10,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
 
@@ -19,6 +20,8 @@ type Session interface {
 	Channel(ctx context.Context) (*amqp.Channel, error)
 	// Do runs a blocking client call under a deadline.
 	Do(ctx context.Context, name string, fn func() error) error
+	// Try asks whether the broker would accept a message, without publishing it.
+	Try(ctx context.Context, pub *message.Publication) error
 	// Major is the first part of the broker's version, 0 if unknown.
 	Major() int
 	// Version is what the broker says that its version is, such as 4.3.1.

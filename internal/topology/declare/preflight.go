@@ -3,105 +3,62 @@ package declare
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
 
 // The broker checks permissions before anything else. So a request that it would refuse anyway shows whether a user has
-// the right, and leaves nothing behind: a declaration that makes nothing (see argGuard), a message with an
-// expiration that is not a number, a consumer with a priority that is not a number, the removal of a binding that does
-// not exist.
+// the right, and leaves nothing behind: a declaration that makes nothing (see argGuard), a consumer with a priority
+// that is not a number, the removal of a binding that does not exist. A message is published and taken back.
 const (
-	noExpiration = "never"
-	noPriority   = "none"
-	probeKey     = "sidecar.permission-probe.no-binding-has-this-key"
+	noPriority = "none"
+	probeKey   = "sidecar.permission-probe.no-binding-has-this-key"
 )
 
 // Preflight proves that the session's user may do everything that running the plan in a mode needs, without doing it:
-// Ensure only checks rights to read. It publishes (messages that the broker refuses), so it must not run on a
-// connection that consumes. Missing objects are findings of Ensure. An error is a failure of the session.
+// Ensure only checks rights to read. It publishes (and takes the messages back), so it must not run on a connection that
+// consumes. Missing objects are findings of Ensure. An error is a failure of the session.
 func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {
 	e := newEnsurer(s, p, mode)
-	defer e.close(context.WithoutCancel(ctx))
 	e.mayConsume(ctx)
 	if mode == topology.ModeDeclare {
 		e.mayConfigure(ctx)
 		e.mayBind(ctx)
 	}
+	e.close(ctx)
 	if e.err != nil {
 		return nil, e.err
 	}
-	publishing, err := NewPublishPreflight(ctx, s, p, mode)
-	if err != nil {
-		return nil, err
-	}
-	findings, err := publishing.Run(ctx)
+	findings, err := MayPublish(ctx, s, p, mode)
 	return mergePermissions(append(e.findings, findings...)), err
 }
 
-// PublishPreflight is the part of Preflight about publishing retries, parked and redriven messages.
-type PublishPreflight struct {
-	e      *ensurer
-	probes []probe
-}
-
-// probe is one exchange to try, on a channel of its own.
-type probe struct {
-	route  topology.Route
-	ch     *amqp.Channel
-	closed chan *amqp.Error
-}
-
-// NewPublishPreflight opens the channels of a check. During a resource alarm the broker reads no further from a
-// connection that has published, so this has to come first: an open that is never answered would cost the session.
-func NewPublishPreflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (*PublishPreflight,
-	error) {
-	c := &PublishPreflight{e: newEnsurer(s, p, mode)}
+// MayPublish is the part of Preflight about publishing retries, parked and redriven messages: it tries each exchange.
+// During a resource alarm the broker does not answer, and the error is that of Session.Try.
+func MayPublish(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {
+	e := newEnsurer(s, p, mode)
+	asked := map[string]bool{}
 	for _, r := range p.PublishRoutes() {
-		if slices.ContainsFunc(c.probes, func(asked probe) bool { return asked.route.Exchange == r.Exchange }) {
+		if asked[r.Exchange] {
 			continue
 		}
-		ch, err := s.Channel(ctx)
-		if err != nil {
+		asked[r.Exchange] = true
+		err := s.Try(ctx, &message.Publication{Exchange: r.Exchange, Key: r.Key})
+		refusal, ok := errors.AsType[*amqp.Error](err)
+		if err != nil && (!ok || !answers(refusal)) {
 			return nil, fmt.Errorf("publish to exchange %q: %w", r.Exchange, err)
 		}
-		c.probes = append(c.probes, probe{r, ch, ch.NotifyClose(make(chan *amqp.Error, 1))})
-	}
-	return c, nil
-}
-
-// Run tries each exchange once, with a message the broker refuses in any case. It waits until an alarm is over: only
-// the end of ctx or of the session ends the wait. A check runs once.
-func (c *PublishPreflight) Run(ctx context.Context) ([]Finding, error) {
-	for _, a := range c.probes {
-		err := c.e.s.Do(ctx, "publish", func() error {
-			return a.ch.PublishWithContext(ctx, a.route.Exchange, a.route.Key, true, false,
-				amqp.Publishing{Expiration: noExpiration})
-		})
-		if err != nil {
-			return nil, fmt.Errorf("publish to exchange %q: %w", a.route.Exchange, err)
+		if ok && refusal.Code == amqp.AccessRefused { // a missing exchange is a finding of Ensure
+			name := cmp.Or(r.Exchange, topology.DefaultExchange)
+			e.forbidden("publishing to "+topology.ExchangeTitle(name), name, "write", refusal)
 		}
 	}
-	for _, a := range c.probes {
-		var refusal *amqp.Error
-		select {
-		case refusal = <-a.closed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		if refusal == nil || !answers(refusal) {
-			return nil, fmt.Errorf("publish to exchange %q: the connection ended before the broker answered", a.route.Exchange)
-		}
-		if refusal.Code == amqp.AccessRefused { // anything else that the broker dislikes about a probe is intended
-			name := cmp.Or(a.route.Exchange, topology.DefaultExchange)
-			c.e.forbidden("publishing to "+topology.ExchangeTitle(name), name, "write", refusal)
-		}
-	}
-	return c.e.findings, nil
+	return e.findings, nil
 }
 
 func (e *ensurer) mayConsume(ctx context.Context) {

@@ -2,6 +2,7 @@ package declare
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
-	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -28,7 +28,7 @@ func TestSessionTrouble(t *testing.T) {
 		"depths":    func() error { _, _, err := depthsOf(context.Background(), s, p); return err },
 		"preflight": func() error { _, err := Preflight(context.Background(), s, p, topology.ModeDeclare); return err },
 		"publishing": func() error {
-			_, err := NewPublishPreflight(context.Background(), s, p, topology.ModeDeclare)
+			_, err := MayPublish(context.Background(), s, p, topology.ModeDeclare)
 			return err
 		},
 	} {
@@ -54,9 +54,9 @@ func TestOneQuestionTooMany(t *testing.T) {
 	}
 }
 
-// TestPublishPreflightOutlastsAnAlarm: the broker answers when the alarm is over, however long that takes, and the
+// TestMayPublishInAnAlarm: the broker answers when the alarm is over. Until then nothing is known, at once, and the
 // connection stays up all the while.
-func TestPublishPreflightOutlastsAnAlarm(t *testing.T) {
+func TestMayPublishInAnAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
 	p := build(t, topology.Options{Service: "wms-cincout"})
@@ -68,43 +68,18 @@ func TestPublishPreflightOutlastsAnAlarm(t *testing.T) {
 	}
 	t.Cleanup(s.Close)
 	calm := node.Alarm()
-	check := must.Get(NewPublishPreflight(t.Context(), s, p, topology.ModeDeclare))(t)
-	answered := make(chan error, 1)
-	go func() {
-		findings, err := check.Run(t.Context())
-		if len(findings) > 0 {
-			t.Errorf("%v", findings)
+	for range 2 { // the first one meets the alarm
+		if findings, err := MayPublish(t.Context(), s, p, topology.ModeDeclare); len(findings) > 0 || !errors.Is(err, broker.ErrBlocked) {
+			t.Errorf("during the alarm: %v, %v", findings, err)
 		}
-		answered <- err
-	}()
-	brokertest.Eventually(t, 30*time.Second, "blocked", s.Blocked)
-	select {
-	case err := <-answered:
-		t.Fatalf("during the alarm: %v", err)
-	case <-time.After(1200 * time.Millisecond): // longer than any call may take
 	}
+	time.Sleep(1200 * time.Millisecond) // longer than any call may take
 	calm()
-	must.Do(t, <-answered)
+	brokertest.Eventually(t, 30*time.Second, "not blocked", func() bool { return !s.Blocked() })
+	if findings, err := MayPublish(t.Context(), s, p, topology.ModeDeclare); len(findings) > 0 || err != nil {
+		t.Errorf("after the alarm: %v, %v", findings, err)
+	}
 	if err := s.Err(); err != nil {
 		t.Errorf("the connection ended: %v", err)
-	}
-}
-
-// TestPublishPreflightEndsWithItsConnection.
-func TestPublishPreflightEndsWithItsConnection(t *testing.T) {
-	t.Parallel()
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	for name, end := range map[string]func(*broker.Session, context.CancelFunc){
-		"before it publishes": func(s *broker.Session, _ context.CancelFunc) { s.Kill() },
-		"cancelled":           func(_ *broker.Session, cancel context.CancelFunc) { cancel() },
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		s := session(t, brokertest.URL(t))
-		check := must.Get(NewPublishPreflight(ctx, s, p, topology.ModeDeclare))(t)
-		end(s, cancel)
-		if _, err := check.Run(ctx); err == nil {
-			t.Errorf("%s: no error", name)
-		}
-		cancel()
 	}
 }
