@@ -40,7 +40,6 @@ func (e *endpoint) sender() sender {
 
 // run serves until ctx ends; stop comes first, to finish the requests.
 func (e *endpoint) run(ctx context.Context) error {
-	defer e.server.Wait()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.publisher.Run(ctx) })
 	group.Go(func() error { return e.server.Serve(ctx) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,7 +24,6 @@ type Lane struct {
 	turn     chan *Stream // holds the stream while no goroutine writes; nil: none was opened yet
 	made     time.Time
 	isolated atomic.Int64 // until when each message goes on its own channel, in nanoseconds after made
-	work     sync.WaitGroup
 }
 
 // NewLane returns a lane that opens its channel with the first message.
@@ -88,7 +86,9 @@ func (l *Lane) send(ctx context.Context, pub *message.Publication) (*Receipt, er
 	}
 	defer func() { l.turn <- c }()
 	if c == nil || c.session != s || c.ended() {
-		l.close(c)
+		if c != nil && !c.closed() {
+			go c.closeAfterWaits() // with the connection at the latest
+		}
 		if c, err = s.Stream(ctx); err != nil {
 			return nil, err
 		}
@@ -101,16 +101,7 @@ func (l *Lane) send(ctx context.Context, pub *message.Publication) (*Receipt, er
 	return r, err
 }
 
-// close closes a stream when every wait for its messages has ended.
-func (l *Lane) close(c *Stream) {
-	if c == nil || c.closed() {
-		return
-	}
-	l.work.Go(func() {
-		c.waits.Wait()
-		c.Close()
-	})
+func (c *Stream) closeAfterWaits() {
+	c.waits.Wait()
+	c.Close()
 }
-
-// Wait returns when no goroutine of the lane runs any more; the last one may wait for the end of the connection.
-func (l *Lane) Wait() { l.work.Wait() }

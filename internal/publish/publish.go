@@ -144,13 +144,6 @@ func (s *Server) Close() {
 	}
 }
 
-// Wait returns when no goroutine of the server runs any more. Some may wait for the end of the publisher's connection.
-func (s *Server) Wait() {
-	for _, l := range s.lanes {
-		l.Wait()
-	}
-}
-
 // Problem returns the code with which a message would be refused now; empty when it would be tried.
 func (s *Server) Problem() string {
 	if f := s.ready(); f != nil {

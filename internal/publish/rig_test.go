@@ -78,7 +78,6 @@ func start(tb testing.TB, via string, change func(*Options)) *rig {
 		r.server.Shutdown(within)
 		cancel()
 		running.Wait()
-		r.server.Wait()
 	})
 	tb.Cleanup(func() {
 		r.stop()
