@@ -74,7 +74,6 @@ var usualValues = map[string][]string{
 		"broker:rejected", "broker:expired", "broker:maxlen", "broker:delivery_limit", "none"},
 }
 
-// takesConditions adds a flag for every condition of a filter.
 func (c *call) takesConditions() {
 	for _, known := range deadletter.Conditions {
 		c.flags.Var(&wordFlag{known: usualValues[known.Name], condition: true, set: func(value string) error {
@@ -84,7 +83,6 @@ func (c *call) takesConditions() {
 	}
 }
 
-// condition adds one condition to the filter.
 func (c *call) condition(name, value string) {
 	err := plainly(c.filter.Set(name, value))
 	if err == nil || c.wrong != nil {
@@ -104,7 +102,6 @@ func plainly(err error) error {
 	return errors.New(strings.TrimPrefix(oneLine(err), deadletter.ErrInvalid.Error()+": "))
 }
 
-// count adds a flag for a whole number from 0 on.
 func (c *call) count(n *int, name, usage string) {
 	c.flags.Func(name, usage, func(value string) (err error) {
 		if *n, err = strconv.Atoi(value); err != nil || *n < 0 {
@@ -114,7 +111,6 @@ func (c *call) count(n *int, name, usage string) {
 	})
 }
 
-// nonempty adds a flag for a text.
 func (c *call) nonempty(text *string, name, usage string) {
 	c.flags.Func(name, usage, func(value string) error {
 		if *text = value; value == "" {
@@ -137,7 +133,6 @@ func (c *call) openOne() (*deadletter.Queue, error) {
 	return q, err
 }
 
-// takesSubscription adds the flag that chooses a subscription.
 func (c *call) takesSubscription(what string) {
 	c.nonempty(&c.subscription, "subscription", what+" of the subscription `NAME`")
 }

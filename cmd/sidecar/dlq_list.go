@@ -81,7 +81,6 @@ func failureText(v *deadletter.Facts) string {
 	return strings.Join(strings.Fields(statusText(v.Status)+" "+v.Why()), " ")
 }
 
-// statusText is a status; empty for none.
 func statusText(status int) string {
 	if status == 0 {
 		return ""

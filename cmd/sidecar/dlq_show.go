@@ -51,7 +51,6 @@ func dlqShow(ctx context.Context, c *call) error {
 	})
 }
 
-// show writes all of m for people.
 func (c *call) show(m *deadletter.Full, now time.Time) {
 	c.showFacts(m, now)
 	if m.Answer != "" {
@@ -68,7 +67,6 @@ func (c *call) show(m *deadletter.Full, now time.Time) {
 	}
 }
 
-// row writes one name and its value, unless that is empty.
 func (c *call) row(name, value string) {
 	if value != "" {
 		c.say("  %-16s  %s", name, printable(value))

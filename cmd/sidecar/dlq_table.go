@@ -74,7 +74,6 @@ func (t *table) flush() error {
 	return nil
 }
 
-// layout decides how wide each column is.
 func (t *table) layout() []int {
 	natural := make([]int, len(t.columns))
 	for i, c := range t.columns {
@@ -159,7 +158,6 @@ func (t *table) write(cells []string, titles bool) error {
 	return err
 }
 
-// cut shortens s to n characters.
 func cut(s string, n int) string {
 	switch {
 	case utf8.RuneCountInString(s) <= n:
@@ -188,7 +186,6 @@ func ago(t, now time.Time) string {
 	return fmt.Sprintf("%dd ago", d/(24*time.Hour))
 }
 
-// bytesText is a number of bytes for people.
 func bytesText(n int) string {
 	switch {
 	case n < 1<<10:

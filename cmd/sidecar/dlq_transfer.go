@@ -54,7 +54,6 @@ func dlqExport(ctx context.Context, c *call) error {
 	})
 }
 
-// vacant reports why a file cannot have that name.
 func vacant(name string, force bool) error {
 	there, err := os.Stat(name)
 	switch {
@@ -127,7 +126,6 @@ func dlqImport(ctx context.Context, c *call) error {
 	})
 }
 
-// source is what is imported.
 func (c *call) source(ctx context.Context) (io.ReadCloser, error) {
 	if len(c.words) > 0 && c.words[0] != "-" {
 		f, err := os.Open(c.words[0]) // #nosec G304 -- it was asked for

@@ -31,7 +31,6 @@ func (c *call) terms() (flags, conditions []term) {
 	return flags, conditions
 }
 
-// subcommands are the commands of a group.
 func (c *call) subcommands() (commands []term) {
 	if c.group != nil {
 		for _, s := range c.group.commands {
@@ -41,7 +40,6 @@ func (c *call) subcommands() (commands []term) {
 	return commands
 }
 
-// printUsage prints the help of a command or of a group of commands.
 func (c *call) printUsage() {
 	flags, conditions := c.terms()
 	usage, description := strings.TrimRight(c.flags.Name()+" "+c.arguments, " "), c.summary+"."
@@ -65,7 +63,6 @@ func (c *call) printUsage() {
 	}
 }
 
-// printTerms prints terms, if there are any, below a title.
 func (c *call) printTerms(title string, terms []term) {
 	wide := 0
 	for _, t := range terms {

@@ -29,7 +29,6 @@ var (
 	commit  = "unknown"
 )
 
-// Exit codes.
 const (
 	exitOK     = 0
 	exitFailed = 1
@@ -83,10 +82,8 @@ var commands = []subcommand{
 	{"help", "[COMMAND]", "print the help of a command", help, []string{"dlq redrive"}},
 }
 
-// errUsage marks errors of the command line.
 var errUsage = errors.New("usage")
 
-// run chooses and runs the command. It returns the exit code.
 func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	app.DisableCoreDumps() // before the first secret is read
 	switch {

@@ -21,7 +21,6 @@ func man(_ context.Context, c *call) error {
 	return errors.Join(err, writeErr)
 }
 
-// manCommands writes the help of each command below one.
 func manCommands(b *strings.Builder, above *call) {
 	for _, s := range above.group.commands {
 		var help strings.Builder

@@ -37,7 +37,6 @@ type outboxCall struct {
 	conn  *outbox.Conn
 }
 
-// takesJSON adds a flag for output that is one document.
 func (c *call) takesJSON() {
 	c.flags.BoolVar(&c.json, "json", false, "one JSON document on standard output")
 }

@@ -131,7 +131,6 @@ func (c *call) parse(most int) (err error) {
 	return c.wrong
 }
 
-// flagError is an error of package flag in our words.
 func (c *call) flagError(text string) string {
 	name, unknown := strings.CutPrefix(text, "flag provided but not defined: -")
 	if !unknown {
@@ -147,22 +146,19 @@ func (c *call) flagError(text string) string {
 
 // interleaved reads flags and words in any order; after -- there are only words.
 func interleaved(flags *flag.FlagSet, args []string) (words []string, err error) {
-	for len(args) > 0 {
+	for {
 		if err := flags.Parse(args); err != nil {
 			return nil, err
 		}
-		read := len(args) - flags.NArg()
-		onlyWords := read > 0 && args[read-1] == "--"
-		args = flags.Args()
-		if onlyWords || len(args) == 0 {
-			return append(words, args...), nil
+		rest := flags.Args()
+		read := len(args) - len(rest)
+		if len(rest) == 0 || read > 0 && args[read-1] == "--" {
+			return append(words, rest...), nil
 		}
-		words, args = append(words, args[0]), args[1:]
+		words, args = append(words, rest[0]), rest[1:]
 	}
-	return words, nil
 }
 
-// misuse is an error of the command line.
 func (c *call) misuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w (%s --help)", errUsage, fmt.Errorf(format, args...), c.flags.Name())
 }
@@ -177,7 +173,6 @@ func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
 }
 
-// duration adds a flag for a duration of at least least.
 func (c *call) duration(d *time.Duration, name, usage string, least time.Duration) {
 	c.flags.Func(name, usage, func(value string) (err error) {
 		if *d, err = time.ParseDuration(value); err != nil || *d < least {
@@ -197,7 +192,6 @@ type wordFlag struct {
 func (w *wordFlag) String() string         { return "" }
 func (w *wordFlag) Set(value string) error { return w.set(value) }
 
-// choice adds a flag whose value is one of known.
 func (c *call) choice(value *string, name, usage string, known []string) {
 	c.flags.Var(&wordFlag{known: known, set: func(v string) error {
 		if *value = strings.ToLower(v); !slices.Contains(known, *value) {

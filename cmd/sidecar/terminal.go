@@ -15,7 +15,6 @@ const (
 	yellow = "33"
 )
 
-// paint returns s in a colour.
 func paint(s, colour string) string { return "\x1b[" + colour + "m" + s + "\x1b[0m" }
 
 // coloured reports whether a stream is a terminal that has colours, and the user has nothing against them.

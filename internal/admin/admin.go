@@ -64,7 +64,6 @@ type Server struct {
 	cancel   context.CancelFunc
 }
 
-// listener is one of the two.
 type listener struct {
 	*http.Server
 
@@ -85,7 +84,7 @@ const (
 // New prepares a server; it binds nothing yet.
 func New(o Options) *Server {
 	s := &Server{
-		o: o, files: consoleFiles(),
+		o: o, files: consoleFiles(), waits: waits{of: map[string]int{}},
 		scrapes: make(httpguard.Slots, 4), busy: make(httpguard.Slots, 32), streams: make(httpguard.Slots, 8),
 	}
 	s.stopping, s.cancel = context.WithCancel(context.Background())

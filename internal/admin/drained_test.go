@@ -22,7 +22,7 @@ func askDrained(ctx context.Context, s *Server, agent string) *httptest.Response
 
 func waiting(f *fakeState, grace time.Duration) *Server {
 	o := Options{State: f, Grace: grace, DeadLetters: apiOf(nil, slog.New(slog.DiscardHandler))}
-	s := &Server{o: o}
+	s := &Server{o: o, waits: waits{of: map[string]int{}}}
 	s.stopping, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -160,7 +160,7 @@ func TestWaitersAreBounded(t *testing.T) {
 
 func TestWaitersAreBoundedInAll(t *testing.T) {
 	t.Parallel()
-	var w waits
+	w := waits{of: map[string]int{}}
 	for i := range maxWaits {
 		if !w.enter(strconv.Itoa(i)) {
 			t.Fatalf("the %d. did not wait", i)

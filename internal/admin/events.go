@@ -66,7 +66,6 @@ func (s *Server) due(tick int, since uint64) (text []byte, version uint64) {
 	return text, version
 }
 
-// flowEvent is the data of an event "flow".
 type flowEvent struct {
 	At     time.Time `json:"at"`
 	Status Status    `json:"status"`

@@ -106,9 +106,6 @@ func (t *waits) enter(address string) bool {
 	if t.all == maxWaits || t.of[address] == maxWaitsOfOne {
 		return false
 	}
-	if t.of == nil {
-		t.of = map[string]int{}
-	}
 	t.all++
 	t.of[address]++
 	return true

@@ -109,7 +109,6 @@ func (a *API) discard(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// echo is what is repeated of a request.
 func echo(q any) any {
 	b, err := json.Marshal(q)
 	if err != nil || len(b) > maxEcho {
@@ -173,7 +172,6 @@ func (a *API) begin(r *http.Request, kind string, q any, prepare preparation) (*
 	})
 }
 
-// redriven is how a redrive ended.
 type redriven struct {
 	Queue     string `json:"queue"`
 	Requested int    `json:"requested"`

@@ -17,7 +17,6 @@ import (
 	"sidecar/internal/httpguard"
 )
 
-// keptOperations is how many operations are remembered.
 const keptOperations = 20
 
 // The states of an operation.

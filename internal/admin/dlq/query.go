@@ -19,7 +19,6 @@ const (
 	defaultScan, maxScan = 100_000, 1_000_000
 )
 
-// readParams are the parameters of a read of the dead-letter queue.
 type readParams struct {
 	w      http.ResponseWriter
 	r      *http.Request
@@ -85,7 +84,6 @@ func one(name string, list []string, limit int) (int, error) {
 	return int(n), nil // #nosec G115 -- 31 bits
 }
 
-// maxConditions bounds how many values a filter has.
 const maxConditions = 1000
 
 // conditions are those of a deadletter.Filter by their names, as a request gives them.

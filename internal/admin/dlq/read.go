@@ -41,7 +41,6 @@ func summaryOf(q deadletter.Queues, p deadletter.Progress) summary {
 	return summary{q.Name(), p.Total, p.Scanned, p.Matched, p.Scanned >= p.Total}
 }
 
-// listed is a message of a list.
 type listed struct {
 	deadletter.View
 	Body *deadletter.Body `json:"body,omitempty"`
