@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,8 @@ type actionResult struct {
 // are on the screen, and reports how it ended.
 func (c *call) act(ctx context.Context, q *deadletter.Queue, a *action, limit int,
 	do func(deadletter.Report) (deadletter.Progress, error)) error {
-	m := c.meter(a.done, limit)
+	now := time.Now()
+	m := &meter{w: c.stderr, done: a.done, limit: limit, began: now, shown: now}
 	if _, screen := terminalWidth(c.stdout); c.quiet || a.pipe && screen {
 		m.w = io.Discard
 	}
@@ -150,10 +152,7 @@ func (c *call) readOnly(ctx context.Context, command func(deadletter.Queues) err
 	if err != nil {
 		return err
 	}
-	err = command(q)
-	if ferr := c.out.Flush(); err == nil {
-		err = ferr
-	}
+	err = cmp.Or(command(q), c.out.Flush()) // it flushes after an error, too
 	if errors.Is(err, syscall.EPIPE) {
 		return nil
 	}
@@ -175,11 +174,6 @@ type meter struct {
 	began time.Time // the rate is taken from then on: not while a canary waits
 	part  float64   // what was done before
 	shown time.Time // the last line, where there is no terminal
-}
-
-func (c *call) meter(done string, limit int) *meter {
-	now := time.Now()
-	return &meter{w: c.stderr, done: done, limit: limit, began: now, shown: now}
 }
 
 // report shows the progress. A terminal that does not take it delays only the end of the operation, when all messages

@@ -16,9 +16,7 @@ func metered(t *testing.T, width, seconds int) (text string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		c := newCall(invocation{stderr: &out}, "sidecar dlq", subcommand{name: "redrive"})
-		m := c.meter("redriven", 0)
-		m.width = width // it finds no terminal
+		m := meter{w: &out, done: "redriven", width: width, began: time.Now(), shown: time.Now()} // it finds no terminal
 		for i := range seconds {
 			m.report(deadletter.Progress{Total: 10_000, Scanned: 100 * i, Matched: 50 * i, Done: 50 * i})
 			time.Sleep(time.Second)
