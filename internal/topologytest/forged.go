@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/topology"
 )
@@ -57,7 +59,11 @@ func forgedHistory(t *testing.T, r *shared) {
 	r.uncounted(t, ids)
 	// No retry is left, but the try is.
 	for _, name := range []string{"max", "overflow", "retry-huge", "retry-decimal", "attempt-decimal", "final-huge"} {
-		if list := r.app.Seen("forged-" + name + "-false"); len(list) > 1 {
+		list := r.app.Seen("forged-" + name + "-false")
+		if name == "attempt-decimal" { // a broker that delivers it again writes its own count over this one
+			list = slices.DeleteFunc(list, func(a *apptest.Request) bool { return a.Header.Get("Amqp-Redelivered") == "true" })
+		}
+		if len(list) > 1 {
 			t.Errorf("%s: %d attempts, want one", name, len(list))
 		}
 	}
