@@ -186,16 +186,18 @@ func (r *reader) endWindow(ctx context.Context) error {
 func (r *reader) waitQuiet(ctx context.Context) error {
 	const (
 		arriving = 50 * time.Millisecond // for messages that the queue has already sent
-		giveUp   = 5 * time.Second
+		giveUp   = 100                   // answers of the queue in a row, without a message between them
 	)
 	if r.exact || r.kept.Known && !r.kept.Quorum {
 		return nil
 	}
-	limit, empty := time.Now().Add(giveUp), false
-	for !r.busy() && time.Now().Before(limit) {
+	for quiet, empty := 0, false; !r.busy() && quiet < giveUp; quiet++ {
 		came, err := r.receive(ctx, r.window, arriving)
 		if err != nil || empty && !came {
 			return err
+		}
+		if came {
+			quiet = 0
 		}
 		d, err := r.q.depth(ctx, r.s)
 		if err != nil {
