@@ -123,7 +123,8 @@ func sanitizeAll(kind byte, b []byte, depth int, t *tally) (n int, whole bool) {
 	case len(b) > 0:
 		t.cost += mapCost
 	}
-	for at, ok := 0, true; at < len(b); n++ {
+	var ok bool
+	for at := 0; at < len(b); n++ {
 		if kind == 'A' {
 			t.cost += elementCost
 			at, ok = sanitizeValue(b, at, depth, t)
