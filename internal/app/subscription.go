@@ -43,9 +43,9 @@ type subscription struct {
 	measure    chan struct{} // asks for the depths of the queues; capacity 1
 	status     topologyStatus
 
-	atOnceFailures int         // see ensure
-	connected      atomic.Bool // the consume connection is up, and the topology was checked on it
-	isolated       atomic.Bool // it has a consume connection of its own, see isolate
+	oneByOne  bool        // see ensure
+	connected atomic.Bool // the consume connection is up, and the topology was checked on it
+	isolated  atomic.Bool // it has a consume connection of its own, see isolate
 }
 
 // newSubscription builds the subscription that cfg describes, with what it shares with others. Its deliveries take

@@ -105,11 +105,10 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 }
 
 // ensure declares or verifies the topology, and keeps the gate shut while something blocks. The plan of the last check
-// is compared in one round trip, whatever the size of the topology. After the broker has refused that once, or has
-// taken too long over it, the objects are checked one at a time; so is the first check of a session with Leftovers.
+// is compared in one round trip, whatever the size of the topology. After that has failed, the objects are checked one
+// at a time until they fit; so are they in the first check of a session with Leftovers.
 func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
-	const tries = 2 // a session that ended may have had no time, or no network: one more try decides
-	if s.atOnceFailures < tries && (s.connected.Load() || s.plan.Leftovers() == nil) {
+	if !s.oneByOne && (s.connected.Load() || s.plan.Leftovers() == nil) {
 		plan, tolerated := s.found, s.status.tolerated()
 		if plan == nil {
 			plan, tolerated = s.plan, nil
@@ -120,16 +119,14 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 			s.report(objects, tolerated)
 			return nil
 		}
-		if s.atOnceFailures++; link.Err() == nil { // the broker has refused an object
-			s.atOnceFailures = tries
-		}
+		s.oneByOne = true // also if the session has ended: the broker may take too long over all at once
 	}
 	r, err := declare.Ensure(ctx, link, s.plan, modeOf(s.cfg))
 	if err != nil {
 		return err
 	}
 	if s.found = nil; len(r.Blocking()) == 0 {
-		s.found, s.atOnceFailures = r.Plan, 0
+		s.found, s.oneByOne = r.Plan, false
 		s.current.Store(r.Plan)
 	}
 	s.report(objects, r.Findings)
