@@ -43,7 +43,10 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 	for i := range c.Exchanges {
 		x := &c.Exchanges[i]
 		if seen := f.Exchanges[x.Name]; seen != nil {
-			all = append(all, c.compareExchange(x, seen)...)
+			differences := property{plan: c, exchange: x, all: seen}.differences(x.Properties())
+			if len(differences) > 0 {
+				x.Found, all = seen, append(all, differences...)
+			}
 		}
 		x.Unseen = x.Type != "" && f.Unseen[x.Title()]
 		unseen = unseen || x.Unseen
@@ -72,18 +75,8 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 	return c, all
 }
 
-func (p *Plan) compareExchange(x *Exchange, seen amqp.Table) []Difference {
-	f := property{plan: p, exchange: x, all: seen}
-	differences := f.differences(x.Properties())
-	if len(differences) > 0 {
-		x.Found = seen
-	}
-	return differences
-}
-
 func (p *Plan) compareQueue(q *Queue, seen amqp.Table, major int) []Difference {
-	f := property{plan: p, queue: q, all: seen, major: major}
-	differences := f.differences(q.Properties())
+	differences := property{plan: p, queue: q, all: seen, major: major}.differences(q.Properties())
 	if len(differences) == 0 {
 		return nil
 	}

@@ -185,7 +185,6 @@ func (b *builder) parkKey() string {
 	return b.names.Replace(b.preset.park.key)
 }
 
-// wait lays the ways to wait.
 func (b *builder) wait() {
 	w := &b.preset.wait
 	if w.inQueue {
@@ -226,7 +225,6 @@ func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 	return WaitPath{Delay: delay, Route: r}
 }
 
-// service adds the service's queue.
 func (b *builder) service() {
 	args := amqp.Table{}
 	switch {
@@ -255,7 +253,6 @@ func (b *builder) service() {
 	}
 }
 
-// queue adds a queue.
 func (b *builder) queue(q Queue) {
 	if b.p.Quorum {
 		q.makeQuorum()

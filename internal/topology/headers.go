@@ -44,7 +44,6 @@ func copyHeaders(m *message.Message, drop func(key string) bool) amqp.Table {
 	return h
 }
 
-// count is n as the value of a header.
 func count(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) } // #nosec G115 -- bounded
 
 // setHistory writes down what the message has been through: its crashes, unless there are none, which leaves what it

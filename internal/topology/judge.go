@@ -129,7 +129,6 @@ func (f *property) rule() *rule {
 	return nil
 }
 
-// judge judges f by its rule.
 func (f *property) judge() (d Difference, explains []string) {
 	d = Difference{Property: f.name, Wanted: f.wanted, Found: f.value}
 	if f.queue != nil {

@@ -65,7 +65,6 @@ func (c *optionValidator) refuse(wrong bool, variables on, format string, args .
 	}
 }
 
-// presetsWith lists the presets that have something.
 func presetsWith(has func(*blueprint) bool) string {
 	return strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(blueprints)), func(name string) bool {
 		return !has(blueprints[name])

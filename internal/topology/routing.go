@@ -110,7 +110,6 @@ func (p *Plan) returned(d *amqp.Delivery) bool {
 	return p.mayReturn(func(back *Binding) bool { return d.Exchange == back.Exchange && back.brings(d.RoutingKey) })
 }
 
-// lastWord is what follows the last dot of a routing key.
 func lastWord(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
 
 // TypeHash is the type of the exchange of partitions. Its plugin comes with every RabbitMQ, and has to be enabled.

@@ -258,7 +258,6 @@ func atLeastOnce(args amqp.Table) bool {
 	return args[ArgType] == TypeQuorum && args[ArgStrategy] == strategyAtLeastOnce && args[ArgOverflow] == overflowReject
 }
 
-// mostOnce reports whether a quorum queue dead-letters at most once.
 func mostOnce(f *property) bool { return f.all[ArgType] == TypeQuorum && !atLeastOnce(f.all) }
 
 func notWaitedIn(f *property) bool {

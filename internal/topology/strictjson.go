@@ -36,7 +36,6 @@ func decodeStrict(raw []byte, into any) (*strictDecoder, error) {
 	return d, nil
 }
 
-// next returns the next token.
 func (d *strictDecoder) next() jsontext.Token {
 	token, _ := d.json.ReadToken()
 	return token
@@ -52,7 +51,6 @@ func (d *strictDecoder) unreadable(path, format string, args ...any) {
 	d.unread = append(d.unread, path)
 }
 
-// value reads one value into v.
 func (d *strictDecoder) value(path string, v reflect.Value) {
 	kind := d.json.PeekKind()
 	if v.Kind() == reflect.Pointer {
@@ -220,7 +218,6 @@ func wanted(v reflect.Value) (kinds, what string) {
 	return `"`, "a text"
 }
 
-// found says what a value is.
 func found(value jsontext.Value) string {
 	switch value.Kind() {
 	case '"':

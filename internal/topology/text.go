@@ -80,7 +80,6 @@ func (r *Route) sentence() string {
 	return fmt.Sprintf("publish to %s, key %s\t%s", cmp.Or(r.Exchange, "the default exchange"), quoteKey(r.Key), r.Queue)
 }
 
-// arguments lists the arguments of a queue or a binding by name.
 func arguments(t amqp.Table) string {
 	args := make([]string, 0, len(t))
 	for k, v := range t {

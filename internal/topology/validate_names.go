@@ -59,7 +59,6 @@ var fills = map[string]string{
 	"{tier}": "SIDECAR_RETRY_DELAYS",
 }
 
-// collectNames fills c.names.
 func (c *optionValidator) collectNames() {
 	filled := c.o.settable(c.b)
 	for i, s := range c.given.settable(c.b) {
@@ -138,7 +137,6 @@ func (c *optionValidator) checkNames() {
 	}
 }
 
-// checkClashes refuses two objects of one name.
 func (c *optionValidator) checkClashes(what string, all []name) {
 	for i, a := range all {
 		for _, b := range all[i+1:] {

@@ -117,7 +117,6 @@ func (v *planValidator) waits() {
 	}
 }
 
-// waitQueue checks the queue of one way to wait.
 func (v *planValidator) waitQueue(path string, w *WaitPath, q *Queue) {
 	v.refuse(q.Kind != KindRetry, v.field(q.Name, "kind"), "queue %q is of kind %s, but messages wait in it: use %s",
 		q.Name, q.Kind, KindRetry)

@@ -170,7 +170,6 @@ func (e *ensurer) inspectAll(ctx context.Context) {
 	}
 }
 
-// inspect asks for an object and its properties.
 func (e *ensurer) inspect(ctx context.Context, o *object) {
 	var properties amqp.Table
 	var refusal *amqp.Error
