@@ -261,12 +261,7 @@ func atLeastOnce(args amqp.Table) bool {
 func mostOnce(f *property) bool { return f.all[ArgType] == TypeQuorum && !atLeastOnce(f.all) }
 
 func notWaitedIn(f *property) bool {
-	for _, w := range f.plan.Waits {
-		if w.Queue == f.queue.Name {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(f.plan.Waits, func(w WaitPath) bool { return w.Queue == f.queue.Name })
 }
 
 func negativeBefore4(f *property) bool {

@@ -51,13 +51,7 @@ func (f Finding) String() string {
 
 // Blocking are the findings by which a retried or parked message might be lost: messages must not be consumed.
 func Blocking(all []Finding) []Finding {
-	var blocking []Finding
-	for _, f := range all {
-		if f.Judgement == topology.Breaks {
-			blocking = append(blocking, f)
-		}
-	}
-	return blocking
+	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Judgement != topology.Breaks })
 }
 
 // Differs is the finding of a property.
