@@ -165,19 +165,14 @@ func integer(v any, most int64) (n int64, ok bool) {
 
 // setTimestamp sets the time in whole seconds: AMQP does not have parts of them.
 func setTimestamp(to *time.Time, v any) error {
-	var at time.Time
-	valid := true
-	switch v := v.(type) {
-	case int64:
-		at = time.Unix(v, 0)
-	case string:
-		t, err := time.Parse(time.RFC3339, v)
-		at, valid = t.UTC().Truncate(time.Second), err == nil
-	default:
-		valid = false
+	n, ok := v.(int64)
+	at := time.Unix(n, 0)
+	if s, isText := v.(string); isText {
+		t, err := time.Parse(time.RFC3339, s)
+		at, ok = t.UTC().Truncate(time.Second), err == nil
 	}
 	switch {
-	case !valid:
+	case !ok:
 		return errors.New("must be a time such as 2026-01-31T12:00:00Z or seconds since 1970")
 	case at.IsZero(): // the client library takes it for an absent one
 		return errors.New("is a time that AMQP cannot carry")

@@ -109,8 +109,7 @@ func (s *session) claim(ctx context.Context, b *batch) error {
 	if b.front = l.fullScanDue(start); b.front && start.Sub(l.allKeysAt) > allKeysInterval {
 		held, l.allKeysAt = nil, start
 	}
-	excluded, sentUnmarked := s.r.markFailures.excluded(start)
-	s.sentUnmarked = sentUnmarked
+	excluded, _ := s.r.markFailures.excluded(start)
 	claim := call{name: stmtClaim, params: [][]byte{number(s.r.o.Batch), texts(held), texts(excluded)}}
 	if !b.front {
 		claim.name, claim.params = stmtClaimOn, append(claim.params, []byte(l.sendAfter), []byte(l.id))
@@ -166,6 +165,7 @@ func (s *session) arrange(ctx context.Context, b *batch) error {
 func (s *session) findBlocked(ctx context.Context, b *batch, keyed []*row) error {
 	keys := array(keyed, func(x *row) string { return x.key })
 	last := make(map[string]*row, len(keyed))
+	_, sentUnmarked := s.r.markFailures.excluded(time.Now())
 	return s.execute(ctx, func(v [][]byte) error {
 		n, err := place(v[0], keyed)
 		if err != nil {
@@ -184,7 +184,7 @@ func (s *session) findBlocked(ctx context.Context, b *batch, keyed []*row) error
 			remember(s.heldKeys, x.key, heldTime)
 		}
 		return nil
-	}, call{name: stmtOrder, params: [][]byte{ids(keyed), keys, texts(s.sentUnmarked)}})
+	}, call{name: stmtOrder, params: [][]byte{ids(keyed), keys, texts(sentUnmarked)}})
 }
 
 // place reads a row's place in the list that a statement was given, from 1.

@@ -104,8 +104,7 @@ func CheckDSN(dsn string) (plaintext string, err error) {
 	if err != nil {
 		return "", err
 	}
-	first := &pgconn.FallbackConfig{Host: cfg.Host, TLSConfig: cfg.TLSConfig}
-	for _, f := range append([]*pgconn.FallbackConfig{first}, cfg.Fallbacks...) {
+	for _, f := range append(cfg.Fallbacks, &pgconn.FallbackConfig{Host: cfg.Host, TLSConfig: cfg.TLSConfig}) {
 		if f.TLSConfig == nil && !local(f.Host) {
 			return f.Host, nil
 		}

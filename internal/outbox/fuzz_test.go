@@ -57,7 +57,7 @@ func FuzzRow(f *testing.F) {
 		if size, err := amqpvalue.TableSize(m.Headers); err == nil && size > most {
 			t.Errorf("%d bytes of headers", size)
 		}
-		if m.UserId != "" || m.DeliveryMode != 0 || m.MessageId == "" || len(x.pub.Exchange) > maxText || len(x.pub.Key) > maxText || string(m.Body) != string(body) {
+		if m.UserId != "" || m.DeliveryMode != 0 || m.MessageId == "" || len(x.pub.Exchange) > amqpvalue.ShortMax || len(x.pub.Key) > amqpvalue.ShortMax || string(m.Body) != string(body) {
 			t.Errorf("%+v", x.pub)
 		}
 	})

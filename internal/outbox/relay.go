@@ -153,14 +153,13 @@ type session struct {
 	conn  *pgconn.PgConn
 	table *Table
 
-	stop         context.Context // ends when the relay is to stop
-	notified     bool            // a notification arrived since the last claim
-	idle         bool            // inserts notify
-	pollAfter    time.Duration   // how long it last waited because it could not become idle
-	lowWater     lowWater
-	sentUnmarked []string // ids of rows that were sent and could not be marked
-	worked       bool     // it published something
-	measureDue   time.Time
+	stop       context.Context // ends when the relay is to stop
+	notified   bool            // a notification arrived since the last claim
+	idle       bool            // inserts notify
+	pollAfter  time.Duration   // how long it last waited because it could not become idle
+	lowWater   lowWater
+	worked     bool // it published something
+	measureDue time.Time
 
 	stream    *broker.Stream
 	suspects  map[string]time.Time // exchanges, and until when they are

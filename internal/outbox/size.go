@@ -14,8 +14,7 @@ const (
 	// maxColumn bounds headers, properties and tracking ids: what they become has to fit one frame of 128 KiB.
 	maxColumn = 1 << 20
 	// maxKey bounds ordering keys and ids. A row with a longer id is not claimed: the relay could not mark it.
-	maxKey  = 4 << 10
-	maxText = amqpvalue.ShortMax
+	maxKey = 4 << 10
 
 	// maxGuess is how many bytes of columns beside the body are fetched before their exact sizes are known.
 	maxGuess = 64 << 10
@@ -85,7 +84,7 @@ func (x *row) measured(sizes string, limit int64) error {
 func checkColumn(name string, size int) error {
 	most := maxColumn
 	if name == colExchange || name == colRoutingKey || name == colMessageID {
-		most = maxText
+		most = amqpvalue.ShortMax
 	}
 	if size > most {
 		return errRow("%s of %d bytes: at most %d are possible", name, size, most)
