@@ -87,8 +87,9 @@ func (l *loader) checkAMQP() {
 		l.warn(name, "the user guest is refused by brokers on other machines unless they are configured otherwise: give the "+
 			"sidecar a user of its own")
 	}
+	m := l.management()
 	for _, unused := range []string{ca, cert, key, "SIDECAR_AMQP_TLS_SERVER_NAME"} {
-		used := encrypted || unused == ca && l.managementTLS()
+		used := encrypted || unused == ca && m != nil && m.Scheme == "https"
 		if !used && l.isSet(unused) && l.ok(unused) {
 			l.reject(unused, "needs an amqps:// URL in SIDECAR_AMQP_URL: without one it would not be used")
 		}

@@ -89,9 +89,3 @@ func (l *loader) management() *url.URL {
 	u, _ := parseManagementURL(raw)
 	return u
 }
-
-// managementTLS reports whether the management API is reached with TLS.
-func (l *loader) managementTLS() bool {
-	u := l.management()
-	return u != nil && u.Scheme == "https"
-}
