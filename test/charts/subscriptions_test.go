@@ -40,7 +40,7 @@ func TestEveryValueOfASubscription(t *testing.T) {
 	one, want := map[string]any{}, map[string]string{"SIDECAR_SUBSCRIPTIONS": "order-lines"}
 	for name, v := range variables() {
 		path, _ := typed[name].(string)
-		if !v.PerSubscription() || path == "" {
+		if !v.Scoped || path == "" {
 			continue
 		}
 		section, key, _ := strings.Cut(path, ".")
