@@ -129,5 +129,7 @@ func groupRow(g *deadletter.Group, now time.Time) []string {
 	if g.Foreign > 0 {
 		count += fmt.Sprintf(" (%d of other services)", g.Foreign)
 	}
-	return []string{g.ID, count, g.Reason, statusText(g.Status), g.Problem, g.RoutingKey, ago(g.First, now), ago(g.Last, now)}
+	return []string{
+		g.ID, count, g.Reason, statusText(g.Status), g.Problem, g.RoutingKey, ago(g.First, now), ago(g.Last, now),
+	}
 }

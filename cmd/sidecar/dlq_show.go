@@ -107,7 +107,8 @@ func (c *call) showHeaders(h amqpvalue.TypedTable) {
 	c.say("\nheaders")
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	for _, name := range slices.Sorted(maps.Keys(h)) {
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", printable(name), amqpvalue.Typed{V: h[name]}.Type(), printable(amqpvalue.Text(h[name])))
+		v := h[name]
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", printable(name), amqpvalue.Typed{V: v}.Type(), printable(amqpvalue.Text(v)))
 	}
 	_ = w.Flush() // the flush of c.out reports what goes wrong
 }

@@ -56,7 +56,8 @@ const drainBegins = time.Second
 
 func (s *Server) drain(r *http.Request, subscription string) (status int, refusal string) {
 	if subscription != "" {
-		return http.StatusBadRequest, "A drain ends all subscriptions. POST /pause?subscription=" + subscription + " stops one."
+		return http.StatusBadRequest,
+			"A drain ends all subscriptions. POST /pause?subscription=" + subscription + " stops one."
 	}
 	s.o.State.Drain()
 	s.wait(r, s.o.State.Draining(), drainBegins)

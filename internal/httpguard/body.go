@@ -79,8 +79,8 @@ func inspect(b []byte) error {
 	return fmt.Errorf("is nested more than %d deep", maxDepth)
 }
 
-// CheckEmpty refuses a body that is neither nothing nor an empty JSON object: a field that is not understood must not be
-// taken for understood. It returns 0 when the body is fine.
+// CheckEmpty refuses a body that is neither nothing nor an empty JSON object: a field that is not understood must not
+// be taken for understood. It returns 0 when the body is fine.
 func CheckEmpty(r *http.Request) (status int, detail string) {
 	if DecodeBody(r, &struct{}{}) != nil {
 		return http.StatusBadRequest, "The body must be empty or {}."

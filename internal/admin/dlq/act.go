@@ -120,8 +120,8 @@ func echo(q any) any {
 // preparation makes an operation of a request that was read, for a queue.
 type preparation func(*deadletter.Queue, *Operation) (action, error)
 
-// operate begins an operation and answers with it, or with what kept it from beginning. A refused request is logged, too:
-// it was meant to change something.
+// operate begins an operation and answers with it, or with what kept it from beginning. A refused request is logged,
+// too: it was meant to change something.
 func (a *API) operate(w http.ResponseWriter, r *http.Request, kind string, q any, prepare preparation) {
 	var op Operation
 	t, err := a.begin(r, kind, q, prepare)
@@ -145,8 +145,8 @@ func (a *API) operate(w http.ResponseWriter, r *http.Request, kind string, q any
 	httpguard.Answer(w, http.StatusAccepted, op)
 }
 
-// begin reads the body of a request into q and starts the operation that it asks for, which first waits for the read that
-// is under way; later reads are refused.
+// begin reads the body of a request into q and starts the operation that it asks for, which first waits for the read
+// that is under way; later reads are refused.
 func (a *API) begin(r *http.Request, kind string, q any, prepare preparation) (*Tracked, error) {
 	if err := httpguard.DecodeBody(r, q); err != nil {
 		return nil, fmt.Errorf("%w: %w", deadletter.ErrInvalid, err)
