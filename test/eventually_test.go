@@ -9,7 +9,7 @@ import (
 
 // patience is how long a test waits for something that must happen. It bounds a failing run and is no claim about
 // speed: a loaded machine may take nearly all of it.
-const patience = 45 * time.Second
+const patience = time.Minute
 
 // eventually waits until cond holds and fails the test when it does not within patience.
 func eventually(t testing.TB, what string, cond func() bool) {

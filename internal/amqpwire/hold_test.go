@@ -62,7 +62,7 @@ func receive(t *testing.T, o Options, limit int64, stream []byte) *receiving {
 // take waits for n deliveries.
 func (r *receiving) take(t *testing.T, n int) (all []*Delivery) {
 	t.Helper()
-	brokertest.Eventually(t, 30*time.Second, "deliveries", func() bool {
+	brokertest.Eventually(t, time.Minute, "deliveries", func() bool {
 		batch, _ := r.q.Take(nil)
 		all = append(all, batch...)
 		return len(all) >= n
@@ -81,7 +81,7 @@ func TestDeliveriesWaitForMemory(t *testing.T) {
 	body := bytes.Repeat([]byte("b"), 300<<10)
 	r := receive(t, Options{Patience: time.Hour}, 1<<20, slices.Concat(wholeDelivery(1, body), wholeDelivery(2, body), wholeDelivery(3, []byte("small"))))
 	first := r.take(t, 1)
-	brokertest.Eventually(t, 30*time.Second, "it waits", r.full.Load)
+	brokertest.Eventually(t, time.Minute, "it waits", r.full.Load)
 	if len(first) != 1 || r.memory.Held() < int64(len(body)) || len(first[0].Body) != len(body) {
 		t.Fatalf("%d deliveries, %d bytes held", len(first), r.memory.Held())
 	}
@@ -171,7 +171,7 @@ func TestAConnectionEndsWhileItWaitsForMemory(t *testing.T) {
 	body := make([]byte, 400<<10)
 	r := receive(t, Options{Patience: time.Hour}, 1<<20, slices.Concat(wholeDelivery(1, body), wholeDelivery(2, body)))
 	first := r.take(t, 1)
-	brokertest.Eventually(t, 30*time.Second, "it waits", r.full.Load)
+	brokertest.Eventually(t, time.Minute, "it waits", r.full.Load)
 	r.Kill()
 	if err := <-r.ended; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("ended with %v", err)

@@ -114,7 +114,7 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 		"x-message-ttl": int64(5000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": plan.Queue, "x-expires": int64(3_600_000),
 	})
 	a, log, stop := run(t, cfg)
-	brokertest.Eventually(t, 20*time.Second, "the finding", func() bool { return a.subscriptions[0].status.bad() })
+	brokertest.Eventually(t, time.Minute, "the finding", func() bool { return a.subscriptions[0].status.bad() })
 	s := a
 	if r := s.Ready(""); r.Ready {
 		t.Errorf("ready with a topology that does not fit: %+v", r)
@@ -137,7 +137,7 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.subscriptions[0].askForCheck()
-	brokertest.Eventually(t, 20*time.Second, "it fits again", func() bool {
+	brokertest.Eventually(t, time.Minute, "it fits again", func() bool {
 		findings, checked := a.subscriptions[0].status.last()
 		return checked && len(findings) == 0
 	})
@@ -154,7 +154,7 @@ func TestVerifyPausesWhileSomethingIsMissing(t *testing.T) {
 	t.Parallel()
 	cfg := live(t, "SIDECAR_TOPOLOGY_MODE=verify")
 	a, _, stop := run(t, cfg)
-	brokertest.Eventually(t, 20*time.Second, "a pause because of what is missing", func() bool {
+	brokertest.Eventually(t, time.Minute, "a pause because of what is missing", func() bool {
 		st := a.Status()
 		return st.State == "paused" && len(st.Findings) > 0 && st.Findings[0].Problem == "missing"
 	})
@@ -171,7 +171,7 @@ func TestMissingQueueIsDeclaredAgain(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/"))
-	brokertest.Eventually(t, 20*time.Second, "consuming", func() bool { return a.subscriptions[0].consumer.Active() })
+	brokertest.Eventually(t, time.Minute, "consuming", func() bool { return a.subscriptions[0].consumer.Active() })
 	ch := brokertest.Channel(t, url)
 	if _, err := ch.QueueDelete(a.plan.Park.Queue, false, false, false); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestMissingQueueIsDeclaredAgain(t *testing.T) {
 		t.Fatal("paused although nothing was reported")
 	}
 	a.subscriptions[0].askForCheck() // what a returned park does
-	brokertest.Eventually(t, 20*time.Second, "the dead-letter queue is back", func() bool {
+	brokertest.Eventually(t, time.Minute, "the dead-letter queue is back", func() bool {
 		return brokertest.Ready(t, url, a.plan.Park.Queue) == 0
 	})
 }
@@ -234,7 +234,7 @@ func TestListenerThatDies(t *testing.T) {
 	a := must.Get(New(load(t, "SIDECAR_AMQP_URL=amqp://127.0.0.1:1", "SIDECAR_ADMIN_ADDR="+addr), Build{}, &apptest.Log{}))(t)
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(t.Context(), context.Background()) }()
-	brokertest.Eventually(t, 20*time.Second, "it listens", func() bool {
+	brokertest.Eventually(t, time.Minute, "it listens", func() bool {
 		answer, err := http.Get("http://" + addr + "/livez")
 		return err == nil && answer.Body.Close() == nil
 	})
@@ -245,7 +245,7 @@ func TestListenerThatDies(t *testing.T) {
 			}
 		}
 	}
-	brokertest.Eventually(t, 20*time.Second, "the end", func() bool { return len(ended) > 0 })
+	brokertest.Eventually(t, time.Minute, "the end", func() bool { return len(ended) > 0 })
 	if err := <-ended; err == nil {
 		t.Error("it ended as after a stop")
 	}

@@ -39,7 +39,7 @@ func (r *checkJSON) find(object string) findingJSON {
 func TestCheckSeesBindings(t *testing.T) {
 	t.Parallel()
 	plan := declared(t, live(t))
-	brokertest.Eventually(t, 30*time.Second, "bindings and policies are seen, and fit", func() bool {
+	brokertest.Eventually(t, time.Minute, "bindings and policies are seen, and fit", func() bool {
 		out := printed(t, managed(t, "SIDECAR_TOPOLOGY_MODE=verify"))
 		return !strings.Contains(out, "note ") && strings.HasSuffix(out, "ok       "+plan.Queue+
 			" fits: retried messages wait and return, parked ones go to "+plan.Park.Queue+"\n")
@@ -99,7 +99,7 @@ func TestCheckJudgesPolicies(t *testing.T) {
 			env := []string{"SIDECAR_QUEUE_TYPE=" + tc.kind, "SIDECAR_DLQ=demo.dlq.orders", "SIDECAR_QUEUE=demo.queue.orders", "SIDECAR_RETRY_QUEUE=demo.retry-queue.orders"}
 			declared(t, live(t, env...))
 			var r checkJSON
-			brokertest.Eventually(t, 30*time.Second, "the policies are seen", func() bool {
+			brokertest.Eventually(t, time.Minute, "the policies are seen", func() bool {
 				r, _ = checked(t, managed(t, env...))
 				return r.Policies == seen
 			})
@@ -136,7 +136,7 @@ func TestCheckWithAPolicyThatHelps(t *testing.T) {
 	if r, _ := checked(t, live(t, env...)); r.find(`queue "q"`).Severity == "" {
 		t.Fatalf("the queue has no finding over AMQP: %+v", r)
 	}
-	brokertest.Eventually(t, 30*time.Second, "the limit is harmless", func() bool {
+	brokertest.Eventually(t, time.Minute, "the limit is harmless", func() bool {
 		r, _ := checked(t, managed(t, env...))
 		return r.Policies == seen && !slices.ContainsFunc(r.Findings, func(f findingJSON) bool { return f.Severity != "note" })
 	})
@@ -211,7 +211,7 @@ func TestCheckCountsWhatTheQueueDelays(t *testing.T) {
 		t.Fatalf("%v, %v", ok, err)
 	}
 	must.Do(t, d.Reject(true))
-	brokertest.Eventually(t, 30*time.Second, "the message is counted", func() bool {
+	brokertest.Eventually(t, time.Minute, "the message is counted", func() bool {
 		var b bytes.Buffer
 		must.Do(t, Check(t.Context(), managed(t, env...), &b, false, plain))
 		return strings.Contains(b.String(), "messages that wait in q for a retry: 1\n")
@@ -305,7 +305,7 @@ func TestCheckSeesThatNothingDelays(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	brokertest.Ctl(t, "set_policy", "delays", "^"+regexp.QuoteMeta(plan.Queue)+"$", `{"delayed-retry-type":"failed","delayed-retry-min":1000,"delayed-retry-max":1000}`)
-	brokertest.Eventually(t, 30*time.Second, "the policy is seen", func() bool {
+	brokertest.Eventually(t, time.Minute, "the policy is seen", func() bool {
 		return slices.Equal(properties(native()), []string{unending, leftover})
 	})
 }

@@ -32,8 +32,8 @@ func TestOlderNodes(t *testing.T) {
 				a.subscriptions[0].checkEvery = time.Hour
 			})
 			sub := a.subscriptions[0]
-			brokertest.Eventually(t, 20*time.Second, "the finding", sub.status.bad)
-			brokertest.Eventually(t, 20*time.Second, "the connections", func() bool { return d.Accepted() == 2 })
+			brokertest.Eventually(t, time.Minute, "the finding", sub.status.bad)
+			brokertest.Eventually(t, time.Minute, "the connections", func() bool { return d.Accepted() == 2 })
 			if all, _ := sub.status.last(); len(all) != 1 || all[0].Problem != "version" ||
 				version != brokertest.NoVersion && all[0].Found != version {
 				t.Errorf("findings %v", all)
@@ -46,7 +46,7 @@ func TestOlderNodes(t *testing.T) {
 			}
 			for range 3 {
 				sub.askForCheck()
-				brokertest.Eventually(t, 20*time.Second, "a check begins", func() bool { return len(sub.check) == 0 })
+				brokertest.Eventually(t, time.Minute, "a check begins", func() bool { return len(sub.check) == 0 })
 			}
 			declares, channels := d.Asked()
 			if declares > 0 || channels > 10 || d.Accepted() != 2 || sub.consumer.Active() {
@@ -60,9 +60,9 @@ func TestOlderNodes(t *testing.T) {
 			}
 			d.Off()
 			d.Cut()
-			brokertest.Eventually(t, 20*time.Second, "consuming", sub.consumer.Active)
+			brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
 			brokertest.Send(t, brokertest.URL(t), sub.plan.Queue, "m")
-			brokertest.Eventually(t, 20*time.Second, "the app has it", func() bool { return len(app.Requests()) == 1 })
+			brokertest.Eventually(t, time.Minute, "the app has it", func() bool { return len(app.Requests()) == 1 })
 		})
 	}
 }
@@ -76,15 +76,15 @@ func TestOlderNodeAfterAReconnect(t *testing.T) {
 	d := brokertest.NewDisguise(t, url)
 	a, log, _ := run(t, load(t, throughout(t, d, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_RETRY_DELAY=100ms")...))
 	sub := a.subscriptions[0]
-	brokertest.Eventually(t, 20*time.Second, "consuming", sub.consumer.Active)
+	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
 	brokertest.Send(t, url, sub.plan.Queue, "m")
-	brokertest.Eventually(t, 20*time.Second, "the app has it", func() bool { return len(app.Requests()) == 1 })
+	brokertest.Eventually(t, time.Minute, "the app has it", func() bool { return len(app.Requests()) == 1 })
 	d.As("4.2.9")
 	d.Cut()
-	brokertest.Eventually(t, 20*time.Second, "the finding", sub.status.bad)
+	brokertest.Eventually(t, time.Minute, "the finding", sub.status.bad)
 	close(gate)
 	brokertest.WaitReady(t, url, sub.plan.Queue, 1)
-	if m := brokertest.Get(t, url, sub.plan.Queue, 20*time.Second); m.Headers["x-delivery-count"] != int64(1) {
+	if m := brokertest.Get(t, url, sub.plan.Queue, time.Minute); m.Headers["x-delivery-count"] != int64(1) {
 		t.Errorf("the message has %v: the lost connection is the only return", m.Headers)
 	}
 	if sub.consumer.Active() || len(app.Requests()) != 1 || strings.Contains(log.String(), `"outcome":"retry"`) {
@@ -105,9 +105,9 @@ func TestModesWithQueuesThatDelay(t *testing.T) {
 			declared(t, live(t, env...))
 			a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...))
 			sub := a.subscriptions[0]
-			brokertest.Eventually(t, 20*time.Second, "consuming", sub.consumer.Active)
+			brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
 			brokertest.Send(t, url, sub.plan.Queue, "m")
-			brokertest.Eventually(t, 20*time.Second, "two attempts", func() bool { return len(app.Requests()) == 2 })
+			brokertest.Eventually(t, time.Minute, "two attempts", func() bool { return len(app.Requests()) == 2 })
 			if r := app.Requests(); r[1].Header.Get("Amqp-Retry-Count") != "1" || r[1].At.Sub(r[0].At) < 200*time.Millisecond {
 				t.Errorf("the second attempt: %v after the first, %v", r[1].At.Sub(r[0].At), r[1].Header)
 			}
@@ -138,24 +138,24 @@ func queueDelaysNothing(t *testing.T, mode string) {
 		a.subscriptions[0].checkEvery = time.Second
 	})
 	sub := a.subscriptions[0]
-	brokertest.Eventually(t, 20*time.Second, "consuming", sub.consumer.Active)
+	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
 	brokertest.Ctl(t, "set_policy", "none", ".*", `{"delayed-retry-type":"disabled"}`)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		brokertest.Publish(t, brokertest.Channel(t, url), "", sub.plan.Queue, withID(id))
 	}
-	brokertest.Eventually(t, 20*time.Second, "the finding", sub.status.bad)
+	brokertest.Eventually(t, time.Minute, "the finding", sub.status.bad)
 	if all, _ := sub.status.last(); all[0].Property != topology.ArgRetryType || !strings.Contains(all[0].Found, "at once") {
 		t.Errorf("findings %v", all)
 	}
 	paused := func() int { return strings.Count(log.String(), "topology does not fit") }
-	brokertest.Eventually(t, 20*time.Second, "it has tried again, and paused again", func() bool { return paused() == 3 })
+	brokertest.Eventually(t, time.Minute, "it has tried again, and paused again", func() bool { return paused() == 3 })
 	if n := len(app.Requests()); n > 100 {
 		t.Errorf("%d attempts for three pauses", n)
 	}
 	brokertest.Ctl(t, "clear_policy", "none")
-	brokertest.Eventually(t, 20*time.Second, "consuming again", func() bool { return !sub.status.bad() && sub.consumer.Active() })
+	brokertest.Eventually(t, time.Minute, "consuming again", func() bool { return !sub.status.bad() && sub.consumer.Active() })
 	before, pauses := len(app.Seen("a")), paused()
-	brokertest.Eventually(t, 20*time.Second, "three more attempts", func() bool { return len(app.Seen("a")) >= before+3 })
+	brokertest.Eventually(t, time.Minute, "three more attempts", func() bool { return len(app.Seen("a")) >= before+3 })
 	r := app.Seen("a")
 	if last := r[before+2].At.Sub(r[before+1].At); last < 300*time.Millisecond || paused() != pauses {
 		t.Errorf("back after %v, %d more pauses", last, paused()-pauses)

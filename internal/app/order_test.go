@@ -18,7 +18,7 @@ func TestOrderBy(t *testing.T) {
 	cfg := live(t, "SIDECAR_APP_URL="+app.URL, "SIDECAR_ORDER_BY=routing-key", "SIDECAR_RETRY_DELAY=100ms")
 	app.On("a1", apptest.Say(apptest.Status(503)), apptest.Say(apptest.Status(503)), apptest.Say(apptest.Status(200)))
 	a, _, stop := run(t, cfg)
-	brokertest.Eventually(t, 20*time.Second, "it is ready", func() bool { return a.Ready("").Ready })
+	brokertest.Eventually(t, time.Minute, "it is ready", func() bool { return a.Ready("").Ready })
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	for _, id := range []string{"a1", "a2", "b1", "a3", "b2"} {
 		brokertest.Publish(t, ch, "demo.main-exchange", id[:1], withID(id))
@@ -26,7 +26,7 @@ func TestOrderBy(t *testing.T) {
 	settled := func(outcome string) float64 {
 		return brokertest.Metric(t, a.registry, "sidecar_messages_settled_total", "outcome", outcome)
 	}
-	brokertest.Eventually(t, 20*time.Second, "all are acked", func() bool { return settled("ack") == 5 })
+	brokertest.Eventually(t, time.Minute, "all are acked", func() bool { return settled("ack") == 5 })
 	if n := settled("retry"); n != 2 {
 		t.Errorf("%v retries, want 2", n)
 	}

@@ -62,7 +62,7 @@ func TestPartitions(t *testing.T) {
 	const keys, each, parked, failed = 24, 4, "3-1", "5-2"
 	app := apptest.NewApp(t)
 	var open, peak atomic.Int64
-	three, done := context.WithTimeout(t.Context(), 20*time.Second) // ends when so many are open at once
+	three, done := context.WithTimeout(t.Context(), time.Minute) // ends when so many are open at once
 	defer done()
 	app.Otherwise(func(*apptest.Request) apptest.Reply {
 		n := open.Add(1)
@@ -82,7 +82,7 @@ func TestPartitions(t *testing.T) {
 		"SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_PARK_ON_STATUS=422", "SIDECAR_RETRY_DELAY=100ms")
 	a, _, stop := run(t, cfg)
 	ready := func(a *App) {
-		brokertest.Eventually(t, 30*time.Second, "all partitions are consumed", func() bool { return a.Ready("").Ready })
+		brokertest.Eventually(t, time.Minute, "all partitions are consumed", func() bool { return a.Ready("").Ready })
 	}
 	ready(a)
 	ch, sent := brokertest.Channel(t, brokertest.URL(t)), 0
@@ -98,7 +98,7 @@ func TestPartitions(t *testing.T) {
 	}
 	attempted := func(extra int) {
 		t.Helper()
-		brokertest.Eventually(t, 30*time.Second, "every message is POSTed", func() bool { return len(app.Requests()) >= keys*sent+extra })
+		brokertest.Eventually(t, time.Minute, "every message is POSTed", func() bool { return len(app.Requests()) >= keys*sent+extra })
 	}
 	publish()
 	attempted(1) // and the retry

@@ -182,14 +182,14 @@ func TestRunAPlanFromAFile(t *testing.T) {
 	}
 	a, _, stop := run(t, cfg)
 	url := brokertest.URL(t)
-	brokertest.Eventually(t, 20*time.Second, "ready", func() bool { return a.Ready("").Ready })
+	brokertest.Eventually(t, time.Minute, "ready", func() bool { return a.Ready("").Ready })
 	ch := brokertest.Channel(t, url)
 	for id, headers := range map[string]amqp.Table{
 		"good": {"kind": "invoice", "version": int64(2)}, "bad": {"refund": true},
 	} {
 		brokertest.Publish(t, ch, "documents", "", amqp.Publishing{MessageId: id, Headers: headers})
 	}
-	brokertest.Eventually(t, 20*time.Second, "one acked, one parked", func() bool {
+	brokertest.Eventually(t, time.Minute, "one acked, one parked", func() bool {
 		f := a.Flow()
 		return f.Settled["ack"] == 1 && f.Settled["park"] == 1
 	})

@@ -19,7 +19,7 @@ func TestNamedSubscriptions(t *testing.T) {
 	app := apptest.NewApp(t)
 	a, _, _ := run(t, live(t, "SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_APP_URL="+app.URL, "SIDECAR_SUB_REFUNDS_CONCURRENCY=2",
 		"SIDECAR_SUB_REFUNDS_PREFETCH=3", "SIDECAR_SUB_REFUNDS_MAX_RETRIES=12"))
-	brokertest.Eventually(t, 20*time.Second, "all are ready", func() bool { return a.Ready("").Ready })
+	brokertest.Eventually(t, time.Minute, "all are ready", func() bool { return a.Ready("").Ready })
 	names := func(r admin.Readiness) (all []string) {
 		for _, c := range r.Checks {
 			all = append(all, strings.TrimSuffix(c.Name+" "+c.Subscription, " "))
@@ -68,8 +68,8 @@ func TestUnreadySubscription(t *testing.T) {
 		"SIDECAR_SUB_REFUNDS_TOPOLOGY_MODE=verify")
 	declared(t, cfg.Subscriptions[0]) // with the exchange of both
 	a, _, _ := run(t, cfg)
-	brokertest.Eventually(t, 20*time.Second, "one is ready", func() bool { return a.Ready("orders").Ready })
-	brokertest.Eventually(t, 20*time.Second, "the other is checked", func() bool { return len(a.Status().Subscriptions[1].Findings) > 0 })
+	brokertest.Eventually(t, time.Minute, "one is ready", func() bool { return a.Ready("orders").Ready })
+	brokertest.Eventually(t, time.Minute, "the other is checked", func() bool { return len(a.Status().Subscriptions[1].Findings) > 0 })
 	if a.Ready("refunds").Ready || a.Ready("").Ready {
 		t.Error("ready without its queue")
 	}
@@ -96,12 +96,12 @@ func TestWaiting(t *testing.T) {
 	waiting, old := []int{2, 1}, strings.HasPrefix(brokertest.Version(t), "3.") || strings.HasPrefix(brokertest.Version(t), "4.0.")
 	if old {
 		waiting = []int{0, 0}
-		brokertest.Eventually(t, 20*time.Second, "the broker is too old", func() bool { return len(a.Status().Findings) == 2 })
+		brokertest.Eventually(t, time.Minute, "the broker is too old", func() bool { return len(a.Status().Findings) == 2 })
 	} else {
-		brokertest.Eventually(t, 20*time.Second, "all are ready", func() bool { return a.Ready("").Ready })
+		brokertest.Eventually(t, time.Minute, "all are ready", func() bool { return a.Ready("").Ready })
 		brokertest.Send(t, brokertest.URL(t), a.subscriptions[0].plan.Queue, "m", "n")
 		brokertest.Send(t, brokertest.URL(t), a.subscriptions[1].plan.Queue, "m")
-		brokertest.Eventually(t, 20*time.Second, "all are rejected", func() bool { return strings.Count(log.String(), `"outcome":"retry"`) == 3 })
+		brokertest.Eventually(t, time.Minute, "all are rejected", func() bool { return strings.Count(log.String(), `"outcome":"retry"`) == 3 })
 	}
 	st := a.Status()
 	if st.Waiting == nil || *st.Waiting != waiting[0]+waiting[1] || st.Subscriptions[2].Waiting != nil {

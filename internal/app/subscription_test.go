@@ -35,7 +35,7 @@ func TestTwoSubscriptions(t *testing.T) {
 	log := &apptest.Log{}
 	a := must.Get(New(together(first, second), Build{}, log))(t)
 	stop := serve(t, a, log)
-	brokertest.Eventually(t, 20*time.Second, "both are ready", func() bool { return a.Ready("").Ready })
+	brokertest.Eventually(t, time.Minute, "both are ready", func() bool { return a.Ready("").Ready })
 
 	queues := []string{"demo.queue.demo-orders", "demo.queue.demo-refunds"}
 	ch := brokertest.Channel(t, brokertest.URL(t))
@@ -45,7 +45,7 @@ func TestTwoSubscriptions(t *testing.T) {
 	}
 	send(queues[0], "good")
 	send(queues[1], "bad")
-	brokertest.Eventually(t, 20*time.Second, "each message settled as its app answered", func() bool {
+	brokertest.Eventually(t, time.Minute, "each message settled as its app answered", func() bool {
 		return settled(queues[0], "ack") == 1 && settled(queues[1], "park") == 1
 	})
 	if n := len(orders.Seen("bad")) + len(refunds.Seen("good")); n != 0 {
@@ -66,10 +66,10 @@ func TestTwoSubscriptions(t *testing.T) {
 	}
 
 	refunds.Shut()
-	brokertest.Eventually(t, 20*time.Second, "one app is missed", func() bool { return !a.subscriptions[1].flow.AppUp() })
+	brokertest.Eventually(t, time.Minute, "one app is missed", func() bool { return !a.subscriptions[1].flow.AppUp() })
 	send(queues[1], "waits")
 	send(queues[0], "goes on")
-	brokertest.Eventually(t, 20*time.Second, "the other goes on", func() bool { return settled(queues[0], "ack") == 2 })
+	brokertest.Eventually(t, time.Minute, "the other goes on", func() bool { return settled(queues[0], "ack") == 2 })
 	if st := a.Status(); len(st.Pauses) != 1 || st.App.Up || !a.Ready("").Ready {
 		t.Errorf("%+v", st)
 	}
@@ -105,7 +105,7 @@ func TestOneConnectionForAll(t *testing.T) {
 	log := &apptest.Log{}
 	a := must.Get(New(together(first, second), Build{}, log))(t)
 	serve(t, a, log)
-	brokertest.Eventually(t, 20*time.Second, "both are ready", func() bool { return a.Ready("").Ready })
+	brokertest.Eventually(t, time.Minute, "both are ready", func() bool { return a.Ready("").Ready })
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	const gone, stays = "demo.queue.demo-orders", "demo.queue.demo-refunds"
 	hold := make(chan struct{})
@@ -113,17 +113,17 @@ func TestOneConnectionForAll(t *testing.T) {
 	t.Cleanup(release)
 	app.On("under way", apptest.Held(hold, apptest.Say(apptest.Status(200))))
 	brokertest.Publish(t, ch, "", stays, withID("under way"))
-	brokertest.Eventually(t, 20*time.Second, "a message of the other is under way", func() bool { return len(app.Seen("under way")) == 1 })
+	brokertest.Eventually(t, time.Minute, "a message of the other is under way", func() bool { return len(app.Seen("under way")) == 1 })
 
 	must.Get(ch.QueueDelete(gone, false, false, false))(t)
-	brokertest.Eventually(t, 20*time.Second, "the end of the channel is seen", func() bool {
+	brokertest.Eventually(t, time.Minute, "the end of the channel is seen", func() bool {
 		return len(log.Lines(`"msg":"broker channel over"`, `"cause":"cancelled"`)) == 1
 	})
-	brokertest.Eventually(t, 30*time.Second, "the queue is there and consumed again", a.subscriptions[0].consumer.Active)
+	brokertest.Eventually(t, time.Minute, "the queue is there and consumed again", a.subscriptions[0].consumer.Active)
 	brokertest.Publish(t, ch, "", gone, withID("again"))
-	brokertest.Eventually(t, 20*time.Second, "a message of the new queue", func() bool { return len(app.Seen("again")) == 1 })
+	brokertest.Eventually(t, time.Minute, "a message of the new queue", func() bool { return len(app.Seen("again")) == 1 })
 	release()
-	brokertest.Eventually(t, 20*time.Second, "the other is settled", func() bool {
+	brokertest.Eventually(t, time.Minute, "the other is settled", func() bool {
 		return brokertest.Metric(t, a.registry, "sidecar_messages_settled_total", "queue", stays, "outcome", "ack") == 1
 	})
 	if n := len(app.Seen("under way")); n != 1 {
@@ -154,8 +154,8 @@ func TestQueueWithoutLeader(t *testing.T) {
 	link.Close()
 	leader("stop_server")
 	serve(t, a, log)
-	brokertest.Eventually(t, 30*time.Second, "the queue has a connection of its own", a.subscriptions[0].isolated.Load)
-	brokertest.Eventually(t, 30*time.Second, "the other is consumed", a.subscriptions[1].consumer.Active)
+	brokertest.Eventually(t, time.Minute, "the queue has a connection of its own", a.subscriptions[0].isolated.Load)
+	brokertest.Eventually(t, time.Minute, "the other is consumed", a.subscriptions[1].consumer.Active)
 	brokertest.Eventually(t, 60*time.Second, "two more tries end their connections", func() bool {
 		return len(log.Lines(`"msg":"broker session over"`, "INTERNAL_ERROR")) >= 3
 	})

@@ -38,7 +38,7 @@ func TestNewSessionForgetsAReturnedPublication(t *testing.T) {
 }
 
 func newSessionForgets(t *testing.T, mode string) {
-	const patience = 20 * time.Second
+	const patience = time.Minute
 	gate, app := make(chan struct{}), apptest.NewApp(t)
 	app.On("", apptest.Held(gate, apptest.Say(apptest.Status(409, "Amqp-Disposition: park"))))
 
@@ -95,18 +95,18 @@ func TestSessionEndsWithItsChecks(t *testing.T) {
 	t.Cleanup(s.Close)
 	ended := make(chan error, 1)
 	go func() { ended <- sub.serve(t.Context(), s) }()
-	brokertest.Eventually(t, 20*time.Second, "the session is served", sub.connected.Load)
+	brokertest.Eventually(t, time.Minute, "the session is served", sub.connected.Load)
 	for err := error(nil); err == nil; _, err = s.Channel(t.Context()) {
 	}
 	must.Do(t, s.Err())
 	sub.askForCheck()
-	brokertest.Eventually(t, 20*time.Second, "the session has ended", func() bool { return len(ended) > 0 && s.Err() != nil })
+	brokertest.Eventually(t, time.Minute, "the session has ended", func() bool { return len(ended) > 0 && s.Err() != nil })
 }
 
 // remade deletes a queue and declares it otherwise, as an operator does. The sidecar may be faster.
 func remade(t *testing.T, queue string, args amqp.Table) {
 	t.Helper()
-	brokertest.Eventually(t, 20*time.Second, queue+" as an operator wants it", func() bool {
+	brokertest.Eventually(t, time.Minute, queue+" as an operator wants it", func() bool {
 		ch := brokertest.Channel(t, brokertest.URL(t))
 		must.Get(ch.QueueDelete(queue, false, false, false))(t)
 		_, err := ch.QueueDeclare(queue, true, false, false, false, args)
@@ -130,17 +130,17 @@ func TestQueueMadeAsWanted(t *testing.T) {
 	brokertest.Queue(t, url, wait, delay(5000))
 	a, log, _ := run(t, cfg, func(a *App) { a.subscriptions[0].checkEvery = 300 * time.Millisecond })
 	sub := a.subscriptions[0]
-	brokertest.Eventually(t, 20*time.Second, "consuming", sub.consumer.Active)
+	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
 	brokertest.Send(t, url, plan.Queue, "m")
-	brokertest.Eventually(t, 20*time.Second, "the second attempt", func() bool { return len(app.Requests()) > 1 })
+	brokertest.Eventually(t, time.Minute, "the second attempt", func() bool { return len(app.Requests()) > 1 })
 	if len(sub.status.tolerated()) != 1 || brokertest.Ready(t, url, wait+".300ms") != 0 {
 		t.Errorf("the retry did not wait beside the old queue: %v", sub.status.tolerated())
 	}
 	remade(t, wait, delay(300))
-	brokertest.Eventually(t, 20*time.Second, "what was found is used", func() bool { return len(sub.status.tolerated()) == 0 })
+	brokertest.Eventually(t, time.Minute, "what was found is used", func() bool { return len(sub.status.tolerated()) == 0 })
 	must.Get(brokertest.Channel(t, url).QueueDelete(wait+".300ms", false, false, false))(t)
 	close(gate)
-	brokertest.Eventually(t, 20*time.Second, "the third attempt", func() bool { return len(app.Requests()) > 2 })
+	brokertest.Eventually(t, time.Minute, "the third attempt", func() bool { return len(app.Requests()) > 2 })
 	var counts []string
 	for _, r := range app.Requests() {
 		counts = append(counts, r.Header.Get("Amqp-Retry-Count"))
@@ -164,14 +164,14 @@ func TestToleratedBreaksAndReturns(t *testing.T) {
 	a, log, _ := run(t, cfg, func(a *App) { a.subscriptions[0].checkEvery = 300 * time.Millisecond })
 	sub := a.subscriptions[0]
 	for range 2 {
-		brokertest.Eventually(t, 20*time.Second, "consuming", func() bool {
+		brokertest.Eventually(t, time.Minute, "consuming", func() bool {
 			return sub.consumer.Active() && len(sub.status.tolerated()) == 1 && !sub.status.bad()
 		})
 		remade(t, plan.Park.Queue, amqp.Table{topology.ArgTTL: int64(1000)})
-		brokertest.Eventually(t, 20*time.Second, "a pause", func() bool { return sub.status.bad() && !sub.consumer.Active() })
+		brokertest.Eventually(t, time.Minute, "a pause", func() bool { return sub.status.bad() && !sub.consumer.Active() })
 		remade(t, plan.Park.Queue, weaker)
 	}
-	brokertest.Eventually(t, 20*time.Second, "consuming at last", sub.consumer.Active)
+	brokertest.Eventually(t, time.Minute, "consuming at last", sub.consumer.Active)
 	if n := strings.Count(log.String(), "broker session over"); n > 0 {
 		t.Errorf("%d sessions have ended, for a topology that is what it was", n)
 	}

@@ -92,16 +92,16 @@ func TestFlow(t *testing.T) {
 	t.Cleanup(app.Close)
 	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_PARK_ON_STATUS=409"))
 	s := a
-	brokertest.Eventually(t, 20*time.Second, "depths are known", func() bool { return len(s.Flow().Depths) == 3 })
+	brokertest.Eventually(t, time.Minute, "depths are known", func() bool { return len(s.Flow().Depths) == 3 })
 	url := brokertest.URL(t)
 	brokertest.Send(t, url, a.plan.Queue, "1", "2", "3")
 	ch := brokertest.Channel(t, url)
 	brokertest.Publish(t, ch, "", a.plan.Queue, withID("bad"))
-	brokertest.Eventually(t, 20*time.Second, "all settled", func() bool {
+	brokertest.Eventually(t, time.Minute, "all settled", func() bool {
 		f := s.Flow()
 		return f.Received == 4 && f.Settled["ack"] == 3 && f.Settled["park"] == 1
 	})
-	brokertest.Eventually(t, 20*time.Second, "one parked", func() bool {
+	brokertest.Eventually(t, time.Minute, "one parked", func() bool {
 		for _, d := range s.Flow().Depths {
 			if d.Kind == "dlq" {
 				return d.Queue == a.plan.Park.Queue && d.Ready == 1

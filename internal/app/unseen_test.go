@@ -29,7 +29,7 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 	defer app.Close()
 	env := []string{"SIDECAR_APP_URL=" + app.URL, "SIDECAR_RETRY_DELAY=200ms"}
 	declaring, _, stop := run(t, live(t, env...))
-	brokertest.Eventually(t, 20*time.Second, "ready", func() bool { return declaring.Ready("").Ready })
+	brokertest.Eventually(t, time.Minute, "ready", func() bool { return declaring.Ready("").Ready })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -37,19 +37,19 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	wait := plan.Waits[0]
 	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE=verify")...), func(a *App) { a.subscriptions[0].checkEvery = time.Second })
-	brokertest.Eventually(t, 20*time.Second, "the one that only verifies", func() bool { return a.Ready("").Ready })
+	brokertest.Eventually(t, time.Minute, "the one that only verifies", func() bool { return a.Ready("").Ready })
 	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
 		t.Fatal(err)
 	}
 	brokertest.Publish(t, ch, "", plan.Queue, amqp.Publishing{MessageId: "m", DeliveryMode: amqp.Persistent})
-	brokertest.Eventually(t, 20*time.Second, "the finding", func() bool {
+	brokertest.Eventually(t, time.Minute, "the finding", func() bool {
 		st := a.Status()
 		return len(st.Findings) == 1 && st.Findings[0].Problem == "missing" && strings.Contains(st.Findings[0].Object, wait.Queue) && st.State == "paused"
 	})
 	if err := ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
 		t.Fatal(err)
 	}
-	brokertest.Eventually(t, 20*time.Second, "the second attempt, and no finding", func() bool { return posts.Load() == 2 && !a.subscriptions[0].status.bad() })
+	brokertest.Eventually(t, time.Minute, "the second attempt, and no finding", func() bool { return posts.Load() == 2 && !a.subscriptions[0].status.bad() })
 }
 
 // TestCheckDuringAnAlarm: the broker answers nothing that was published, which is not the topology's fault.

@@ -20,7 +20,7 @@ func TestChannelThatOpensLateIsKept(t *testing.T) {
 	}
 	proxy.Restore(t)
 	s := p.current()
-	brokertest.Eventually(t, 30*time.Second, "an idle channel", func() bool {
+	brokertest.Eventually(t, time.Minute, "an idle channel", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return len(p.idle) == 1

@@ -43,7 +43,7 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	// A connection learns of the alarm by its first publish, of which the broker reads the beginning.
 	first := make(chan error, 1)
 	go func() { first <- p.Publish(within(t, time.Minute), parked(q, "first during")) }()
-	brokertest.Eventually(t, 30*time.Second, "blocked", p.Blocked)
+	brokertest.Eventually(t, time.Minute, "blocked", p.Blocked)
 	if err := p.Publish(t.Context(), parked(q, "during")); !errors.Is(err, ErrBlocked) {
 		t.Errorf("got %v", err)
 	}
@@ -51,7 +51,7 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 		t.Error("the metrics do not say blocked and connected")
 	}
 	calm()
-	brokertest.Eventually(t, 30*time.Second, "not blocked", func() bool { return !p.Blocked() })
+	brokertest.Eventually(t, time.Minute, "not blocked", func() bool { return !p.Blocked() })
 	must.Do(t, p.Publish(within(t, time.Minute), parked(q, "after")))
 	if err := <-first; err != nil {
 		t.Errorf("the alarm was over in time, but: %v", err)
@@ -85,7 +85,7 @@ func alarmLeavesNoCopiesBehind(t *testing.T, node *brokertest.Node) {
 		t.Errorf("blocked %v, generation %d", p.Blocked(), p.current().Generation())
 	}
 	calm()
-	brokertest.Eventually(t, 30*time.Second, "a publish after the alarm", func() bool {
+	brokertest.Eventually(t, time.Minute, "a publish after the alarm", func() bool {
 		return p.Publish(within(t, time.Minute), parked(q, "after")) == nil
 	})
 	brokertest.WaitReady(t, brokertest.URL(t), q, 1)
@@ -105,7 +105,7 @@ func laneDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 		}
 	}
 	calm()
-	brokertest.Eventually(t, 30*time.Second, "the alarm is over", func() bool {
+	brokertest.Eventually(t, time.Minute, "the alarm is over", func() bool {
 		return l.Publish(within(t, 5*time.Second), publication(queue, "after")) == nil
 	})
 	wantBodies(t, queue, "after")

@@ -170,7 +170,7 @@ func TestCredentialsOverrideTheURL(t *testing.T) {
 	o.Username, o.Password = text(user), text(password)
 	o.Name, o.Version = brokertest.Name(t, "shown"), "1.2.3"
 	dial(t, o)
-	brokertest.Eventually(t, 30*time.Second, "the connection in the broker's list", func() bool {
+	brokertest.Eventually(t, time.Minute, "the connection in the broker's list", func() bool {
 		for _, row := range brokertest.Rows(t, "connections", "user", "client_properties") {
 			if shown := fmt.Sprint(row["client_properties"]); row["user"] == user {
 				return strings.Contains(shown, o.Name) && strings.Contains(shown, "amqp-sidecar") && strings.Contains(shown, "1.2.3")

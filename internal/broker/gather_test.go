@@ -66,7 +66,7 @@ func TestStreamGathers(t *testing.T) {
 	brokertest.WaitReady(t, url, queue, next+1)
 	seen := 0
 	for range next + 1 {
-		d := brokertest.Get(t, url, queue, 10*time.Second)
+		d := brokertest.Get(t, url, queue, time.Minute)
 		if string(d.Body) == "another" {
 			continue
 		}

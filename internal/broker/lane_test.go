@@ -136,7 +136,7 @@ func TestLaneAfterARefusal(t *testing.T) {
 	l := lane(t, o, exchange)
 	must.Do(t, publish(l, "good.a"))
 	brokertest.Ctl(t, "set_topic_permissions", user, exchange, `^good\..*`, ".*")
-	brokertest.Eventually(t, 30*time.Second, "the right is gone", func() bool { // the channel remembers what it asked for a while
+	brokertest.Eventually(t, time.Minute, "the right is gone", func() bool { // the channel remembers what it asked for a while
 		return errors.Is(publish(l, "bad"), ErrRefused)
 	})
 	var clients sync.WaitGroup
@@ -202,7 +202,7 @@ func TestLaneReplacesAStream(t *testing.T) {
 	if err := wait(); err != nil {
 		t.Errorf("%v", err)
 	}
-	brokertest.Eventually(t, 30*time.Second, "the old one is closed", old.closed)
+	brokertest.Eventually(t, time.Minute, "the old one is closed", old.closed)
 	if err := publish(l, queue); err != nil {
 		t.Errorf("%v", err)
 	}
@@ -269,7 +269,7 @@ func TestLaneMeetsAnEndedChannel(t *testing.T) {
 	old := l.current()
 	sent := make(chan error)
 	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
-	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 0 })
+	brokertest.Eventually(t, time.Minute, "it waits for room", func() bool { return len(l.turn) == 0 })
 	must.Do(t, old.ch.Close())
 	free()
 	if err := <-sent; err != nil {
@@ -286,7 +286,7 @@ func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
 	free := full(t, l, queue)
 	sent := make(chan error)
 	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
-	brokertest.Eventually(t, 10*time.Second, "it waits for room", func() bool { return len(l.turn) == 0 })
+	brokertest.Eventually(t, time.Minute, "it waits for room", func() bool { return len(l.turn) == 0 })
 	behind := make(chan error)
 	go func() { behind <- l.Publish(within(t, 30*time.Second), publication(queue, "third")) }()
 	select {

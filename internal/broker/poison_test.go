@@ -63,7 +63,7 @@ func TestHeadersThatOutgrewTheFrameDoNotBlockTheQueue(t *testing.T) {
 	if err := raw.Publish("", wait, append(brokertest.Field("small", 'V'), large...), nil); err != nil {
 		t.Fatalf("the broker does not take it: %v", err)
 	}
-	brokertest.Eventually(t, 30*time.Second, "dead-lettered", func() bool { return brokertest.Ready(t, url, wait) == 0 })
+	brokertest.Eventually(t, time.Minute, "dead-lettered", func() bool { return brokertest.Ready(t, url, wait) == 0 })
 	brokertest.Send(t, url, q, "good")
 	sub, deliveries := subscribe(t, dial(t, options(t)), q, 10)
 	bad, good := next(t, deliveries), next(t, deliveries)

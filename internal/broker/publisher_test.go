@@ -76,7 +76,7 @@ func TestPublishConfirmed(t *testing.T) {
 	o.Registerer = r
 	p, q := publisher(t, o), queue(t)
 	must.Do(t, p.Publish(t.Context(), parked(q, "hello")))
-	d := brokertest.Get(t, url, q, time.Second)
+	d := brokertest.Get(t, url, q, time.Minute)
 	if string(d.Body) != "hello" || d.DeliveryMode != amqp.Persistent || d.MessageId != "id" || d.Headers["x-final-reason"] != "max_retries" {
 		t.Errorf("got %+v", d)
 	}
@@ -197,7 +197,7 @@ func TestPublishWithoutAConnection(t *testing.T) {
 	proxy, o := proxied(t)
 	p, q := publisher(t, o), queue(t)
 	proxy.Refuse()
-	brokertest.Eventually(t, 10*time.Second, "not connected", func() bool { return !p.Connected() })
+	brokertest.Eventually(t, time.Minute, "not connected", func() bool { return !p.Connected() })
 	if err := p.Publish(t.Context(), parked(q, "")); !errors.Is(err, ErrDisconnected) || p.Blocked() {
 		t.Errorf("got %v, blocked %v", err, p.Blocked())
 	}

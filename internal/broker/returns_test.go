@@ -66,7 +66,7 @@ func TestCutBehindConfirms(t *testing.T) {
 		for i := range 4 {
 			proxy.CutBehindAcks()
 			confirmed := false
-			brokertest.Eventually(t, 30*time.Second, "a confirm", func() bool {
+			brokertest.Eventually(t, time.Minute, "a confirm", func() bool {
 				err := publish(within(t, 5*time.Second), &message.Publication{Kind: message.KindOther, Key: queue, Msg: amqp.Publishing{Body: fmt.Append(nil, i)}})
 				if errors.Is(err, ErrUnroutable) || errors.Is(err, ErrNacked) {
 					t.Fatalf("%s %d: %v", name, i, err)

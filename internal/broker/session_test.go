@@ -41,7 +41,7 @@ func TestSessionConsumesAndSettles(t *testing.T) {
 		t.Errorf("got %q, redelivered %v", again.Body, again.Redelivered)
 	}
 	must.Do(t, sub.Ack(max(last.DeliveryTag, again.DeliveryTag), true))
-	brokertest.Eventually(t, 30*time.Second, "an empty queue", func() bool { return brokertest.Ready(t, url, q) == 0 })
+	brokertest.Eventually(t, time.Minute, "an empty queue", func() bool { return brokertest.Ready(t, url, q) == 0 })
 	s.Close()
 	<-sub.Done()
 	if brokertest.WaitReady(t, url, q, 0); !errors.Is(sub.Err(), ErrDisconnected) {
@@ -364,7 +364,7 @@ func TestBrokerClosesTheConnection(t *testing.T) {
 	o := options(t)
 	o.Username, o.Password = text(user), text("secret")
 	s := dial(t, o)
-	brokertest.Eventually(t, 30*time.Second, "the end of the session", func() bool { // the broker lists a connection some time after it was made
+	brokertest.Eventually(t, time.Minute, "the end of the session", func() bool { // the broker lists a connection some time after it was made
 		brokertest.Ctl(t, "close_all_user_connections", user, "asked to")
 		return s.Err() != nil
 	})
@@ -424,14 +424,14 @@ func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 	q := must.Get(sub.Consume(t.Context(), 10))(t)
 	take := func() (batch []*Delivery) {
 		t.Helper()
-		brokertest.Eventually(t, 30*time.Second, "deliveries", func() bool {
+		brokertest.Eventually(t, time.Minute, "deliveries", func() bool {
 			batch, _ = q.Take(nil)
 			return len(batch) > 0
 		})
 		return batch
 	}
 	first := take()
-	brokertest.Eventually(t, 30*time.Second, "reading waits", func() bool { return s.wire.Waited(time.Now()) })
+	brokertest.Eventually(t, time.Minute, "reading waits", func() bool { return s.wire.Waited(time.Now()) })
 	s.timeout = 200 * time.Millisecond
 	stopped := make(chan error, 1)
 	go func() { stopped <- q.Stop(t.Context()) }()

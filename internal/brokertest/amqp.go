@@ -118,7 +118,7 @@ func Publish(t testing.TB, ch *amqp.Channel, exchange, key string, msg amqp.Publ
 	t.Helper()
 	returns := ch.NotifyReturn(make(chan amqp.Return, 1))
 	msg.DeliveryMode = amqp.Persistent
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	confirm, err := ch.PublishWithDeferredConfirm(exchange, key, true, false, msg)
 	if err != nil {
@@ -169,7 +169,7 @@ func Ready(t testing.TB, url, queue string) int {
 // WaitReady waits until queue holds exactly n ready messages.
 func WaitReady(t testing.TB, url, queue string, n int) {
 	t.Helper()
-	Eventually(t, 30*time.Second, fmt.Sprintf("%d ready messages in %s", n, queue), func() bool {
+	Eventually(t, time.Minute, fmt.Sprintf("%d ready messages in %s", n, queue), func() bool {
 		return Ready(t, url, queue) == n
 	})
 }

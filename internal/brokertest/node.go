@@ -165,7 +165,7 @@ func (n *Node) calm() { n.t.Helper(); n.watermark("0.6", false) }
 func (n *Node) watermark(fraction string, alarm bool) {
 	n.t.Helper()
 	n.n.must(n.t, "vm_memory_monitor:set_vm_memory_high_watermark("+fraction+")")
-	Eventually(n.t, 30*time.Second, "the memory alarm has changed", func() bool {
+	Eventually(n.t, time.Minute, "the memory alarm has changed", func() bool {
 		return n.n.must(n.t, "[] =/= [A || {{resource_limit, memory, _}, _} = A <- "+
 			"rabbit_alarm:get_alarms()]") == strconv.FormatBool(alarm)
 	})

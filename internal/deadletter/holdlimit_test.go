@@ -89,7 +89,7 @@ func TestNothingIsHeldBetween(t *testing.T) {
 	looks.Go(func() {
 		q := r.another()
 		<-begun.Done() // an operation is refused while the queue is read
-		brokertest.Eventually(t, 30*time.Second, "a read in between", func() bool {
+		brokertest.Eventually(t, time.Minute, "a read in between", func() bool {
 			sum, err := q.Browse(ctx, Filter{}, Scan{}, nil, func(*Message) error { return nil })
 			if err == nil {
 				time.Sleep(200 * time.Millisecond) // the operation needs the queue for its own rounds, too

@@ -123,7 +123,7 @@ func TestLock(t *testing.T) {
 	if _, err := r.impatient().Browse(t.Context(), Filter{}, Scan{}, nil, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("locked by another connection: %v", err)
 	}
-	if d := brokertest.Get(t, r.url, r.name, 10*time.Second); d.Redelivered || d.MessageId != "m0001" {
+	if d := brokertest.Get(t, r.url, r.name, time.Minute); d.Redelivered || d.MessageId != "m0001" {
 		t.Errorf("%s was taken before", d.MessageId)
 	}
 	must.Get(other.QueueDelete(r.lockName(), false, false, false))(t)

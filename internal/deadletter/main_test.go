@@ -130,7 +130,7 @@ func (r *rig) park(list ...amqp.Publishing) {
 			r.t.Fatal("not confirmed")
 		}
 	}
-	brokertest.Eventually(r.t, 30*time.Second, "all messages in the queue", func() bool {
+	brokertest.Eventually(r.t, time.Minute, "all messages in the queue", func() bool {
 		return brokertest.Ready(r.t, r.url, r.name) >= len(list)
 	})
 }

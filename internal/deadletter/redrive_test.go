@@ -129,7 +129,7 @@ func TestRedriveEnds(t *testing.T) {
 			if p := r.redrive(Redrive{}); p.Done != n || p.Total != n {
 				t.Errorf("%+v", p)
 			}
-			brokertest.Eventually(t, 30*time.Second, "everything parked again", func() bool {
+			brokertest.Eventually(t, time.Minute, "everything parked again", func() bool {
 				return came.Load() == n && brokertest.Ready(t, r.url, r.name) == n
 			})
 			_ = ch.Close()

@@ -113,14 +113,14 @@ func TestBrokerMergesLikeEffective(t *testing.T) {
 			brokertest.Queue(t, url, "own", nil)
 			p := &topology.Plan{Queue: queue, Queues: []topology.Queue{{Name: queue}}}
 			var seen Queue
-			brokertest.Eventually(t, 30*time.Second, "the policy is reported", func() bool {
+			brokertest.Eventually(t, time.Minute, "the policy is reported", func() bool {
 				seen = read(t, p).Queues[queue]
 				return len(seen.Settings) > 0
 			})
 			if got, _ := seen.Effective(); !reflect.DeepEqual(got[tc.argument], tc.want) {
 				t.Errorf("%s is %v, want %v", tc.argument, got[tc.argument], tc.want)
 			}
-			brokertest.Eventually(t, 30*time.Second, "the broker does so", func() bool { return tc.holds(t, queue) })
+			brokertest.Eventually(t, time.Minute, "the broker does so", func() bool { return tc.holds(t, queue) })
 		})
 	}
 }
@@ -146,7 +146,7 @@ func deliver(t *testing.T, queue string) amqp.Delivery {
 	publish(t, queue)
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	var d amqp.Delivery
-	brokertest.Eventually(t, 30*time.Second, "a message is in the queue", func() (ok bool) {
+	brokertest.Eventually(t, time.Minute, "a message is in the queue", func() (ok bool) {
 		d, ok, _ = ch.Get(queue, false)
 		return ok
 	})

@@ -30,7 +30,7 @@ func read(t testing.TB, p *topology.Plan) *Seen {
 func awaitSettings(t testing.TB, p *topology.Plan, want amqp.Table) *Seen {
 	t.Helper()
 	var s *Seen
-	brokertest.Eventually(t, 30*time.Second, "the settings of the policies are reported", func() bool {
+	brokertest.Eventually(t, time.Minute, "the settings of the policies are reported", func() bool {
 		s = read(t, p)
 		return reflect.DeepEqual(s.Queues[p.Queue].Settings, Table(want))
 	})
@@ -114,7 +114,7 @@ func TestLeftovers(t *testing.T) {
 	brokertest.Send(t, url, "retry.30s", "one", "two")
 	p := &topology.Plan{Queue: "own", Queues: []topology.Queue{{Name: "own"}, {Name: "retry"}}}
 	var s *Seen
-	brokertest.Eventually(t, 30*time.Second, "the messages are counted", func() bool {
+	brokertest.Eventually(t, time.Minute, "the messages are counted", func() bool {
 		s = read(t, p)
 		return slices.Equal(s.Leftover, []Leftover{{"retry.30s", "classic", 2}})
 	})

@@ -156,7 +156,7 @@ func TestBatchItems(t *testing.T) {
 			t.Errorf("%d %.60s: %+v", i, c.line, got)
 		}
 	}
-	brokertest.Eventually(t, 10*time.Second, "nothing is counted any more", func() bool { return r.memory.Held() == 0 && len(r.server.inflight) == 0 })
+	brokertest.Eventually(t, time.Minute, "nothing is counted any more", func() bool { return r.memory.Held() == 0 && len(r.server.inflight) == 0 })
 }
 
 // TestBatchDirectReplyTo: the broker closes the channel over a reply-to of direct reply-to, so it is refused before it
@@ -312,7 +312,7 @@ func TestBatchRefused(t *testing.T) {
 	r.want("GET", r.do(http.MethodGet, "/publish:batch", nil), http.StatusMethodNotAllowed, badMethod, "")
 	proxy.Refuse()
 	proxy.Cut()
-	brokertest.Eventually(t, 10*time.Second, "disconnected", func() bool { return !r.server.o.Publisher.Connected() })
+	brokertest.Eventually(t, time.Minute, "disconnected", func() bool { return !r.server.o.Publisher.Connected() })
 	r.want("away", r.post("/publish:batch", "{}", "Content-Type", "application/jsonl"), http.StatusServiceUnavailable, disconnected, "")
 }
 

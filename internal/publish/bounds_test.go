@@ -179,7 +179,7 @@ func TestOneBatchWaits(t *testing.T) {
 	rest := int64(40 * mib)
 	must.Do(t, taken(r.memory.Take(rest)))
 	first := r.begin(5 * mib)
-	brokertest.Eventually(t, 10*time.Second, "the first waits", func() bool { return len(r.server.growing) == 1 })
+	brokertest.Eventually(t, time.Minute, "the first waits", func() bool { return len(r.server.growing) == 1 })
 	if got := r.batch(`{"routing_key":"k","body":"` + strings.Repeat("x", 4*mib) + `"}`); len(got) != 1 || got[0].Code != busy {
 		t.Errorf("%v", got)
 	}
@@ -223,7 +223,7 @@ func TestAnnouncedBodies(t *testing.T) {
 	for range 64 {
 		r.partly(10, 1)
 	}
-	brokertest.Eventually(t, 10*time.Second, "all are being read", func() bool { return r.memory.Held() >= 68*costOfMessage })
+	brokertest.Eventually(t, time.Minute, "all are being read", func() bool { return r.memory.Held() >= 68*costOfMessage })
 	if held := r.memory.Held(); held > 68*(costOfMessage+firstBuffer+2*costOfHeader) {
 		t.Errorf("%d bytes are held for 68 bytes", held)
 	}
@@ -238,14 +238,14 @@ func TestSlowestEnds(t *testing.T) {
 	var slow []net.Conn
 	for i := range int64(2) {
 		slow = append(slow, r.partly(8*mib, 6*mib))
-		brokertest.Eventually(t, 10*time.Second, "its buffer is the last one", func() bool {
+		brokertest.Eventually(t, time.Minute, "its buffer is the last one", func() bool {
 			return r.memory.Held()/mib == (i+1)*8 // while it grows the one before is held, too
 		})
 	}
 	batch := dial(t, r.addr)
 	fmt.Fprintf(batch, "POST /publish:batch HTTP/1.1\r\nHost: %s\r\nContent-Type: application/jsonl\r\nContent-Length: %d\r\n\r\n%s", r.addr, 8*mib, `{"routing_key":"k","body":"`+strings.Repeat("x", 3*mib))
-	brokertest.Eventually(t, 10*time.Second, "they have stopped", func() bool { return r.memory.Held() >= 20*mib })
-	brokertest.Eventually(t, 30*time.Second, "another one", func() bool {
+	brokertest.Eventually(t, time.Minute, "they have stopped", func() bool { return r.memory.Held() >= 20*mib })
+	brokertest.Eventually(t, time.Minute, "another one", func() bool {
 		return r.post("/publish/default/k", strings.Repeat("x", 12*mib)).StatusCode == http.StatusNoContent
 	})
 	for i, c := range slow {
@@ -255,7 +255,7 @@ func TestSlowestEnds(t *testing.T) {
 		c.Close()
 	}
 	// The batch is the next whose memory is needed.
-	brokertest.Eventually(t, 30*time.Second, "another one", func() bool {
+	brokertest.Eventually(t, time.Minute, "another one", func() bool {
 		return r.post("/publish/default/k", strings.Repeat("x", 15*mib)).StatusCode == http.StatusNoContent
 	})
 	a := must.Get(http.ReadResponse(bufio.NewReader(batch), nil))(t)
@@ -296,7 +296,7 @@ func TestRefusedBodyIsAnswered(t *testing.T) {
 		if c.status == 503 {
 			r.memory.Give(r.memory.Limit() / 2)
 		}
-		brokertest.Eventually(t, 10*time.Second, "the memory is given back", func() bool { return r.memory.Held() == 0 })
+		brokertest.Eventually(t, time.Minute, "the memory is given back", func() bool { return r.memory.Held() == 0 })
 	}
 }
 
@@ -307,9 +307,9 @@ func TestHeadersAreCounted(t *testing.T) {
 	large := strings.Repeat("v", 100<<10)
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nAmqp-Header-A: %s\r\nContent-Length: 2\r\n\r\nx", r.addr, large)
-	brokertest.Eventually(t, 10*time.Second, "the headers are counted", func() bool { return r.memory.Held() > int64(2*len(large)) })
+	brokertest.Eventually(t, time.Minute, "the headers are counted", func() bool { return r.memory.Held() > int64(2*len(large)) })
 	c.Close()
-	brokertest.Eventually(t, 10*time.Second, "the memory is given back", func() bool { return r.memory.Held() == 0 })
+	brokertest.Eventually(t, time.Minute, "the memory is given back", func() bool { return r.memory.Held() == 0 })
 	got := r.results(r.post("/publish:batch", "--b\r\nAmqp-Header-A: v\r\n\r\none\r\n--b\r\nAmqp-Header-A: "+strings.Repeat("v", 200<<10)+"\r\n\r\ntwo\r\n--b--\r\n", "Content-Type", "multipart/mixed; boundary=b"))
 	if len(got) != 2 || got[0].Status != 204 || got[1].Status != 400 || !strings.Contains(got[1].Detail, "more than 196608 bytes of headers") {
 		t.Errorf("%v", got)

@@ -363,7 +363,7 @@ func TestDisconnected(t *testing.T) {
 	r.wantPublished("before", r.post("/publish/default/k", "x"))
 	proxy.Refuse()
 	proxy.Cut()
-	brokertest.Eventually(t, 10*time.Second, "disconnected", func() bool { return !r.server.o.Publisher.Connected() })
+	brokertest.Eventually(t, time.Minute, "disconnected", func() bool { return !r.server.o.Publisher.Connected() })
 	r.want("away", r.post("/publish/default/k", "x"), http.StatusServiceUnavailable, disconnected, "Nothing was sent")
 	r.want("readiness", r.do(http.MethodGet, "/readyz", nil), http.StatusServiceUnavailable, disconnected, "")
 	proxy.Restore(t)
@@ -381,7 +381,7 @@ func TestUnknown(t *testing.T) {
 	proxy := brokertest.NewProxy(t, brokertest.URL(t))
 	r := start(t, proxy.URL(t, brokertest.URL(t)), func(o *Options) { o.Timeout = 2 * time.Second })
 	// On a busy machine a confirm may take longer than the short timeout of this test.
-	brokertest.Eventually(t, 30*time.Second, "a message published before", func() bool {
+	brokertest.Eventually(t, time.Minute, "a message published before", func() bool {
 		return r.post("/publish/default/k", "before").StatusCode == http.StatusNoContent
 	})
 	proxy.Stall(brokertest.Down)
@@ -435,7 +435,7 @@ func TestAlarm(t *testing.T) {
 			}
 			r.want("readiness", r.do(http.MethodGet, "/readyz", nil), http.StatusServiceUnavailable, blocked, "")
 			calm()
-			brokertest.Eventually(t, 30*time.Second, "the alarm is over", func() bool {
+			brokertest.Eventually(t, time.Minute, "the alarm is over", func() bool {
 				return r.post("/publish/default/k", "after").StatusCode == http.StatusNoContent
 			})
 			if warm {
@@ -465,7 +465,7 @@ func TestBusy(t *testing.T) {
 	r.wantPublished("one of two", r.post("/publish/default/k", "x"))
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\n\r\nx", r.addr)
-	brokertest.Eventually(t, 10*time.Second, "the body is being read", func() bool { return r.memory.Held() > 0 })
+	brokertest.Eventually(t, time.Minute, "the body is being read", func() bool { return r.memory.Held() > 0 })
 	r.server.inflight.Enter()
 	r.want("too many when the body has arrived", r.roundTrip(c, "x"), http.StatusServiceUnavailable, busy, "Too many")
 	for range 2 {
@@ -496,7 +496,7 @@ func TestClientGone(t *testing.T) {
 		fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 1\r\n\r\nx", r.addr)
 		c.Close()
 	}
-	brokertest.Eventually(t, 10*time.Second, "nothing under way", func() bool { return r.metric("sidecar_publish_inflight") == 0 })
+	brokertest.Eventually(t, time.Minute, "nothing under way", func() bool { return r.metric("sidecar_publish_inflight") == 0 })
 	r.wantPublished("another one", r.post("/publish/default/k", "x"))
 	if n := r.metric("sidecar_amqp_reconnects_total"); n != 0 {
 		t.Errorf("%v reconnects", n)
@@ -509,10 +509,10 @@ func TestShutdown(t *testing.T) {
 	r := start(t, "", nil)
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 4\r\n\r\n", r.addr)
-	brokertest.Eventually(t, 10*time.Second, "the request is read", func() bool { return r.memory.Held() > 0 })
+	brokertest.Eventually(t, time.Minute, "the request is read", func() bool { return r.memory.Held() > 0 })
 	ended := make(chan struct{})
 	go func() { defer close(ended); r.stop() }()
-	brokertest.Eventually(t, 10*time.Second, "it stops", func() bool { return r.server.stopping.Load() })
+	brokertest.Eventually(t, time.Minute, "it stops", func() bool { return r.server.stopping.Load() })
 	fmt.Fprint(c, "last")
 	b, err := io.ReadAll(c)
 	if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 204 ") {
@@ -533,7 +533,7 @@ func TestShutdownCutsOff(t *testing.T) {
 	r := start(t, "", nil)
 	c := dial(t, r.addr)
 	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: 4\r\n\r\n", r.addr)
-	brokertest.Eventually(t, 10*time.Second, "the request is read", func() bool { return r.memory.Held() > 0 })
+	brokertest.Eventually(t, time.Minute, "the request is read", func() bool { return r.memory.Held() > 0 })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	r.server.Shutdown(ctx)

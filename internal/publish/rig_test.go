@@ -81,9 +81,9 @@ func start(tb testing.TB, via string, change func(*Options)) *rig {
 	})
 	tb.Cleanup(func() {
 		r.stop()
-		brokertest.Eventually(tb, 10*time.Second, "all memory is given back", func() bool { return r.memory.Held() == 0 })
+		brokertest.Eventually(tb, time.Minute, "all memory is given back", func() bool { return r.memory.Held() == 0 })
 	})
-	brokertest.Eventually(tb, 30*time.Second, "connected", publisher.Connected)
+	brokertest.Eventually(tb, time.Minute, "connected", publisher.Connected)
 	return r
 }
 
@@ -121,7 +121,7 @@ func (r *rig) do(method, path string, body io.Reader, headers ...string) reply {
 
 func (r *rig) get() amqp.Delivery {
 	r.Helper()
-	return brokertest.Get(r, r.url, r.queue, 10*time.Second)
+	return brokertest.Get(r, r.url, r.queue, time.Minute)
 }
 
 var newTrace = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-00$`)

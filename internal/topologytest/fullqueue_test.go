@@ -53,7 +53,7 @@ func (s *shape) full(t *testing.T) {
 	}
 	// What the queue refused once waits for the broker's next try, which newer versions make after three minutes.
 	var received, waiting int
-	brokertest.Eventually(t, 20*time.Second, "the retry is received, waits, or is lost as judged", func() bool {
+	brokertest.Eventually(t, time.Minute, "the retry is received, waits, or is lost as judged", func() bool {
 		received, waiting = len(r.app.Seen(retried.MessageId)), inQueue(t, waitQueue)
 		return !kept || received+waiting == 1
 	})

@@ -50,7 +50,7 @@ func (r *replica) takes(t *testing.T, n int) (got []int) {
 			number := must.Get(strconv.Atoi(string(d.Body)))(t)
 			r.last[number] = d.DeliveryTag
 			got = append(got, number)
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatalf("no delivery after %v", got)
 		}
 	}

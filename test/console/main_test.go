@@ -24,7 +24,7 @@ import (
 
 // patience is how long a test waits for something that must happen. It bounds a failing run and is no claim about
 // speed.
-const patience = 45 * time.Second
+const patience = time.Minute
 
 var (
 	program string          // the sidecar under test

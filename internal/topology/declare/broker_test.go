@@ -89,4 +89,4 @@ func oneUser(t testing.TB) func(topology.Permissions) string {
 }
 
 // soon is for what the broker does by itself.
-const soon = 20 * time.Second
+const soon = time.Minute

@@ -75,7 +75,7 @@ func TestMayPublishInAnAlarm(t *testing.T) {
 	}
 	time.Sleep(1200 * time.Millisecond) // longer than any call may take
 	calm()
-	brokertest.Eventually(t, 30*time.Second, "not blocked", func() bool { return !s.Blocked() })
+	brokertest.Eventually(t, time.Minute, "not blocked", func() bool { return !s.Blocked() })
 	if findings, err := MayPublish(t.Context(), s, p, topology.ModeDeclare); len(findings) > 0 || err != nil {
 		t.Errorf("after the alarm: %v, %v", findings, err)
 	}
