@@ -460,9 +460,7 @@ func TestNoMemoryInOrder(t *testing.T) {
 	r.acked(3)
 	same(t, &l, "b", inOrder("b", 0, 3))
 	same(t, &l, "a", nil)
-	if r.Oversized() == "" {
-		t.Error("no warning")
-	}
+	r.eventually("the warning", func() bool { return r.Oversized() != "" }) // it ends between two deliveries when the machine is busy
 }
 
 // ordered is a session in virtual time, without a broker, of which a key can be read.
