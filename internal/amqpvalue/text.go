@@ -122,7 +122,7 @@ func (w *jsonWriter) array(a []any, depth int) bool {
 	return !w.full()
 }
 
-// quoted writes a JSON string; bytes that are not UTF-8 become U+FFFD. Of a text beyond the limit it writes the beginning.
+// quoted writes a JSON string; bytes that are not UTF-8 become U+FFFD. A text that alone is over the limit is cut.
 func (w *jsonWriter) quoted(s string) {
 	w.out, _ = jsontext.AppendQuote(w.out, s[:min(len(s), w.limit)])
 }
