@@ -75,7 +75,7 @@ func TestEveryValueOfASubscription(t *testing.T) {
 	}
 	for name, path := range typed { // what bounds all of them is unknown below one
 		section, key, _ := strings.Cut(path.(string), ".")
-		if one[section] == nil || variables()[name].PerSubscription() {
+		if one[section] == nil || variables()[name].Scoped {
 			continue
 		}
 		flag := map[bool]string{true: "--set", false: "--set-string"}[name == "SIDECAR_MAX_CONCURRENCY"]

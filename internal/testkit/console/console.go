@@ -55,8 +55,8 @@ func (n Node) Eval(expression string) (string, error) {
 	return value, nil
 }
 
-// patience is how long a node may take for an answer: adding a virtual host has taken over a minute on a machine that was
-// busy with the suite and other things. It only ends what hangs.
+// patience is how long a node may take for an answer. Adding a virtual host has taken over a minute on a machine that
+// was busy with the suite and other things. It only ends what hangs.
 const patience = 5 * time.Minute
 
 func (n Node) eval(expression string) (string, error) {
