@@ -12,7 +12,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Build makes the plan of a preset. The error joins what ValidateOptions says, one line each, or else what Validate does.
+// Build makes the plan of a preset. The error joins what ValidateOptions says, or else what Validate says, one line
+// each.
 func Build(given Options) (*Plan, error) {
 	var errs []error
 	for _, m := range ValidateOptions(given) {

@@ -146,7 +146,8 @@ var rules = []rule{
 		reason: "the broker takes a message away that returns more than %v times without an answer: a few lost " +
 			"connections are enough",
 		fix: "{another}"},
-	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: both(wantsDelay, limitBelow(NoDeliveryLimit)), judgement: Weaker,
+	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: both(wantsDelay, limitBelow(NoDeliveryLimit)),
+		judgement: Weaker,
 		reason: "the broker dead-letters a message that returns more than %v times, retries left or not: it counts the " +
 			"failed attempts of all replicas, and lost connections", fix: "lower SIDECAR_MAX_RETRIES, or {another}"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limitBelow(NoDeliveryLimit), judgement: Weaker,

@@ -43,7 +43,7 @@ func (p *prober) inspectQueue(ctx context.Context, name string, planned amqp.Tab
 	title := "inspect " + topology.QueueTitle(name)
 	refusal := p.ask(ctx, title, compareQueue(name, planned))
 	if p.err != nil || refusal == nil {
-		return planned, nil
+		return planned, refusal
 	}
 	properties := amqp.Table{
 		topology.PropertyDurable: true, topology.PropertyAutoDelete: false, topology.ArgType: topology.TypeClassic,
@@ -84,7 +84,7 @@ func (p *prober) adoptAll(ctx context.Context, title string, properties, planned
 	for range mostProperties {
 		refusal = p.ask(ctx, title, ask(properties))
 		if p.err != nil || refusal == nil {
-			return properties, nil
+			return properties, refusal
 		}
 		d, ok := drifted(refusal)
 		switch {

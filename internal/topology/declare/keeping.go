@@ -27,7 +27,8 @@ type Kept struct {
 func Keeping(ctx context.Context, s Session, queue string) (Kept, error) {
 	p := prober{s: s}
 	defer p.close(ctx)
-	found, _ := p.inspectQueue(ctx, queue, amqp.Table{topology.PropertyDurable: true, topology.ArgType: topology.TypeClassic})
+	likely := amqp.Table{topology.PropertyDurable: true, topology.ArgType: topology.TypeClassic}
+	found, _ := p.inspectQueue(ctx, queue, likely)
 	if found == nil || p.err != nil {
 		return Kept{}, p.err
 	}

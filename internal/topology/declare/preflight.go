@@ -21,8 +21,8 @@ const (
 )
 
 // Preflight proves that the session's user may do everything that running the plan in a mode needs, without doing it:
-// Ensure only checks rights to read. It publishes (and takes the messages back), so it must not run on a connection that
-// consumes. Missing objects are findings of Ensure. An error is a failure of the session.
+// Ensure only checks rights to read. It publishes (and takes the messages back), so it must not run on a connection
+// that consumes. Missing objects are findings of Ensure. An error is a failure of the session.
 func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) ([]Finding, error) {
 	e := newEnsurer(s, p, mode)
 	e.mayConsume(ctx)
