@@ -662,9 +662,9 @@ type histories struct {
 }
 
 // begin records an attempt and returns what becomes of it, by chance.
-func (all *histories) begin(m *message.Message) (failed, slow bool) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
+func (hs *histories) begin(m *message.Message) (failed, slow bool) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
 	select {
 	case <-m.Lost: // the broker delivers it again
 		return true, false
@@ -672,21 +672,21 @@ func (all *histories) begin(m *message.Message) (failed, slow bool) {
 	}
 	key, number, _ := strings.Cut(m.MessageID, "/")
 	n, _ := strconv.Atoi(number)
-	h := all.keys[key]
+	h := hs.keys[key]
 	if h == nil {
 		h = &history{last: -1}
-		all.keys[key] = h
+		hs.keys[key] = h
 	}
-	if was := *h; !h.attempt(n, all.cuts) {
-		all.t.Errorf("an attempt of %s after %+v, and %d cuts", m.MessageID, was, all.cuts)
+	if was := *h; !h.attempt(n, hs.cuts) {
+		hs.t.Errorf("an attempt of %s after %+v, and %d cuts", m.MessageID, was, hs.cuts)
 	}
-	all.attempts++
-	h.failed = all.random.IntN(5) == 0
-	return h.failed, all.random.IntN(4) == 0
+	hs.attempts++
+	h.failed = hs.random.IntN(5) == 0
+	return h.failed, hs.random.IntN(4) == 0
 }
 
-func (all *histories) Dispatch(_ context.Context, m *message.Message) message.Outcome {
-	failed, slow := all.begin(m)
+func (hs *histories) Dispatch(_ context.Context, m *message.Message) message.Outcome {
+	failed, slow := hs.begin(m)
 	if slow {
 		time.Sleep(time.Millisecond)
 	}
@@ -697,27 +697,27 @@ func (all *histories) Dispatch(_ context.Context, m *message.Message) message.Ou
 }
 
 // cut ends the connections of a replica.
-func (all *histories) cut(r *rig) {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	all.cuts++
+func (hs *histories) cut(r *rig) {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	hs.cuts++
 	before := r.sessions.Load()
 	r.proxy.Cut()
 	r.eventually("the next session", func() bool { return r.sessions.Load() > before })
 }
 
 // reached reports whether there have been n attempts.
-func (all *histories) reached(n int) bool {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	return all.attempts >= n
+func (hs *histories) reached(n int) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return hs.attempts >= n
 }
 
 // ended reports whether the last attempt of each of n keys was a success of its last message.
-func (all *histories) ended(n, last int) bool {
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	for _, h := range all.keys {
+func (hs *histories) ended(n, last int) bool {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	for _, h := range hs.keys {
 		if h.last == last && !h.failed {
 			n--
 		}
