@@ -661,7 +661,7 @@ type histories struct {
 	random   *rand.Rand
 }
 
-// begin records an attempt and returns what becomes of it, by chance.
+// begin records an attempt and returns its outcome, by chance.
 func (hs *histories) begin(m *message.Message) (failed, slow bool) {
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
