@@ -135,6 +135,11 @@ func streamDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 			t.Errorf("stream %d: %v", i, err)
 		}
 	}
+	s := dial(t, options(t))
+	if err := s.Try(t.Context(), numbered(queue, 3)); !errors.Is(err, ErrUntried) || !errors.Is(err, ErrBlocked) {
+		t.Errorf("the dry run, which still reads the message: %v", err)
+	}
+	s.Close() // does not hang
 }
 
 // A body that is larger than all before it is tried first.

@@ -16,7 +16,8 @@ import (
 // rolls that back, so nothing has happened afterwards. It does not say whether the message would be routed. The errors
 // are ErrInvalid when the cause is in the message, such as a body larger than the broker accepts; ErrRefused when the
 // cause would affect other messages too, such as a missing right; ErrBlocked; ErrBusy when ctx ended before the answer;
-// and those of the connection.
+// and those of the connection. ErrUntried with one of these says that the dry run goes on, and may read the body until
+// Close of the session returns.
 func (s *Session) Try(ctx context.Context, pub *message.Publication) error {
 	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, s.FrameMax()); err != nil {
 		return err
@@ -25,8 +26,14 @@ func (s *Session) Try(ctx context.Context, pub *message.Publication) error {
 		return ErrBlocked
 	}
 	question := *pub // it may outlive the message
-	try := func() (struct{}, error) { return struct{}{}, s.dryRun(&question) }
-	_, err := ask(ctx, s, try, func(struct{}) {})
+	s.tries.Add(1)
+	answered, err := ask(ctx, s, func() (bool, error) {
+		defer s.tries.Done()
+		return true, s.dryRun(&question)
+	}, func(bool) {})
+	if !answered {
+		err = fmt.Errorf("%w: %w", ErrUntried, err)
+	}
 	return err
 }
 

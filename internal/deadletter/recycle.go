@@ -104,7 +104,7 @@ func (q *Queue) recycle(ctx context.Context, r *reader) error {
 		if !fits {
 			return nil, errNoRoom
 		}
-		return send(stream, pub)
+		return send(s, stream, pub)
 	}
 	err = o.pass(ctx)
 	if p := o.progress(); err == nil && p.Failed > 0 {

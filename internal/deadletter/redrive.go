@@ -54,7 +54,7 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 		if err != nil {
 			return nil, err
 		}
-		return send(stream, pub)
+		return send(s, stream, pub)
 	}
 	progress, err := o.run(ctx, report)
 	if r.To != "" && errors.Is(err, broker.ErrUnroutable) {
@@ -102,11 +102,15 @@ func (q *Queue) stream(ctx context.Context) (*broker.Session, *broker.Stream, er
 }
 
 // send puts one message into the stream. It is not interrupted by the end of an operation: whether the message has
-// arrived must be known. The function it returns waits for the confirm.
-func send(p *broker.Stream, pub *message.Publication) (confirmed func() error, err error) {
+// arrived must be known. The function it returns waits for the confirm. After an error nothing reads the body: it may be
+// a file that is unmapped next.
+func send(s *broker.Session, p *broker.Stream, pub *message.Publication) (confirmed func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), confirming)
 	defer cancel()
 	r, err := p.Send(ctx, pub)
+	if errors.Is(err, broker.ErrUntried) {
+		s.Close()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report
 		return Progress{}, err
 	}
 	defer s.Close()
-	i := importer{q: q, stream: stream, skip: skip, pipeline: newPipeline(0)}
+	i := importer{q: q, session: s, stream: stream, skip: skip, pipeline: newPipeline(0)}
 	stopReports := i.reporting(report)
 	err = i.inOrder(func() error {
 		return eachLine(r, func(n int, line []byte) error { return i.line(ctx, n, line) })
@@ -66,9 +66,10 @@ func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report
 
 type importer struct {
 	pipeline
-	q      *Queue
-	stream *broker.Stream
-	skip   int
+	q       *Queue
+	session *broker.Session
+	stream  *broker.Stream
+	skip    int
 }
 
 func (i *importer) line(ctx context.Context, n int, line []byte) error {
@@ -94,7 +95,7 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 		return fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)
 	}
 	i.add(func(p *Progress) { p.Matched++ })
-	end, err := send(i.stream, pub)
+	end, err := send(i.session, i.stream, pub)
 	switch {
 	case err == nil:
 		i.todo <- func() { i.confirm(n, end) }
