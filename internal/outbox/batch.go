@@ -20,6 +20,7 @@ type row struct {
 	keyed   bool
 	keySize int      // of its ordering key, in bytes; the key itself is not there when that is more than maxKey
 	due     string   // its send_after
+	above   bool     // it is not below the low-water mark
 	rank    int      // of the claimed rows with its key, how many are before it
 	first   *row     // of them; itself if it has no key
 	state   keyState // of the key, in its first row
@@ -105,18 +106,21 @@ func (x *row) left() bool {
 // claim begins the transaction and locks rows.
 func (s *session) claim(ctx context.Context, b *batch) error {
 	start, l := time.Now(), &s.lowWater
-	held := s.keysLeftOut(start)
-	if b.front = l.fullScanDue(start); b.front && start.Sub(l.allKeysAt) > allKeysInterval {
+	stmt, held := stmtClaim, s.keysLeftOut(start)
+	if b.front = l.fullScanDue(start); !b.front {
+		stmt = stmtClaimOn
+	} else if start.Sub(l.allKeysAt) > allKeysInterval {
 		held, l.allKeysAt = nil, start
 	}
 	excluded, _ := s.r.markFailures.excluded(start)
-	claim := call{name: stmtClaim, params: [][]byte{number(s.r.o.Batch), texts(held), texts(excluded)}}
-	if !b.front {
-		claim.name, claim.params = stmtClaimOn, append(claim.params, []byte(l.sendAfter), []byte(l.id))
+	var due, id []byte
+	if l.sendAfter != "" {
+		due, id = []byte(l.sendAfter), []byte(l.id)
 	}
 	exact, limit := s.table.exact(colBody), s.r.o.Memory.Limit()
 	err := s.execute(ctx, func(values [][]byte) error {
-		x := row{id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, due: string(values[5])}
+		x := row{id: string(values[0]), key: string(values[1]), keyed: values[1] != nil, due: string(values[5]),
+			above: string(values[6]) == "t"}
 		for i, size := range []*int{&x.keySize, &x.size, &x.others} {
 			n, err := strconv.Atoi(string(values[2+i]))
 			if err != nil {
@@ -127,7 +131,9 @@ func (s *session) claim(ctx context.Context, b *batch) error {
 		x.guess(exact, limit)
 		b.rows = append(b.rows, x)
 		return nil
-	}, call{name: stmtBegin}, claim)
+	}, call{name: stmtBegin}, call{name: stmt, params: [][]byte{
+		number(s.r.o.Batch), texts(held), due, id, texts(excluded),
+	}})
 	if err != nil {
 		return fmt.Errorf("claim rows: %w", err)
 	}

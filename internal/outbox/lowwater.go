@@ -33,7 +33,7 @@ func (l *lowWater) fullScanDone(began, ended time.Time) {
 }
 
 // advance sets the mark to the first row that was left unchanged, or else to the last one. A full scan that found all
-// rows keeps it: that could only be lower. A row whose send_after has changed is due later than the mark.
+// rows does not lower it: those below are done. A row whose send_after has changed is due later than the mark.
 func (l *lowWater) advance(b *batch) {
 	for i := range b.rows {
 		if x := &b.rows[i]; x.left() {
@@ -41,7 +41,7 @@ func (l *lowWater) advance(b *batch) {
 			return
 		}
 	}
-	if n := len(b.rows); n > 0 && (b.full || !b.front || l.sendAfter == "") {
+	if n := len(b.rows); n > 0 && (b.full || b.rows[n-1].above) {
 		l.sendAfter, l.id = b.rows[n-1].due, b.rows[n-1].id
 	}
 }

@@ -136,7 +136,7 @@ func (r *rig) usesIndex(s *session) {
 	r.t.Helper()
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		r.on(s.conn, "SET plan_cache_mode = "+mode)
-		explain := fmt.Sprintf(`EXPLAIN EXECUTE %s(1, '{}', '{}', '%s', '%s')`, stmtClaimOn, s.lowWater.sendAfter, strings.ReplaceAll(s.lowWater.id, "'", "''"))
+		explain := fmt.Sprintf(`EXPLAIN EXECUTE %s(1, '{}', '%s', '%s', '{}')`, stmtClaimOn, s.lowWater.sendAfter, strings.ReplaceAll(s.lowWater.id, "'", "''"))
 		rows := must.Get(query(r.t.Context(), s.conn, explain))(r.t)
 		var plan strings.Builder
 		for _, row := range rows {

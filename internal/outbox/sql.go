@@ -103,16 +103,16 @@ func (t *Table) since() string {
 // are last in the index, and are due.
 func (t *Table) hasLowWater() bool { return t.Found[colSendAfter].NotNull }
 
-// claimSQL locks rows that no other relay has locked, except keys in $2 and ids in $3. It returns the sizes of the body
+// claimSQL locks rows that no other relay has locked, except keys in $2 and ids in $5. It returns the sizes of the body
 // and of the other columns, estimated where the database would have to make a text to know. Of an ordering key that is
-// too long only the size is returned; a row with such an id is not claimed. on starts at the low-water mark, whose
-// send_after and id are $4 and $5.
+// too long only the size is returned; a row with such an id is not claimed. $3 and $4 are the send_after and id of the
+// low-water mark, or null: either the query starts there, or it says which of its rows are above it.
 //
 // A selected expression must not have the name of a column: ORDER BY would sort by it, and not by the index.
 func (t *Table) claimSQL(on bool) string {
-	where := ``
+	above, where := `(({send_after}, {id}) >= ($3::{duetype}, $4::{idtype})) IS NOT FALSE`, ``
 	if on {
-		where = ` AND ({send_after}, {id}) >= ($4::{duetype}, $5::{idtype})`
+		above, where = `true`, ` AND ({send_after}, {id}) >= ($3::{duetype}, $4::{idtype})`
 	}
 	key, keySize, others := `NULL`, `0`, `$2::text[] IS NOT NULL`
 	if t.Has(colOrderingKey) {
@@ -127,9 +127,9 @@ func (t *Table) claimSQL(on bool) string {
 	for i, c := range fetched {
 		sizes[i] = t.sizeSQL(c)
 	}
-	return t.expand(`SELECT {id}, ` + key + `, ` + keySize + `, ` + t.sizeSQL(colBody) + `, ` + strings.Join(sizes, " + ") + `, {send_after}
+	return t.expand(`SELECT {id}, ` + key + `, ` + keySize + `, ` + t.sizeSQL(colBody) + `, ` + strings.Join(sizes, " + ") + `, {send_after}, ` + above + `
 		FROM {table} WHERE ` + unsent + ` AND ` + t.due() + ` AND ` + others + where + `
-		AND {id} <> ALL($3::{idtype}[])
+		AND {id} <> ALL($5::{idtype}[])
 		ORDER BY {send_after}, {id} LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED`)
 }
 
@@ -199,7 +199,7 @@ func (s *session) prepare(ctx context.Context) error {
 		call{name: stmtSent, params: [][]byte{none}},
 		call{name: stmtFailed, params: [][]byte{none, none, number(1), interval(0)}},
 		call{name: stmtDeferred, params: [][]byte{none, none, interval(0)}},
-		call{name: stmtClaim, params: [][]byte{number(0), none, none}})
+		call{name: stmtClaim, params: [][]byte{number(0), none, nil, nil, none}})
 	if err != nil {
 		return fmt.Errorf("rows of table %s could not be marked: %w", &s.table.Names, err)
 	}
