@@ -136,10 +136,13 @@ func streamDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 		}
 	}
 	s := dial(t, options(t))
-	if err := s.Try(t.Context(), numbered(queue, 3)); !errors.Is(err, ErrUntried) || !errors.Is(err, ErrBlocked) {
-		t.Errorf("the dry run, which still reads the message: %v", err)
+	err := s.Try(t.Context(), numbered(queue, 3))
+	late, ok := errors.AsType[*UntriedError](err)
+	if !ok || !errors.Is(err, ErrBlocked) {
+		t.Fatalf("the dry run: %v", err)
 	}
-	s.Close() // does not hang
+	s.Close()
+	<-late.Ended
 }
 
 // A body that is larger than all before it is tried first.

@@ -16,8 +16,7 @@ import (
 // rolls that back, so nothing has happened afterwards. It does not say whether the message would be routed. The errors
 // are ErrInvalid when the cause is in the message, such as a body larger than the broker accepts; ErrRefused when the
 // cause would affect other messages too, such as a missing right; ErrBlocked; ErrBusy when ctx ended before the answer;
-// and those of the connection. ErrUntried with one of these says that the dry run goes on, and may read the body until
-// Close of the session returns.
+// and those of the connection. One without an answer of the broker is an UntriedError.
 func (s *Session) Try(ctx context.Context, pub *message.Publication) error {
 	if err := amqpwire.Fits(pub.Exchange, pub.Key, &pub.Msg, s.FrameMax()); err != nil {
 		return err
@@ -26,19 +25,36 @@ func (s *Session) Try(ctx context.Context, pub *message.Publication) error {
 		return ErrBlocked
 	}
 	question := *pub // it may outlive the message
-	s.tries.Add(1)
+	ended := make(chan struct{})
 	answered, err := ask(ctx, s, func() (bool, error) {
-		defer s.tries.Done()
+		defer close(ended)
 		return true, s.dryRun(&question)
 	}, func(bool) {})
 	if !answered {
-		err = fmt.Errorf("%w: %w", ErrUntried, err)
+		return &UntriedError{err, ended}
 	}
 	return err
 }
 
+// UntriedError is why a caller did not wait for the answer to the dry run of a message. The dry run goes on, and reads
+// the body, until Ended is closed: by the answer, or soon after the end of the session.
+type UntriedError struct {
+	Err   error
+	Ended <-chan struct{}
+}
+
+func (e *UntriedError) Error() string { return "the dry run has no answer: " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *UntriedError) Unwrap() error { return e.Err }
+
 // dryRun is Try without its checks. During an alarm it lasts until that is over.
 func (s *Session) dryRun(pub *message.Publication) error {
+	defer func() {
+		if s.Err() == nil {
+			s.markAnswered() // by any answer, and without a channel: nothing else would end the wait of admit
+		}
+	}()
 	var ch *amqp.Channel // of its own: the broker closes it over a refusal
 	err := s.doPatiently("open a channel", func() (err error) {
 		ch, err = s.conn.Channel()
@@ -69,9 +85,6 @@ func (s *Session) dryRun(pub *message.Publication) error {
 		if e := <-closes; e != nil {
 			err = s.endError(e)
 		}
-	}
-	if s.Err() == nil {
-		s.markAnswered() // any answer will do
 	}
 	if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Code == amqp.PreconditionFailed {
 		return fmt.Errorf("%w: %w", ErrInvalid, refused)

@@ -24,8 +24,6 @@ var (
 	ErrBlocked = errors.New("blocked by the broker's resource alarm")
 	// ErrBusy: time ran out before a channel was free; nothing was sent.
 	ErrBusy = errors.New("no channel in time")
-	// ErrUntried: the broker has not answered the dry run of the message, see Session.Try.
-	ErrUntried = errors.New("the dry run is not answered")
 	// ErrUnroutable: the message reached no queue, because no binding matches or the exchange is missing.
 	ErrUnroutable = amqpwire.ErrUnroutable
 	// ErrNacked: the broker did not take the message, for example because its queue is full.

@@ -84,7 +84,17 @@ func (l *Lane) send(ctx context.Context, pub *message.Publication) (*Receipt, er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { l.turn <- c }()
+	var untried *UntriedError
+	defer func() {
+		if untried == nil {
+			l.turn <- c
+			return
+		}
+		go func() { // one message at a time is kept by a dry run that is not answered
+			<-untried.Ended
+			l.turn <- c
+		}()
+	}()
 	if c == nil || c.session != s || c.ended() {
 		if c != nil && !c.closed() {
 			go c.closeAfterWaits() // with the connection at the latest
@@ -95,6 +105,7 @@ func (l *Lane) send(ctx context.Context, pub *message.Publication) (*Receipt, er
 		c.Gather()
 	}
 	r, err := c.trySend(ctx, pub)
+	untried, _ = errors.AsType[*UntriedError](err)
 	if c.ended() && errors.Is(err, ErrDisconnected) && !errors.Is(err, ErrUnknown) {
 		err = fmt.Errorf("%w: %w", errEnded, err)
 	}

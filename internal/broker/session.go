@@ -33,7 +33,6 @@ type Session struct {
 	probe        sync.Once     // sends the dry run of admit
 	answered     chan struct{} // closed when the broker has answered a dry run
 	markAnswered func()
-	tries        sync.WaitGroup // calls of Try, which read the body of a message
 
 	alarm     sync.Mutex
 	blocked   bool
@@ -199,7 +198,6 @@ func (s *Session) cut() {
 func (s *Session) Kill() { s.fail(errors.New("the session was killed")) }
 
 // Close says goodbye to the broker and ends the session. It never hangs: an unanswered goodbye ends after two seconds.
-// No dry run is under way any more when it returns.
 func (s *Session) Close() {
 	timer := time.AfterFunc(s.options.closeTimeout, s.cut)
 	defer timer.Stop()
@@ -207,5 +205,4 @@ func (s *Session) Close() {
 	_ = s.conn.Close()
 	s.over(nil)
 	s.wire.Kill()
-	s.tries.Wait()
 }

@@ -64,7 +64,7 @@ func openStream(s *Session, window int) (*Stream, error) {
 
 // Send writes one message, mandatory and persistent, when there is room for it. Its errors are those of Session.Try,
 // those of Publisher.Publish for which nothing was sent, and ErrUnknown; Wait returns the others. The message must not
-// be changed before Wait returns.
+// be changed before Wait returns or the dry run of an UntriedError has ended.
 //
 // The broker closes the channel over a message that is too large for it, and leaves all that are under way unknown. So
 // a message that is larger than all before it is tried first.

@@ -92,6 +92,7 @@ func (q *Queue) recycle(ctx context.Context, r *reader) error {
 	defer s.Close()
 	if pub, fits := q.plan().RestorePublication(&r.waiting[0].Delivery); fits {
 		if err := s.Try(ctx, pub); err != nil && !onlyThisMessage(err) {
+			endTry(s, err)
 			return err
 		}
 	}

@@ -102,16 +102,13 @@ func (q *Queue) stream(ctx context.Context) (*broker.Session, *broker.Stream, er
 }
 
 // send puts one message into the stream. It is not interrupted by the end of an operation: whether the message has
-// arrived must be known. The function it returns waits for the confirm. After an error nothing reads the body: it may be
-// a file that is unmapped next.
+// arrived must be known. The function it returns waits for the confirm.
 func send(s *broker.Session, p *broker.Stream, pub *message.Publication) (confirmed func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), confirming)
 	defer cancel()
 	r, err := p.Send(ctx, pub)
-	if errors.Is(err, broker.ErrUntried) {
-		s.Close()
-	}
 	if err != nil {
+		endTry(s, err)
 		return nil, err
 	}
 	return func() error {
@@ -119,6 +116,15 @@ func send(s *broker.Session, p *broker.Stream, pub *message.Publication) (confir
 		defer cancel()
 		return r.Wait(ctx)
 	}, nil
+}
+
+// endTry ends a dry run that is not answered, and with it the session. It reads the body of its message, which may be a
+// file that is unmapped next.
+func endTry(s *broker.Session, err error) {
+	if late, ok := errors.AsType[*broker.UntriedError](err); ok {
+		s.Close()
+		<-late.Ended
+	}
 }
 
 // onlyThisMessage reports whether a publish failed for a reason of this message only.
