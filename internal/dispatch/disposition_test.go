@@ -168,6 +168,7 @@ func TestRetryAfter(t *testing.T) {
 		"soon":                            -1,
 		strings.Repeat("Thu", 20):         -1,
 		"7, 8":                            -1,
+		"99999999999999999999 s":          -1,
 		"Thu, 01 Jan 1970 00:00:00 GMT":   0,
 		"Fri, 31 Dec 9999 23:59:59 GMT":   5 * time.Minute,
 		"Friday, 31-Dec-60 23:59:59 GMT":  5 * time.Minute,

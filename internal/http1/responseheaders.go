@@ -125,8 +125,11 @@ func FoldPrefix(b []byte, prefix string) bool {
 	return true
 }
 
-// ParseDigits reads a decimal number without sign or space; one beyond int64 is as large as any, whatever follows.
+// ParseDigits reads a decimal number without sign or space; one beyond int64 is as large as any.
 func ParseDigits(b []byte) (int64, bool) {
 	n, err := strconv.ParseUint(string(b), 10, 63)
-	return int64(n), err == nil || errors.Is(err, strconv.ErrRange) // #nosec G115 -- 63 bits
+	if errors.Is(err, strconv.ErrRange) { // returned before all of b was read
+		return math.MaxInt64, len(bytes.Trim(b, "0123456789")) == 0
+	}
+	return int64(n), err == nil // #nosec G115 -- 63 bits
 }
