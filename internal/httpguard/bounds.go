@@ -216,7 +216,7 @@ func (c *conn) CloseWrite() error {
 func (c *conn) forget() {
 	delete(c.l.conns, c)
 	c.l.memory.Give(c.held)
-	c.held = 0
+	c.held, c.cost = 0, 0
 }
 
 // lineScanner finds the end of a header, and whether it has a Content-Length, however its bytes arrive.
