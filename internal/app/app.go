@@ -128,7 +128,7 @@ func (a *App) parts() (base, senders, consumers []part) {
 		{name: "admin", run: a.admin.Serve, stop: func(t stopTime) {
 			ctx, cancel := context.WithTimeout(context.Background(), max(time.Until(t.until), 2*time.Second))
 			defer cancel()
-			defer context.AfterFunc(t.now, cancel)()
+			defer context.AfterFunc(t.now, func() { time.AfterFunc(2*time.Second, cancel) })()
 			a.admin.Shutdown(ctx)
 		}},
 		{name: "memory", run: a.freeMemory},

@@ -13,6 +13,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 )
 
@@ -52,17 +53,29 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 	brokertest.Eventually(t, time.Minute, "the second attempt, and no finding", func() bool { return posts.Load() == 2 && !a.subscriptions[0].status.bad() })
 }
 
-// TestCheckDuringAnAlarm: the broker answers nothing that was published, which is not the topology's fault.
+// TestCheckDuringAnAlarm: the broker answers nothing that was published, which is not the topology's fault. A right that
+// is missing is found when the alarm is over.
 func TestCheckDuringAnAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
 	cfg := live(t)
 	_, _, stop := run(t, cfg)
 	defer func() { _ = stop() }()
-	node.Alarm()
+	calm := node.Alarm()
 	var out bytes.Buffer
 	if err := Check(t.Context(), cfg, &out, false, plain); !errors.Is(err, errBlocked) {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+	user := brokertest.User(t, "secret")
+	brokertest.Ctl(t, "set_permissions", user, ".*", "^$", ".*")
+	cfg = live(t, "SIDECAR_TOPOLOGY_MODE=verify", "SIDECAR_AMQP_URL="+brokertest.URLAs(t, user, "secret"), "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/")
+	a, _, _ := run(t, cfg, func(a *App) { a.subscriptions[0].checkEvery = 300 * time.Millisecond })
+	sub := a.subscriptions[0]
+	brokertest.Eventually(t, time.Minute, "it consumes", sub.consumer.Active)
+	calm()
+	brokertest.Eventually(t, time.Minute, "the missing right", sub.status.bad)
+	if findings, _ := sub.status.last(); !strings.Contains(findings[0].Object, "exchange") || findings[0].Problem != "permission" {
+		t.Errorf("found %v", findings)
 	}
 }
 
