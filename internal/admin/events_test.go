@@ -209,7 +209,7 @@ func inMemory(t *testing.T, test func(s *Server, f *fakeState, p pipes)) {
 		s.hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
 		served := make(chan struct{})
 		go func() {
-			_ = s.control.Serve(p)
+			_ = httpguard.Serve(s.control.Server, p, maxConns, nil)
 			close(served)
 		}()
 		test(s, f, p)

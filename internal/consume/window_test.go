@@ -236,3 +236,13 @@ func TestRampIsKept(t *testing.T) {
 		c.Drain(t.Context())
 	})
 }
+
+// TestOverflowIsSpaced: messages that find no slot to wait in return at most as often as those that do.
+func TestOverflowIsSpaced(t *testing.T) {
+	t.Parallel()
+	c := New(benchOptions(t, 4))
+	defer c.Drain(t.Context())
+	if c.overflow.Burst() != 1 || c.overflow.Limit() != 16 {
+		t.Errorf("%d at once, %v a second", c.overflow.Burst(), c.overflow.Limit())
+	}
+}

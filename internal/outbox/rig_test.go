@@ -72,7 +72,7 @@ func (r *rig) start(change ...func(*Options)) (relay *Relay, stop func()) {
 	o.Registerer = r.metrics
 	o.Logger = slog.New(slog.NewJSONHandler(r.log, nil))
 	o.Publisher = broker.NewPublisher(broker.NewDialer(broker.Options{
-		URLs: func() ([]string, error) { return []string{r.user}, nil }, Name: r.t.Name(), Timeout: 5 * time.Second,
+		URLs: func() ([]string, error) { return []string{r.user}, nil }, Name: r.t.Name(), Timeout: 5 * time.Second, Logger: o.Logger,
 	}))
 	for _, c := range change {
 		c(&o)
