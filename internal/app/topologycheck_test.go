@@ -137,7 +137,7 @@ func TestQueueMadeAsWanted(t *testing.T) {
 		t.Errorf("the retry did not wait beside the old queue: %v", sub.status.tolerated())
 	}
 	remade(t, wait, delay(300))
-	brokertest.Eventually(t, time.Minute, "what was found is used", func() bool { return len(sub.status.tolerated()) == 0 })
+	brokertest.Eventually(t, time.Minute, "the new retry queue is used", func() bool { return len(sub.status.tolerated()) == 0 })
 	must.Get(brokertest.Channel(t, url).QueueDelete(wait+".300ms", false, false, false))(t)
 	close(gate)
 	brokertest.Eventually(t, time.Minute, "the third attempt", func() bool { return len(app.Requests()) > 2 })

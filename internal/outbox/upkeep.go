@@ -103,7 +103,7 @@ func Retry(ctx context.Context, conn *pgconn.PgConn, t *Table, ids []string) (Re
 }
 
 // RetryAll releases all rows that are in quarantine when it begins, a thousand in one transaction at a time. The result
-// is what was done, also with an error.
+// counts what it released, also when there is an error.
 func RetryAll(ctx context.Context, conn *pgconn.PgConn, t *Table) (Released, error) {
 	done := Released{Missing: []string{}}
 	// A row that fails every time is in quarantine again soon, and must not be released for ever.
@@ -157,7 +157,7 @@ type Pruned struct {
 // Prune deletes rows that were sent longer ago than age, and no others: neither pending rows nor those in quarantine.
 // It goes through the table by id, a thousand rows and one transaction at a time, and leaves rows that are locked.
 // after, which may be nil, is called with the progress after each, and its error ends the run. It needs the rights to
-// SELECT, UPDATE and DELETE. The result is what was done, also with an error.
+// SELECT, UPDATE and DELETE. The result counts what it deleted, also when there is an error.
 func Prune(ctx context.Context, conn *pgconn.PgConn, t *Table, older time.Duration, after func(Pruned) error) (Pruned,
 	error) {
 	var done Pruned
