@@ -93,6 +93,7 @@ func TestSubscriptions(t *testing.T) {
 	b.until("#act-count", "3 messages of 3 in the queue")
 	b.fill("#act-canary", "0")
 	b.click("Redrive 3 messages")
+	b.until("#operation", "Redrive finished") // reads are refused until then, and the count is complete before that
 	b.until("#operation", "3 of 3 redriven")
 	eventually(t, "the app has them", func() bool { return sc.app.seen("orders-2") == 1 })
 	if n := sc.ready(sc.dlq() + ".refunds"); n != 2 {
