@@ -79,7 +79,7 @@ trap 'mv -f "$events" .cache/test-events.json' EXIT
 order=(-shuffle=on -count=1)
 if [ -n "${FAST:-}" ]; then order=(); fi
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
-  "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-20}" -trimpath -timeout 15m "${extra[@]}" "${packages[@]}")
+  "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-20}" -trimpath -timeout 30m "${extra[@]}" "${packages[@]}")
 
 if [ -z "${AMQP_URL:-}" ]; then suite=(scripts/broker.sh run 0 "${suite[@]}"); fi
 if [ -z "${POSTGRES_DSN:-}" ] &&

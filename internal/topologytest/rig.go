@@ -99,8 +99,9 @@ func startIn(t testing.TB, plan *topology.Plan, mode topology.Mode) *rig {
 	}
 	log := telemetry.NewLogger(r.log, "debug", "json")
 	dialer := func(name, url string) *broker.Dialer {
+		// Patience: what is confirmed late has been published twice.
 		return broker.NewDialer(broker.Options{URLs: urls(url), Name: "sidecar " + plan.Service + " " + name, Logger: log,
-			Registerer: r.registry})
+			Registerer: r.registry, Timeout: patience})
 	}
 	target, err := dispatch.New(dispatch.Options{
 		URL: r.app.URL, Timeout: 30 * time.Second, RetryAfterMax: 5 * time.Minute, MaxBody: 16 << 20,
