@@ -59,7 +59,7 @@ func startParking(t *testing.T, change func(*topology.Options), edit func(*Optio
 }
 
 func brokerOf(url string) broker.Options {
-	return broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 5 * time.Second, Name: "test admin"}
+	return broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 30 * time.Second, Name: "test admin"}
 }
 
 func queueOf(t testing.TB, log *slog.Logger, plan *topology.Plan, url string) *dlq.API {

@@ -22,7 +22,7 @@ func options(t testing.TB, at ...string) Options {
 		at = []string{brokertest.URL(t)}
 	}
 	return Options{
-		URLs: urls(at...), Name: "broker test", Timeout: 5 * time.Second, Backoff: 20 * time.Millisecond,
+		URLs: urls(at...), Name: "broker test", Timeout: 30 * time.Second, Backoff: 20 * time.Millisecond,
 		closeTimeout: 200 * time.Millisecond, blockedPatience: 200 * time.Millisecond, credentialsPoll: 10 * time.Millisecond,
 	}
 }

@@ -80,7 +80,7 @@ func (r *rig) through() (*Queue, *brokertest.Proxy) {
 
 func (r *rig) broker() broker.Options {
 	url := r.url // as it is now
-	return broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 10 * time.Second, Name: "test " + r.t.Name(), Memory: r.memory}
+	return broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 30 * time.Second, Name: "test " + r.t.Name(), Memory: r.memory}
 }
 
 func quorum(o *topology.Options) { o.QueueType = "quorum" }

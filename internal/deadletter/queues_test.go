@@ -20,7 +20,7 @@ import (
 func subscribed(t *testing.T, o topology.Options, names ...string) (Queues, *amqp.Channel) {
 	t.Helper()
 	url := brokertest.URL(t)
-	b := broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 5 * time.Second, Name: "test"}
+	b := broker.Options{URLs: func() ([]string, error) { return []string{url}, nil }, Timeout: 30 * time.Second, Name: "test"}
 	s := must.Get(broker.NewDialer(b).Dial(t.Context()))(t)
 	defer s.Close()
 	var owners []Owner
