@@ -5,7 +5,7 @@
 #   RACE    all: the sidecar that the black-box tests run has the race detector, too; none: nothing has it
 #   FAST=1  takes results of unchanged tests from Go's cache, and leaves out packages that need PostgreSQL; tests that talk to a
 #           broker always run
-# scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (4), and TEST_PARALLEL tests of each (20: those that wait for the second node count, too).
+# scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (4), and TEST_PARALLEL tests of each (12: those that wait for the second node count, too).
 # The tests of the console need a Chromium and axe-core: CONSOLE_BROWSER and CONSOLE_AXE name those to take, else both are
 # fetched. CONSOLE_SCREENSHOTS names a directory for its pictures (else only failed tests make one).
 # The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR, BROKER_SCRIPT) is used instead of a private one, and so is
@@ -79,7 +79,7 @@ trap 'mv -f "$events" .cache/test-events.json' EXIT
 order=(-shuffle=on -count=1)
 if [ -n "${FAST:-}" ]; then order=(); fi
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
-  "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-20}" -trimpath -timeout 30m "${extra[@]}" "${packages[@]}")
+  "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-12}" -trimpath -timeout 30m "${extra[@]}" "${packages[@]}")
 
 if [ -z "${AMQP_URL:-}" ]; then suite=(scripts/broker.sh run 0 "${suite[@]}"); fi
 if [ -z "${POSTGRES_DSN:-}" ] &&
