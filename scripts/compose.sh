@@ -35,6 +35,9 @@ run() {
     return
   fi
   [ "$(id -u)" = 0 ] || die "no docker engine: running its parts needs root"
+  # All of it now: below there is no network to install from.
+  scripts/need.sh podman podman
+  scripts/need.sh runc runc
   scripts/need.sh ip iproute2
   scripts/need.sh prometheus prometheus
   scripts/need.sh wget wget
