@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,7 +102,12 @@ func TestSameContainer(t *testing.T) {
 		if d.Kind != "Deployment" {
 			continue
 		}
-		got := d.Spec.Template.Spec.InitContainers[0]
+		all := d.Spec.Template.Spec.InitContainers
+		at := slices.IndexFunc(all, func(c map[string]any) bool { return c["name"] == "sidecar" })
+		if at < 0 {
+			break
+		}
+		got := all[at]
 		for _, key := range []string{"env", "terminationMessagePath", "terminationMessagePolicy", "imagePullPolicy", "image"} {
 			delete(got, key)
 		}
@@ -110,5 +116,5 @@ func TestSameContainer(t *testing.T) {
 		}
 		return
 	}
-	t.Error("the chart has no Deployment")
+	t.Error("the chart has no Deployment with the sidecar")
 }

@@ -183,6 +183,16 @@ func (p *Pod) environment() map[string]string {
 	return env
 }
 
+// brokerSecret is the name of the secret that holds the broker's URL; "" without one.
+func (p *Pod) brokerSecret() string {
+	for _, v := range p.Spec.Volumes {
+		if v.Name == "amqp-sidecar-broker" && v.Secret != nil {
+			return v.Secret.SecretName
+		}
+	}
+	return ""
+}
+
 func (p *Pod) initNames() (names []string) {
 	for _, c := range p.Spec.InitContainers {
 		names = append(names, c.Name)

@@ -41,16 +41,19 @@ func TestOverlay(t *testing.T) {
 	must.Get(kubectl("", "apply", "-k", "../../../examples/inject"))(t)
 	var got *Pod
 	must.Do(t, eventually(func() (err error) { // what the pod says comes first
-		if got, err = ask(pod(settings{"service": "a-b", "queue-type": "classic"}, one)); err == nil && got.find("sidecar").Image != "registry.example.com/platform/amqp-sidecar:1.2.3" {
-			err = fmt.Errorf("image %s", got.find("sidecar").Image)
+		if got, err = ask(pod(settings{"service": "a-b", "queue-type": "classic"}, one)); err != nil {
+			return err
 		}
-		return err
+		if c := got.find("sidecar"); c == nil || c.Image != "registry.example.com/platform/amqp-sidecar:1.2.3" {
+			return fmt.Errorf("injected: %+v", c)
+		}
+		return nil
 	}))
-	if env := got.environment(); env["SIDECAR_QUEUE_TYPE"] != "classic" || got.Spec.Volumes[len(got.Spec.Volumes)-1].Secret.SecretName != "rabbitmq" {
+	if env := got.environment(); env["SIDECAR_QUEUE_TYPE"] != "classic" || got.brokerSecret() != "rabbitmq" {
 		t.Errorf("%v, %+v", env, got.Spec.Volumes)
 	}
 	got = must.Get(ask(metadata(pod(settings{"service": "a-b"}, one), "namespace", plain)))(t) // then the namespace, then the cluster
-	if env := got.environment(); env["SIDECAR_QUEUE_TYPE"] != "quorum" || env["SIDECAR_CONCURRENCY"] != "3" || got.Spec.Volumes[len(got.Spec.Volumes)-1].Secret.SecretName != "shared" {
+	if env := got.environment(); env["SIDECAR_QUEUE_TYPE"] != "quorum" || env["SIDECAR_CONCURRENCY"] != "3" || got.brokerSecret() != "shared" {
 		t.Errorf("%v, %+v", env, got.Spec.Volumes)
 	}
 	const patch = `[{"op": "replace", "path": "/spec/variables/0/expression", "value": "{'image': 'x', 'queue-type': 'both', 'typo': ''}"}]`
