@@ -149,7 +149,7 @@ func TestStreamEnds(t *testing.T) {
 	t.Parallel()
 	queue := queue(t)
 	proxy, o := proxied(t)
-	o.Timeout = 5 * time.Second // the stalled connection is closed after it
+	o.Timeout = 5 * time.Second // the test waits that long for the stalled connection
 	p := publisher(t, o)
 	c := newStream(t, p)
 	if _, err := c.Send(t.Context(), &message.Publication{Key: queue, Msg: amqp.Publishing{Headers: amqp.Table{"x": struct{}{}}}}); !errors.Is(err, ErrInvalid) {
