@@ -62,6 +62,7 @@ type Options struct {
 	Concurrency int // messages POSTed at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
 	Dispatcher  Dispatcher
+	Batch       Batch
 	Publisher   Publisher
 	Flow        *flow.Control
 	Tracing     *telemetry.Tracing
