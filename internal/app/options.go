@@ -33,7 +33,7 @@ func (sh *shared) tracingOptions() (telemetry.TracingOptions, error) {
 
 func (s *subscription) dispatchOptions() dispatch.Options {
 	cfg := s.cfg
-	return dispatch.Options{
+	o := dispatch.Options{
 		URL: cfg.App.URL, Routes: cfg.App.Routes, Unrouted: cfg.App.RoutesElse == config.RouteApp,
 		Timeout: cfg.App.Timeout, RetryAfterMax: cfg.Retry.RetryAfterMax,
 		MaxBody: int64(cfg.Window.MaxBody), HealthPath: cfg.App.HealthPath, HealthTimeout: cfg.App.HealthTimeout,
@@ -46,6 +46,10 @@ func (s *subscription) dispatchOptions() dispatch.Options {
 		Version:     s.build.Version, MaxIdle: cfg.Window.Concurrency,
 		Memory: s.budget.Account(budget.Answers), Logger: s.log, Registerer: s.metrics,
 	}
+	if cfg.Window.BatchSize > 1 {
+		o.BatchFormat = cfg.Window.BatchFormat
+	}
+	return o
 }
 
 // reader reads a secret that may rotate. Errors, of a file that is missing, empty or wrong, are reported at most once a

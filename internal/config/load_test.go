@@ -60,7 +60,10 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 		a.HealthInterval != time.Second || a.HealthTimeout != time.Second || a.Token.IsSet() {
 		t.Errorf("App: %+v", a)
 	}
-	if w := (Window{Concurrency: 10, Prefetch: 20, MaxBody: 16 << 20, Memory: 256 << 20, SpoolDir: "/tmp"}); c.Window != w {
+	if w := (Window{
+		Concurrency: 10, Prefetch: 20, MaxBody: 16 << 20, Memory: 256 << 20, SpoolDir: "/tmp",
+		BatchSize: 1, BatchWait: 20 * time.Millisecond, BatchBytes: 1 << 20, BatchFormat: "jsonl",
+	}); c.Window != w {
 		t.Errorf("Window: %+v", c.Window)
 	}
 	r := c.Retry
@@ -194,6 +197,41 @@ func TestOrderOfAQueue(t *testing.T) {
 		if c.Window.Concurrency != 1 || c.Window.Prefetch != 2 || len(c.Warnings()) != warnings {
 			t.Errorf("%s: concurrency %d, prefetch %d, warnings %q", env, c.Window.Concurrency, c.Window.Prefetch, c.Warnings())
 		}
+	}
+}
+
+// TestBatches: the window grows with the batches, and settings that keep them small or have no effect get a warning.
+func TestBatches(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		env      string
+		prefetch int
+		warning  string // its start
+	}{
+		{"SIDECAR_BATCH_SIZE=50", 1000, ""},
+		{"SIDECAR_BATCH_SIZE=50 SIDECAR_PREFETCH=500 SIDECAR_BATCH_BYTES=12MiB", 500, ""},
+		{"SIDECAR_BATCH_SIZE=1000 SIDECAR_CONCURRENCY=33", 65535, ""},
+		{"SIDECAR_BATCH_SIZE=1000 SIDECAR_CONCURRENCY=100 SIDECAR_PREFETCH=65535", 65535, ""},
+		{"SIDECAR_BATCH_SIZE=50 SIDECAR_PREFETCH=499", 499, "SIDECAR_PREFETCH: is less than SIDECAR_CONCURRENCY times SIDECAR_BATCH_SIZE, which is 500"},
+		{"SIDECAR_BATCH_SIZE=50 SIDECAR_BATCH_BYTES=13MiB", 1000, "SIDECAR_BATCH_BYTES: 10 such batches do not fit into half of SIDECAR_MEMORY, which is 256MiB"},
+		{"SIDECAR_BATCH_SIZE=50 SIDECAR_MEMORY=16MiB SIDECAR_MAX_BODY=1MiB", 1000, "SIDECAR_BATCH_BYTES: 10 such"},
+		{"SIDECAR_BATCH_SIZE=2 SIDECAR_ORDER_BY=routing-key", 40, ""},
+		{"SIDECAR_BATCH_SIZE=1 SIDECAR_CRASH_LIMIT=1", 20, ""},
+		{"SIDECAR_BATCH_WAIT=0s", 20, "SIDECAR_BATCH_WAIT: has no effect while SIDECAR_BATCH_SIZE is 1"},
+		{"SIDECAR_BATCH_BYTES=2MiB", 20, "SIDECAR_BATCH_BYTES: has no effect"},
+		{"SIDECAR_BATCH_FORMAT=multipart", 20, "SIDECAR_BATCH_FORMAT: has no effect"},
+	} {
+		c := load(t, strings.Fields(tc.env)...)
+		w := c.Warnings()
+		if c.Window.Prefetch != tc.prefetch || len(w) > 1 || (len(w) == 1) != (tc.warning != "") ||
+			!strings.HasPrefix(strings.Join(w, ""), tc.warning) {
+			t.Errorf("%s: prefetch %d, warnings %q", tc.env, c.Window.Prefetch, w)
+		}
+	}
+	c := load(t, "SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_QUEUE=q.{subscription}", "SIDECAR_SUB_ORDERS_BATCH_SIZE=100")
+	if o, r := c.Subscriptions[0].Window, c.Subscriptions[1].Window; o.BatchSize != 100 || o.Prefetch != 2000 || r.BatchSize != 1 ||
+		r.Prefetch != 20 {
+		t.Errorf("orders: %+v, refunds: %+v", o, r)
 	}
 }
 

@@ -1,16 +1,32 @@
 package config
 
+import "time"
+
 // maxPrefetch is the largest prefetch AMQP can say: 16 bits, and 0 means without limit.
 const maxPrefetch = 65535
 
 // Window is how many messages are held and POSTed at a time.
 type Window struct {
-	// Messages POSTed at once.
+	// Messages POSTed at once; with `SIDECAR_BATCH_SIZE` POSTs at once.
 	Concurrency int `env:"CONCURRENCY" envDefault:"10" range:"1..10000"`
 
 	// Messages received from the broker and not settled yet: those being POSTed, those next in line, and those delayed
 	// after a 425 (at most prefetch − concurrency). At least `SIDECAR_CONCURRENCY`.
-	Prefetch int `env:"PREFETCH" derived:"twice SIDECAR_CONCURRENCY" range:"1..65535"`
+	Prefetch int `env:"PREFETCH" derived:"twice SIDECAR_CONCURRENCY, times SIDECAR_BATCH_SIZE" range:"1..65535"`
+
+	// Messages in one POST at most, all of them for one URL. `1`: each message is a request of its own. With more every
+	// POST has [the form of a batch](batches.md), also one with a single message. Not with `SIDECAR_CRASH_LIMIT`.
+	BatchSize int `env:"BATCH_SIZE" envDefault:"1" range:"1..1000"`
+
+	// How long a batch that is not full waits for more messages, from its first one on.
+	BatchWait time.Duration `env:"BATCH_WAIT" envDefault:"20ms" range:"0s..1s"`
+
+	// Bodies of the messages of one POST at most, in total. A larger message is POSTed alone.
+	BatchBytes Size `env:"BATCH_BYTES" envDefault:"1MiB" range:"1..512MiB"`
+
+	// `jsonl`: a line of JSON for each message, as `/publish:batch` takes it. `multipart`: a part for each message, with
+	// the headers that its own request would have. `cloudevents`: a JSON array of CloudEvents.
+	BatchFormat string `env:"BATCH_FORMAT" envDefault:"jsonl" oneof:"jsonl|multipart|cloudevents"`
 
 	// Messages POSTed per second, minute or hour by this replica, evenly: at most a tenth of a second's worth at once.
 	// Messages that wait for it hold a place of `SIDECAR_PREFETCH`, and nothing is counted.
@@ -54,9 +70,9 @@ func (l *loader) checkWindow() {
 		w.Concurrency = 1
 	}
 	switch {
-	case !l.ok(concurrency, prefetch):
+	case !l.ok(concurrency, prefetch, "SIDECAR_BATCH_SIZE"):
 	case !l.isSet(prefetch):
-		w.Prefetch = min(2*w.Concurrency, maxPrefetch)
+		w.Prefetch = min(2*w.Concurrency*w.BatchSize, maxPrefetch)
 	case w.Prefetch < w.Concurrency:
 		l.reject(prefetch, "must be at least SIDECAR_CONCURRENCY, which is %d", w.Concurrency)
 	}
@@ -64,6 +80,43 @@ func (l *loader) checkWindow() {
 		l.reject(most, "must be at least the number of subscriptions, which is %d: each can POST one message then", n)
 	}
 	l.checkMemory()
+	l.checkBatch()
+}
+
+// checkBatch judges what the variables of a batch come to, after SIDECAR_MEMORY.
+func (l *loader) checkBatch() {
+	const size, bytes, memory = "SIDECAR_BATCH_SIZE", "SIDECAR_BATCH_BYTES", "SIDECAR_MEMORY"
+	const concurrency, prefetch = "SIDECAR_CONCURRENCY", "SIDECAR_PREFETCH"
+	w := &l.cfg.Window
+	switch r := l.cfg.Retry; {
+	case !l.ok(size, "SIDECAR_CRASH_LIMIT"):
+		return
+	case w.BatchSize == 1:
+		for _, name := range []string{"SIDECAR_BATCH_WAIT", bytes, "SIDECAR_BATCH_FORMAT"} {
+			if l.isSet(name) {
+				l.warn(name, "has no effect while %s is 1", size)
+			}
+		}
+		return
+	case r.CrashLimit > 0:
+		l.reject(size, "cannot be combined with SIDECAR_CRASH_LIMIT: a message that may have crashed the app is handled "+
+			"alone")
+	case r.OrderBy == "queue":
+		l.reject(size, "cannot be combined with SIDECAR_ORDER_BY=queue: one message is POSTed at a time")
+	case l.cfg.App.ResponseDialect == DialectDapr:
+		l.reject(size, "cannot be combined with SIDECAR_RESPONSE_DIALECT=dapr: that answer is about a single message")
+	}
+	if all := w.Concurrency * w.BatchSize; l.ok(concurrency, prefetch) && w.Prefetch < min(all, maxPrefetch) {
+		l.warn(prefetch, "is less than %s times %s, which is %d: batches stay smaller", concurrency, size, all)
+	}
+	switch {
+	case !l.ok(bytes, memory, concurrency):
+	case w.BatchBytes > w.Memory:
+		l.reject(bytes, "one such batch does not fit into %s, which is %v", memory, w.Memory)
+	case w.BatchBytes > w.Memory/2/Size(w.Concurrency):
+		l.warn(bytes, "%d such batches do not fit into half of %s, which is %v: batches stay smaller", w.Concurrency, memory,
+			w.Memory)
+	}
 }
 
 // checkMemory derives SIDECAR_MEMORY, and refuses bodies that could never be held.
