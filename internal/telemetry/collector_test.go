@@ -30,7 +30,8 @@ type span struct {
 	attrs               map[string]any
 	status              tracepb.Status_StatusCode
 	message             string
-	links               int // to the parent
+	links               int      // to the parent
+	linked              []string // ids of spans of other traces
 	state               string
 }
 
@@ -63,14 +64,16 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.resource = decode(rs.GetResource().GetAttributes())
 		for _, ss := range rs.GetScopeSpans() {
 			for _, s := range ss.GetSpans() {
-				links := 0
+				links, linked := 0, []string(nil)
 				for _, l := range s.GetLinks() {
 					if string(l.GetTraceId()) == string(s.GetTraceId()) {
 						links++
+					} else {
+						linked = append(linked, hex.EncodeToString(l.GetSpanId()))
 					}
 				}
 				c.spans[s.GetName()] = span{
-					links:   links,
+					links: links, linked: linked,
 					traceID: hex.EncodeToString(s.GetTraceId()), id: hex.EncodeToString(s.GetSpanId()),
 					parent: hex.EncodeToString(s.GetParentSpanId()), kind: s.GetKind(), attrs: decode(s.GetAttributes()),
 					status: s.GetStatus().GetCode(), message: s.GetStatus().GetMessage(), state: s.GetTraceState(),
