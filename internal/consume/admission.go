@@ -2,17 +2,17 @@ package consume
 
 import "time"
 
-// admit waits until the rates and the slots of the consumer's options let one more message through. It returns false
-// when the gate closes, the consumer stops or the session ends: then the slots are given back, and of the rates
-// only what it still waited for.
-func (s *session) admit() bool {
+// admit waits until the rates of the consumer's options let n more messages through, and the slots one more POST. It
+// returns false when the gate closes, the consumer stops or the session ends: then the slots are given back, and of the
+// rates only what it still waited for.
+func (s *session) admit(n int) bool {
 	if s.admitted {
 		return true
 	}
 	began := time.Now()
 	defer func() { s.c.metrics.throttled.Add(time.Since(began).Seconds()) }()
 	for _, limit := range s.c.o.Rates {
-		token := limit.Reserve()
+		token := limit.ReserveN(began, n) // n is at most its burst, see New
 		if d := token.Delay(); d > 0 && !s.awaitEither(time.After(d), nil) {
 			token.Cancel()
 			return false

@@ -52,14 +52,14 @@ type Options struct {
 
 	Memory *budget.Account // for the deliveries, see broker.Subscription; nil: that of the connection
 
-	Rates []*rate.Limiter // each lets a message through before it is POSTed
-	Slots []chan struct{} // each holds a value for each message being POSTed by the consumers that share it
+	Rates []*rate.Limiter // each lets a message through before it is POSTed, and batches of its burst at most
+	Slots []chan struct{} // each holds a value for each POST of the consumers that share it
 
 	OrderBy string // see message.Message.Key: by key the messages are handled in order. Plan has InPlace then. "": in none
 
 	Attempt time.Duration // the longest one: in order none begins that could outlast a delivery's time
 
-	Concurrency int // messages POSTed at once, over all sessions
+	Concurrency int // POSTs at once, over all sessions
 	Prefetch    int // unacked messages per session, at least Concurrency
 	Dispatcher  Dispatcher
 	Batch       Batch
@@ -77,15 +77,16 @@ type Consumer struct {
 	o       Options
 	metrics *metrics
 
-	offered chan delivery // unbuffered: a delivery that no worker has taken is still its session's
+	offered chan offer    // unbuffered: what no worker has taken is still its session's
 	freed   chan struct{} // a worker finished; capacity 1
 	limited bool          // by rates or slots
 	order   *order        // nil: the messages are handled in no order
-	woken   chan struct{} // in order another delivery may be handled; capacity 1
+	woken   chan struct{} // another delivery or batch may be handled, in order or in batches; capacity 1
 
 	attempts *attempts // nil: the headers of a message say how often it failed
 
-	inflight  atomic.Int64 // being POSTed
+	posts     atomic.Int64 // that are under way
+	inflight  atomic.Int64 // messages being POSTed
 	delayed   atomic.Int64 // held before a requeue
 	received  atomic.Int64
 	active    atomic.Bool               // a consumer is registered
@@ -129,14 +130,20 @@ func New(o Options) *Consumer {
 	o.MissingHold = cmp.Or(o.MissingHold, missingHold)
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
 	c := &Consumer{
-		o: o, offered: make(chan delivery), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
+		o: o, offered: make(chan offer), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
 		limited:  len(o.Rates) > 0 || len(o.Slots) > 0,
 		replying: make(chan struct{}, maxReplying),
 		replies:  make(chan struct{}, maxReplies),
 		overflow: rate.NewLimiter(rate.Every(retry.MinRequeueDelay/time.Duration(max(1, o.Concurrency))), 1),
 	}
+	if o.OrderBy != "" || o.Batch.Size > 1 {
+		c.woken = make(chan struct{}, 1)
+	}
 	if o.OrderBy != "" {
-		c.order, c.woken = newOrder(c), make(chan struct{}, 1)
+		c.order = newOrder(c)
+	}
+	for _, limit := range o.Rates { // what a rate does not let through at once cannot be POSTed at once
+		c.o.Batch.Size = min(c.o.Batch.Size, limit.Burst())
 	}
 	if o.Plan.DelaysItself() {
 		c.attempts = newAttempts(o.Plan.DelayAfter, o.Undelayed)
@@ -229,6 +236,9 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 	c.cancel(nil)
 	return Drained{Interrupted: c.cut.Load() + stuck, Returned: c.returned.Load() - before}
 }
+
+// atOnce is how many messages can be POSTed at once.
+func (c *Consumer) atOnce() int { return c.o.Concurrency * max(1, c.o.Batch.Size) }
 
 // Inflight is how many messages are being POSTed.
 func (c *Consumer) Inflight() int64 { return max(0, c.inflight.Load()) }

@@ -12,13 +12,20 @@ import (
 	"sidecar/internal/topology"
 )
 
-// work handles one message after the other. Its record is reused: the healthy path allocates nothing of its own.
+// work handles what pump offers, one after the other. Its record is reused: the healthy path allocates nothing of its
+// own.
 func (c *Consumer) work() {
 	var r record
-	for d := range c.offered {
-		r.begin(d)
-		c.guard(&r, c.handle)
-		c.inflight.Add(-1)
+	for o := range c.offered {
+		messages := o.messages()
+		if o.batch != nil {
+			c.handleBatch(o.batch)
+		} else {
+			r.begin(o.delivery)
+			c.guard(&r, c.handle)
+		}
+		c.inflight.Add(-int64(messages))
+		c.posts.Add(-1)
 		free(c.o.Slots)
 		signal(c.freed)
 	}
@@ -37,8 +44,13 @@ func signal(c chan<- struct{}) {
 func (c *Consumer) handle(r *record) {
 	m := r.read(c.o.Plan)
 	o := c.dispatch(r, m)
-	v := c.o.Policy.Decide(m, o)
-	s := r.session.plan().Settlement(m, v)
+	c.judge(r, o)
+}
+
+// judge decides about a message by what its attempt came to.
+func (c *Consumer) judge(r *record, o message.Outcome) {
+	v := c.o.Policy.Decide(&r.m, o)
+	s := r.session.plan().Settlement(&r.m, v)
 	r.session.settle(r, s)
 }
 
@@ -47,11 +59,7 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 	if r.session.gone() { // the broker delivers the message again: a POST now would double it
 		return message.Outcome{Failure: message.FailureUndispatched}
 	}
-	r.span = c.o.Tracing.Process(telemetry.CarrierFrom(m.Headers), telemetry.Attrs{
-		MessageID: m.MessageID, CorrelationID: m.CorrelationID, Exchange: m.Exchange, RoutingKey: m.RoutingKey,
-		BodySize: len(m.Body), RetryCount: m.RetryCount, Redelivered: m.Redelivered, Timestamp: m.Timestamp,
-		DeliveryTag: r.tag, Broker: r.session.sub,
-	})
+	c.trace(r)
 	if c.o.Plan.Foreign(&r.delivery.Delivery) {
 		return message.Outcome{Failure: message.FailureForeign}
 	}
@@ -60,6 +68,17 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 	r.span.ClientEnd(o.Failure != message.FailureNoRoute, o.Status, o.Failure.String(), o.URL)
 	c.o.Flow.Report(m, &o)
 	return o
+}
+
+// trace begins the span of a message. One that was in a batch that failed has it already.
+func (c *Consumer) trace(r *record) {
+	if m := &r.m; r.span.TraceID() == "" {
+		r.span = c.o.Tracing.Process(telemetry.CarrierFrom(m.Headers), telemetry.Attrs{
+			MessageID: m.MessageID, CorrelationID: m.CorrelationID, Exchange: m.Exchange, RoutingKey: m.RoutingKey,
+			BodySize: len(m.Body), RetryCount: m.RetryCount, Redelivered: m.Redelivered, Timestamp: m.Timestamp,
+			DeliveryTag: r.tag, Broker: r.session.sub,
+		})
+	}
 }
 
 // settle carries a settlement out: at once where it is a frame to the broker, on a goroutine of its own where it waits
@@ -135,13 +154,16 @@ func (c *Consumer) guard(r *record, step func(*record)) {
 		if p == nil {
 			return
 		}
-		c.o.Logger.Error("panic", "message_id", r.m.MessageID,
-			"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		c.logPanic(r.m.MessageID, p)
 		if !r.done {
 			r.session.settle(r, requeued(message.ReasonPanic, c.o.Policy.CrashHold))
 		}
 	}()
 	step(r)
+}
+
+func (c *Consumer) logPanic(id string, p any) {
+	c.o.Logger.Error("panic", "message_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 }
 
 // requeued is the settlement of a message that was not judged: it is tried again after hold.
@@ -194,4 +216,21 @@ type delivery struct {
 	*broker.Delivery
 	session *session
 	held    *entry // nil: the messages are handled in no order
+}
+
+// offer is what pump offers to the workers: a delivery or a batch; empty without either.
+type offer struct {
+	delivery
+	batch *batch
+}
+
+// messages is how many messages are in it.
+func (o offer) messages() int {
+	switch {
+	case o.batch != nil:
+		return len(o.batch.records)
+	case o.Delivery != nil:
+		return 1
+	}
+	return 0
 }

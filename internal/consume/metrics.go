@@ -15,6 +15,8 @@ type metrics struct {
 	parkFailures prometheus.Counter
 	stale        prometheus.Counter
 	throttled    prometheus.Counter
+	batch        prometheus.Observer
+	split        prometheus.Counter
 }
 
 // newMetrics registers the metrics of c. They have no label for the queue: r adds it.
@@ -52,6 +54,16 @@ func newMetrics(r prometheus.Registerer, c *Consumer) *metrics {
 			Name: "sidecar_stale_deliveries_total",
 			Help: "Settlements skipped because their session had gone; the broker delivers these messages again.",
 		}),
+	}
+	if c.o.Batch.Size > 1 {
+		m.batch = create.NewHistogram(prometheus.HistogramOpts{
+			Name: "sidecar_batch_messages", Help: "Messages in one POST.",
+			Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000},
+		})
+		m.split = create.NewCounter(prometheus.CounterOpts{
+			Name: "sidecar_batches_split_total",
+			Help: "POSTs of several messages that failed as a whole; the messages are POSTed again, each alone.",
+		})
 	}
 	for a, reasons := range possibleReasons {
 		action := message.Action(a) // #nosec G115 -- a handful

@@ -35,7 +35,14 @@ type session struct {
 
 	lastTag uint64 // of the deliveries so far, and so their number
 
-	admitted bool // the delivery that is offered to the workers has passed admit
+	offered  offer // of pump, to the workers; empty without one
+	admitted bool  // it has passed admit
+
+	collector *collector  // of pump; nil: each message is POSTed alone
+	overdue   *time.Timer // wakes pump when a batch has to go out
+	backMu    sync.Mutex
+	back      []*batch // for pump, from workers
+	pumping   bool     // pump will take what is in back
 
 	leaving context.Context    // in order: ends when the channel has to be closed
 	leave   context.CancelFunc // it makes pump end, too
@@ -52,7 +59,11 @@ func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan func() 
 		c: c, plan: plan, sub: sub, kill: kill, done: sub.Done(),
 		settler: newSettler(sub, c.o.Prefetch, c.metrics),
 		// At least one, also when the window leaves no room beside the workers.
-		delays: make(chan struct{}, max(1, c.o.Prefetch-c.o.Concurrency)),
+		delays: make(chan struct{}, max(1, c.o.Prefetch-c.atOnce())),
+	}
+	if c.o.Batch.Size > 1 {
+		s.collector = newCollector(c.o.Batch)
+		s.overdue = time.AfterFunc(time.Hour, func() { signal(c.woken) })
 	}
 	s.settler.ordered = c.order != nil
 	s.leaving, s.leave = context.WithCancel(context.Background())
@@ -68,7 +79,7 @@ func (s *session) consume(ctx context.Context) error {
 			return err
 		}
 		unbind := context.AfterFunc(s.c.interrupt, s.kill)
-		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch / s.c.o.Concurrency)
+		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch / s.c.atOnce())
 		consumer, err := s.sub.Consume(ctx, s.c.o.Prefetch)
 		unbind()
 		if err != nil {
@@ -132,40 +143,35 @@ func (s *session) gone() bool {
 }
 
 // pump hands deliveries to the workers, each as one becomes free, until the gate is closed (errPaused), the consumer
-// stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows one more in flight.
+// stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows one more POST.
 func (s *session) pump(deliveries *broker.Deliveries) error {
-	var next delivery // received, and offered to the workers; empty without one
-	defer func() {
-		if next.Delivery != nil {
-			s.releaseUnstarted(next)
-		}
-	}()
+	s.beginPump()
+	defer s.endPump()
 	flow := s.c.o.Flow
 	changed := flow.Changed()
 	for flow.Open() && s.leaving.Err() == nil {
-		if next.Delivery == nil {
-			if next = s.next(); next.Delivery != nil && next.Missing > 0 {
-				s.c.holdMissing(next)
-				next = delivery{}
-				continue
-			}
+		s.offer()
+		messages := s.offered.messages() // read before a worker has them
+		ready, work, wake := deliveries.Ready(), s.c.offered, s.c.woken
+		if len(s.pending) > 0 {
+			ready = nil
 		}
-		ready, work, freed := deliveries.Ready(), s.c.offered, s.c.freed
 		switch { // a nil channel is never ready
-		case next.Delivery == nil:
-			work, freed = nil, s.c.woken
-		case (s.c.limited || flow.Ramping()) && s.c.inflight.Load() >= int64(flow.Limit()):
+		case messages == 0:
+			work = nil
+		case (s.c.limited || flow.Ramping()) && s.c.posts.Load() >= int64(flow.Limit()):
+			ready, work, wake = nil, nil, s.c.freed
+		case s.c.limited && !s.admit(messages): // one of the channels below says why
 			ready, work = nil, nil
-		case s.c.limited && !s.admit(): // one of the channels below says why
-			ready, work, freed = nil, nil, s.c.woken
-		default:
-			ready, freed = nil, nil
+		case s.collector == nil:
+			ready, wake = nil, nil
 		}
 		select {
-		case work <- next:
-			s.c.inflight.Add(1)
-			next, s.admitted = delivery{}, false
-		case <-freed:
+		case work <- s.offered:
+			s.c.posts.Add(1)
+			s.c.inflight.Add(int64(messages))
+			s.taken()
+		case <-wake:
 		case <-ready:
 			if ended := s.fetch(deliveries); ended { // the server cancelled the consumer, or the channel is closing
 				<-s.done
@@ -250,18 +256,22 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 	}
 }
 
-// releaseUnstarted requeues a delivery that no worker has taken. The broker may count that against its delivery limit.
-// In order the end of the channel returns it.
+// releaseUnstarted requeues a delivery that no worker has taken.
 func (s *session) releaseUnstarted(d delivery) {
-	if s.admitted {
-		s.admitted = false
-		free(s.c.o.Slots)
-	}
 	r := &record{}
 	r.begin(d)
+	s.release(r, false)
+}
+
+// release requeues a message that no worker has taken. The broker may count that against its delivery limit. In order
+// the end of the channel returns it.
+func (s *session) release(r *record, read bool) {
 	by := topology.Settlement{}.Released(message.ReasonUndispatched)
-	if p := s.plan(); p.RequeueLimit > 0 && d.Missing == 0 { // else the headers need not be read
-		by = p.Settlement(r.read(p), by.Verdict)
+	if p := s.plan(); p.RequeueLimit > 0 && r.delivery.Missing == 0 { // else the headers need not be read
+		if !read {
+			r.read(p)
+		}
+		by = p.Settlement(&r.m, by.Verdict)
 	}
 	s.settle(r, by)
 }

@@ -104,6 +104,12 @@ func (s *session) delay(r *record, by topology.Settlement) {
 // again at once: the closed gate cancels the consumer, unless it opens again before.
 func (s *session) retreat(r *record, by topology.Settlement) {
 	r.recycle()
+	s.awaitRetreat()
+	s.end(r, by)
+}
+
+// awaitRetreat waits until the consumer is gone from the broker, or the app is back.
+func (s *session) awaitRetreat() {
 	flow := s.c.o.Flow
 	for changed := flow.Changed(); s.c.Active() && !flow.Open() && !s.gone(); changed = flow.Changed() {
 		select {
@@ -111,7 +117,6 @@ func (s *session) retreat(r *record, by topology.Settlement) {
 		case <-s.done:
 		}
 	}
-	s.end(r, by)
 }
 
 // detour publishes the message to where it waits in the broker, and returns the settlement by which the copy takes the

@@ -210,7 +210,7 @@ func TestRampIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := New(benchOptions(t, 4))
-		c.inflight.Store(int64(c.o.Flow.Limit()))
+		c.posts.Store(int64(c.o.Flow.Limit()))
 		r := &session{c: c, leaving: context.Background(), plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics)}
 		c.background.Go(r.settler.run)
 		deliveries := amqpwire.NewDeliveries(0)
@@ -225,7 +225,7 @@ func TestRampIsKept(t *testing.T) {
 			}
 		}
 		wantHandled(0)
-		c.inflight.Add(-1)
+		c.posts.Add(-1)
 		c.freed <- struct{}{}
 		wantHandled(1)
 		c.Stop()

@@ -1,0 +1,118 @@
+package consume
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"sidecar/internal/message"
+)
+
+// batch is what goes out in one POST: messages of one URL, whose headers have been read.
+type batch struct {
+	records []record
+	bytes   int64     // of their bodies
+	since   time.Time // when the first of them was added
+
+	messages []*message.Message // memory for the dispatcher's argument
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+func newBatch(now time.Time) *batch {
+	b := batches.Get().(*batch)
+	b.since = now
+	return b
+}
+
+func (b *batch) add(r *record) {
+	b.records = append(b.records, *r)
+	b.bytes += int64(len(r.m.Body))
+}
+
+// recycle gives the memory of b back. Its messages have ended, or were copied elsewhere.
+func (b *batch) recycle() {
+	clear(b.records)
+	clear(b.messages)
+	*b = batch{records: b.records[:0], messages: b.messages[:0]}
+	batches.Put(b)
+}
+
+// collector gathers the messages of a session into batches. It does not wait: its caller asks for what is due.
+type collector struct {
+	limits Batch
+	open   map[string]*batch // by URL: they take more messages
+	full   []*batch          // they take no more, and go out first
+}
+
+func newCollector(limits Batch) *collector {
+	return &collector{limits: limits, open: map[string]*batch{}}
+}
+
+// add puts a message into the batch of its URL, or into a batch of its own.
+func (c *collector) add(r *record, url string, alone bool, now time.Time) {
+	size := int64(len(r.m.Body))
+	if alone || size > c.limits.Bytes {
+		b := newBatch(now)
+		b.add(r)
+		c.full = append(c.full, b)
+		return
+	}
+	b := c.open[url]
+	if b != nil && b.bytes+size > c.limits.Bytes {
+		c.close(url, b)
+		b = nil
+	}
+	if b == nil {
+		b = newBatch(now)
+		c.open[url] = b
+	}
+	if b.add(r); len(b.records) >= c.limits.Size {
+		c.close(url, b)
+	}
+}
+
+func (c *collector) close(url string, b *batch) {
+	delete(c.open, url)
+	c.full = append(c.full, b)
+}
+
+// due returns the batch that has to go out next. Until it was taken, one that is not full takes more messages. Without
+// one it is nil, and wait is the time until there is one; 0 if no message is here.
+func (c *collector) due(now time.Time) (next *batch, wait time.Duration) {
+	if len(c.full) > 0 {
+		return c.full[0], 0
+	}
+	for _, b := range c.open {
+		if next == nil || b.since.Before(next.since) {
+			next = b
+		}
+	}
+	if next == nil {
+		return nil, 0
+	}
+	if wait = c.limits.Wait - now.Sub(next.since); wait > 0 {
+		return nil, wait
+	}
+	return next, 0
+}
+
+// take removes a batch that due returned. It may belong to another goroutine already, and is not read.
+func (c *collector) take(b *batch) {
+	if len(c.full) > 0 && c.full[0] == b {
+		c.full[0] = nil
+		c.full = c.full[1:]
+		return
+	}
+	maps.DeleteFunc(c.open, func(_ string, open *batch) bool { return open == b })
+}
+
+// rest removes all batches.
+func (c *collector) rest() []*batch {
+	all := c.full
+	for _, b := range c.open {
+		all = append(all, b)
+	}
+	c.full, c.open = nil, map[string]*batch{}
+	return all
+}
