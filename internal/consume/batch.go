@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sidecar/internal/message"
+	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
 )
 
@@ -68,7 +69,9 @@ func (c *Consumer) dispatchBatch(b *batch) (whole message.Outcome, each []messag
 		b.messages = append(b.messages, &r.m)
 	}
 	c.metrics.batch.Observe(float64(len(b.records)))
-	whole, each = c.o.Batch.Dispatcher.DispatchBatch(c.interrupt, b.messages, message.TraceContext{})
+	span := c.o.Tracing.Batch(len(b.records), func(i int) *telemetry.Span { return &b.records[i].span })
+	whole, each = c.o.Batch.Dispatcher.DispatchBatch(c.interrupt, b.messages, message.TraceContext(span.Carrier()))
+	span.ClientEnd(whole.Failure != message.FailureNoRoute, whole.Status, whole.Failure.String(), whole.URL)
 	if each == nil {
 		c.o.Flow.Report(b.messages[0], &whole)
 	}

@@ -106,6 +106,7 @@ type settings struct {
 	quiet                 bool          // only warnings are logged
 	linger                chan struct{} // until it is closed the session stays behind the end of Serve
 	slots                 []chan struct{}
+	batch                 Batch // its Dispatcher is the one that start gets
 	spool                 *broker.Spool
 }
 
@@ -179,6 +180,9 @@ func (r *rig) run(d Dispatcher, s settings) {
 	if s.publisher != nil {
 		publisher = s.publisher(real)
 	}
+	if s.batch.Size > 0 {
+		s.batch.Dispatcher = d.(BatchDispatcher)
+	}
 	policy := retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond, CrashHold: 20 * time.Millisecond}
 	if s.crashes != nil {
 		policy.CrashLimit = s.crashLimit
@@ -187,7 +191,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 	r.Consumer = New(Options{
 		MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unroutable: func(_, _ string) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) },
 		Plan: plan, Policy: policy,
-		OrderBy: s.order, Rates: s.rates, Slots: s.slots,
+		OrderBy: s.order, Rates: s.rates, Slots: s.slots, Batch: s.batch,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
 	})

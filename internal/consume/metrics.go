@@ -55,16 +55,7 @@ func newMetrics(r prometheus.Registerer, c *Consumer) *metrics {
 			Help: "Settlements skipped because their session had gone; the broker delivers these messages again.",
 		}),
 	}
-	if c.o.Batch.Size > 1 {
-		m.batch = create.NewHistogram(prometheus.HistogramOpts{
-			Name: "sidecar_batch_messages", Help: "Messages in one POST.",
-			Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000},
-		})
-		m.split = create.NewCounter(prometheus.CounterOpts{
-			Name: "sidecar_batches_split_total",
-			Help: "POSTs of several messages that failed as a whole; the messages are POSTed again, each alone.",
-		})
-	}
+	m.registerBatches(create, c)
 	for a, reasons := range possibleReasons {
 		action := message.Action(a) // #nosec G115 -- a handful
 		for _, reason := range reasons {
@@ -73,6 +64,21 @@ func newMetrics(r prometheus.Registerer, c *Consumer) *metrics {
 	}
 	registerGauges(create, c)
 	return m
+}
+
+// registerBatches registers what is measured of batches, if there are any.
+func (m *metrics) registerBatches(create promauto.Factory, c *Consumer) {
+	if c.o.Batch.Size < 2 {
+		return
+	}
+	m.batch = create.NewHistogram(prometheus.HistogramOpts{
+		Name: "sidecar_batch_messages", Help: "Messages in one POST.",
+		Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000},
+	})
+	m.split = create.NewCounter(prometheus.CounterOpts{
+		Name: "sidecar_batches_split_total",
+		Help: "POSTs of several messages that failed as a whole; the messages are POSTed again, each alone.",
+	})
 }
 
 // registerGauges registers what is read when it is scraped, so that keeping it costs the hot path one atomic addition.

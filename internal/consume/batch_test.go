@@ -1,0 +1,358 @@
+package consume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/time/rate"
+
+	"sidecar/internal/flow"
+	"sidecar/internal/message"
+	"sidecar/internal/topology"
+)
+
+// batched takes the place of the HTTP client for batches. It writes down the ids and retry counts of each POST.
+type batched struct {
+	answer func(ms []*message.Message) (message.Outcome, []message.Outcome)
+	route  func(m *message.Message) string
+
+	mu    sync.Mutex
+	posts []string
+}
+
+func (d *batched) DispatchBatch(_ context.Context, ms []*message.Message, _ message.TraceContext) (message.Outcome, []message.Outcome) {
+	var ids []string
+	for _, m := range ms {
+		ids = append(ids, fmt.Sprintf("%s#%d", m.MessageID, m.RetryCount))
+	}
+	d.mu.Lock()
+	d.posts = append(d.posts, strings.Join(ids, " "))
+	d.mu.Unlock()
+	return d.answer(ms)
+}
+
+func (d *batched) Dispatch(ctx context.Context, m *message.Message) message.Outcome {
+	whole, each := d.DispatchBatch(ctx, []*message.Message{m}, message.TraceContext{})
+	if each != nil {
+		return each[0]
+	}
+	return whole
+}
+
+func (d *batched) Route(m *message.Message) (int, string) {
+	if d.route == nil {
+		return 0, ""
+	}
+	return 1, d.route(m)
+}
+
+// all returns the POSTs so far, sorted.
+func (d *batched) all() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(slices.Values(d.posts))
+}
+
+func (d *batched) wants(t *testing.T, want ...string) {
+	t.Helper()
+	if got := d.all(); !slices.Equal(got, want) {
+		t.Errorf("POSTs:\n%q, want\n%q", got, want)
+	}
+}
+
+// eachOf answers every message of a batch by itself.
+func eachOf(one func(m *message.Message) message.Outcome) func([]*message.Message) (message.Outcome, []message.Outcome) {
+	return func(ms []*message.Message) (message.Outcome, []message.Outcome) {
+		each := make([]message.Outcome, len(ms))
+		for i, m := range ms {
+			each[i] = one(m)
+		}
+		return answer(200), each
+	}
+}
+
+// severalGet answers a batch of several messages with o as a whole, and a message alone with 200.
+func severalGet(o message.Outcome) func([]*message.Message) (message.Outcome, []message.Outcome) {
+	return func(ms []*message.Message) (message.Outcome, []message.Outcome) {
+		if len(ms) > 1 {
+			return o, nil
+		}
+		return answer(200), []message.Outcome{answer(200)}
+	}
+}
+
+// three gathers three messages for a POST. With one worker there is no ramp-up in which messages are POSTed alone.
+func three() settings {
+	return settings{concurrency: 1, prefetch: 9, batch: Batch{Size: 3, Wait: time.Hour, Bytes: 1 << 20}}
+}
+
+func (r *rig) split() int { return int(testutil.ToFloat64(r.metrics().split)) }
+
+func TestBatchIsSettledByMessage(t *testing.T) {
+	t.Parallel()
+	d := &batched{answer: eachOf(func(m *message.Message) message.Outcome {
+		if m.MessageID == "b" && m.RetryCount < 2 {
+			return answer(503)
+		}
+		return answer(200)
+	})}
+	r := start(t, d, three())
+	r.publish("a", "b", "c")
+	r.acked(3)
+	r.counted(2, message.Retry, message.ReasonServerError)
+	d.wants(t, "a#0 b#0 c#0", "b#1", "b#2")
+	if r.split() != 0 {
+		t.Errorf("%d batches split", r.split())
+	}
+}
+
+// TestFailedBatchCountsForNobody: its messages go out again alone, and only the one that fails then is counted.
+func TestFailedBatchCountsForNobody(t *testing.T) {
+	t.Parallel()
+	for name, whole := range map[string]message.Outcome{
+		"status": answer(500), "timeout": {Failure: message.FailureTimeout, RetryAfter: -1}, "reset": {Failure: message.FailureReset, RetryAfter: -1},
+		"verdicts": {Failure: message.FailureMalformed, RetryAfter: -1}, "park": {Status: 200, Disposition: message.DispositionPark, RetryAfter: -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := &batched{answer: func(ms []*message.Message) (message.Outcome, []message.Outcome) {
+				if len(ms) > 1 || ms[0].MessageID == "b" && ms[0].RetryCount == 0 {
+					return whole, nil
+				}
+				return answer(200), []message.Outcome{answer(200)}
+			}}
+			r := start(t, d, three())
+			r.publish("a", "b", "c")
+			want := []string{"a#0", "a#0 b#0 c#0", "b#0", "b#1", "c#0"}
+			if name == "park" {
+				want = slices.Delete(want, 3, 4)
+				r.acked(2)
+				r.parked()
+			} else {
+				r.acked(3)
+			}
+			d.wants(t, want...)
+			r.eventually("one split batch", func() bool { return r.split() == 1 })
+			if !strings.Contains(r.log.String(), `"batch failed"`) {
+				t.Error("no line in the log")
+			}
+		})
+	}
+}
+
+// TestNoRetriesAndAFailedBatch: a failed batch parks nothing where the first failure of a message does.
+func TestNoRetriesAndAFailedBatch(t *testing.T) {
+	t.Parallel()
+	d := &batched{answer: severalGet(answer(500))}
+	s := three()
+	s.change = func(p *topology.Plan) { p.MaxRetries = 0 }
+	r := start(t, d, s)
+	r.publish("a", "b", "c")
+	r.acked(3)
+	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0")
+}
+
+func TestBatchThatIsAcked(t *testing.T) {
+	t.Parallel()
+	d := &batched{answer: severalGet(message.Outcome{Status: 500, Disposition: message.DispositionAck, RetryAfter: -1})}
+	r := start(t, d, three())
+	r.publish("a", "b", "c")
+	r.counted(3, message.Ack, message.ReasonDisposition)
+	d.wants(t, "a#0 b#0 c#0")
+}
+
+// TestBatchTooEarly: every message of it returns to the queue, and is alone after that.
+func TestBatchTooEarly(t *testing.T) {
+	t.Parallel()
+	d := &batched{answer: severalGet(answer(425))}
+	r := start(t, d, three())
+	r.publish("a", "b", "c")
+	r.acked(3)
+	r.counted(3, message.Requeue, message.ReasonTooEarly)
+	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0")
+}
+
+// TestBatchAndAnAppThatIsDown: all its messages return to the queue uncounted.
+func TestBatchAndAnAppThatIsDown(t *testing.T) {
+	t.Parallel()
+	d := &batched{answer: severalGet(refused)}
+	r := start(t, d, three())
+	r.publish("a", "b", "c")
+	r.acked(3)
+	r.counted(3, message.Release, message.ReasonAppDown)
+	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0")
+}
+
+// TestRetryAfterOnABatch: the replica pauses, its messages go back uncounted and are alone after that.
+func TestRetryAfterOnABatch(t *testing.T) {
+	t.Parallel()
+	whole := answer(503)
+	whole.RetryAfter = time.Hour
+	d := &batched{answer: severalGet(whole)}
+	r := start(t, d, three())
+	r.publish("a", "b", "c")
+	r.eventually("the pause", func() bool {
+		h := r.flow.Holds()
+		return len(h) == 1 && h[0].Reason == flow.RetryAfter && !r.Active()
+	})
+	r.holds(r.plan.Queue, 3)
+	r.counted(3, message.Release, message.ReasonUndispatched)
+	r.flow.Lift(flow.RetryAfter)
+	r.acked(3)
+	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0")
+}
+
+// TestBatchFailsBehindAPause: nobody takes its messages any more, so they go back to the queue.
+func TestBatchFailsBehindAPause(t *testing.T) {
+	t.Parallel()
+	posted, hold := make(chan struct{}), make(chan struct{})
+	d := &batched{answer: func(ms []*message.Message) (message.Outcome, []message.Outcome) {
+		if len(ms) > 1 {
+			close(posted)
+			<-hold
+			return answer(500), nil
+		}
+		return answer(200), []message.Outcome{answer(200)}
+	}}
+	r := start(t, d, three())
+	r.publish("a", "b", "c")
+	<-posted
+	r.flow.Hold(flow.Operator, "test")
+	r.eventually("the consumer is cancelled", func() bool { return !r.Active() })
+	close(hold)
+	r.holds(r.plan.Queue, 3)
+	r.counted(3, message.Release, message.ReasonUndispatched)
+	r.flow.Lift(flow.Operator)
+	r.acked(3)
+}
+
+func TestAPanicOverABatch(t *testing.T) {
+	t.Parallel()
+	d := &batched{answer: func(ms []*message.Message) (message.Outcome, []message.Outcome) {
+		if len(ms) > 1 {
+			panic("a bug")
+		}
+		return answer(200), []message.Outcome{answer(200)}
+	}}
+	r := start(t, d, three())
+	r.publish("a", "b", "c")
+	r.acked(3)
+	r.counted(3, message.Requeue, message.ReasonPanic)
+	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0")
+}
+
+// TestBatchOfALostLink: its messages are delivered again, each for a POST of its own.
+func TestBatchOfALostLink(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	d := &batched{answer: func(ms []*message.Message) (message.Outcome, []message.Outcome) {
+		if len(ms) > 1 {
+			<-hold
+			return answer(500), nil
+		}
+		return answer(200), []message.Outcome{answer(200)}
+	}}
+	s := three()
+	s.concurrency, s.prefetch = 2, 12
+	r := start(t, d, s)
+	r.eventually("the ramp-up is over", func() bool { return !r.flow.Ramping() })
+	r.publish("a", "b", "c", "waits") // the last one is in a batch that is not full
+	r.eventually("the POST", func() bool { return r.Inflight() == 3 })
+	r.proxy.Cut()
+	r.eventually("another session", func() bool { return r.sessions.Load() == 2 && r.Active() })
+	close(hold)
+	r.acked(4)
+	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0", "waits#0")
+}
+
+// TestDrainReturnsWhatWasGathered: a batch that is not full is not waited for.
+func TestDrainReturnsWhatWasGathered(t *testing.T) {
+	t.Parallel()
+	d := &batched{answer: severalGet(answer(200))}
+	r := start(t, d, three())
+	r.publish("a", "b")
+	r.eventually("both are here", func() bool { return r.Received() == 2 })
+	if got := r.drain(soon); got.Returned != 2 || got.Interrupted != 0 {
+		t.Errorf("%+v, want 2 returned", got)
+	}
+	r.holds(r.plan.Queue, 2)
+	d.wants(t)
+}
+
+// TestBatchesWait: one that does not fill goes out when its first message has waited.
+func TestBatchesWait(t *testing.T) {
+	t.Parallel()
+	d := &batched{answer: eachOf(func(*message.Message) message.Outcome { return answer(200) })}
+	s := three()
+	s.batch.Wait = 300 * time.Millisecond
+	r := start(t, d, s)
+	r.publish("a", "b")
+	r.acked(2)
+	d.wants(t, "a#0 b#0")
+}
+
+func TestBatchesByRoute(t *testing.T) {
+	t.Parallel()
+	d := &batched{
+		answer: eachOf(func(*message.Message) message.Outcome { return answer(200) }),
+		route:  func(m *message.Message) string { return m.MessageID[:1] },
+	}
+	r := start(t, d, three())
+	r.publish("a1", "b1", "a2", "b2", "a3", "b3")
+	r.acked(6)
+	d.wants(t, "a1#0 a2#0 a3#0", "b1#0 b2#0 b3#0")
+}
+
+// TestBatchesAndRates: a batch has at most what the rate lets through at once.
+func TestBatchesAndRates(t *testing.T) {
+	t.Parallel()
+	d := &batched{answer: eachOf(func(*message.Message) message.Outcome { return answer(200) })}
+	s := three()
+	s.rates = []*rate.Limiter{rate.NewLimiter(1000, 2)}
+	r := start(t, d, s)
+	r.publish("a", "b", "c", "d")
+	r.acked(4)
+	d.wants(t, "a#0 b#0", "c#0 d#0")
+}
+
+// TestBatchesInOrder: a batch has one message of a key, and a failed batch keeps the order of each.
+func TestBatchesInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	d := &batched{answer: func(ms []*message.Message) (message.Outcome, []message.Outcome) {
+		keys := map[string]bool{}
+		for _, m := range ms {
+			if key := strings.Split(m.MessageID, "/")[0]; keys[key] {
+				t.Errorf("two messages of key %s in one POST", key)
+			} else {
+				keys[key] = true
+			}
+		}
+		if len(ms) > 1 && ms[0].MessageID == "a/1" {
+			return answer(500), nil
+		}
+		each := make([]message.Outcome, len(ms))
+		for i, m := range ms {
+			each[i] = l.answers(func(*message.Message) message.Outcome { return answer(200) })(context.Background(), m)
+		}
+		return answer(200), each
+	}}
+	s := three()
+	s.order, s.batch.Wait = "header:key", time.Millisecond
+	r := start(t, d, s)
+	for n := range 5 {
+		for _, key := range []string{"a", "b", "c"} {
+			r.publishKeyed(key, n, n+1)
+		}
+	}
+	r.acked(15)
+	for _, key := range []string{"a", "b", "c"} {
+		same(t, &l, key, inOrder(key, 0, 5))
+	}
+}
