@@ -42,7 +42,7 @@ func (b *batch) recycle() {
 type collector struct {
 	limits Batch
 	open   map[string]*batch // by URL: they take more messages
-	full   []*batch          // they take no more, and go out first
+	full   []*batch          // they take no more, and go out as soon as a worker is free
 }
 
 func newCollector(limits Batch) *collector {
@@ -80,18 +80,18 @@ func (c *collector) close(url string, b *batch) {
 // due returns the batch that has to go out next. Until it was taken, one that is not full takes more messages. Without
 // one it is nil, and wait is the time until there is one; 0 if no message is here.
 func (c *collector) due(now time.Time) (next *batch, wait time.Duration) {
-	if len(c.full) > 0 {
-		return c.full[0], 0
-	}
 	for _, b := range c.open {
 		if next == nil || b.since.Before(next.since) {
 			next = b
 		}
 	}
-	if next == nil {
-		return nil, 0
+	if next != nil {
+		wait = c.limits.Wait - now.Sub(next.since)
 	}
-	if wait = c.limits.Wait - now.Sub(next.since); wait > 0 {
+	switch {
+	case len(c.full) > 0 && (next == nil || wait > 0 || !next.since.Before(c.full[0].since)):
+		return c.full[0], 0
+	case wait > 0:
 		return nil, wait
 	}
 	return next, 0

@@ -85,3 +85,16 @@ func TestCollectorGrows(t *testing.T) {
 		t.Errorf("due: %v, in %d; want none, in 19", next, wait)
 	}
 }
+
+// TestCollectorIsFair: messages that go alone, however many they are, do not hold back a batch that is overdue.
+func TestCollectorIsFair(t *testing.T) {
+	t.Parallel()
+	c, start := newCollector(Batch{Size: 3, Bytes: 100, Wait: 20}), time.Now()
+	c.add(&record{m: message.Message{MessageID: "open"}}, "a", false, start)
+	c.add(&record{m: message.Message{MessageID: "alone"}}, "a", true, start.Add(1))
+	for after, want := range map[time.Duration]string{19: "alone", 20: "open"} {
+		if b, wait := c.due(start.Add(after)); b == nil || b.records[0].m.MessageID != want || wait != 0 {
+			t.Errorf("after %d: %v, in %d; want %s", after, b, wait, want)
+		}
+	}
+}
