@@ -9,6 +9,10 @@ SIDECAR_APP_HEALTH_INTERVAL: dispatch.healthInterval
 SIDECAR_APP_HEALTH_PATH: app.healthPath
 SIDECAR_APP_HEALTH_TIMEOUT: dispatch.healthTimeout
 SIDECAR_APP_TIMEOUT: dispatch.timeout
+SIDECAR_BATCH_BYTES: flow.batchBytes
+SIDECAR_BATCH_FORMAT: flow.batchFormat
+SIDECAR_BATCH_SIZE: flow.batchSize
+SIDECAR_BATCH_WAIT: flow.batchWait
 SIDECAR_BINDINGS: topology.bindings
 SIDECAR_CLOUDEVENTS: dispatch.cloudEvents
 SIDECAR_CONCURRENCY: flow.concurrency
