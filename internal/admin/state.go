@@ -88,7 +88,7 @@ type Consumption struct {
 	Inflight    int  `json:"inflight"`          // messages the app has now
 	Delayed     int  `json:"delayed"`           // messages delayed here before their requeue
 	Waiting     *int `json:"waiting,omitempty"` // rejected here, and delayed in their queue; nil where that delays none
-	Concurrency int  `json:"concurrency"`
+	Concurrency int  `json:"concurrency"`       // messages the app can have at once
 	Prefetch    int  `json:"prefetch"`
 
 	MaxRetries  int      `json:"max_retries"`

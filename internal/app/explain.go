@@ -76,7 +76,20 @@ func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 		e.Steps = append(e.Steps, "error: "+o.Err.Error())
 	}
 	e.Steps = append(append(e.Steps, explainVerdict(s.Verdict, m)), explainSettlement(&s, p)...)
+	e.Steps = append(e.Steps, explainBatch(cfg.Window.BatchSize, s.Verdict)...)
 	return e, nil
+}
+
+// explainBatch says what the same answer means for a POST of several messages; nothing where there is none.
+func explainBatch(size int, v message.Verdict) []string {
+	what := "they are POSTed again at once, each alone, and only those attempts count"
+	switch {
+	case size == 1, v.Reason == message.ReasonNoRoute, v.Reason == message.ReasonTooLarge:
+		return nil
+	case v.Action == message.Ack, v.Action == message.Requeue, v.Action == message.Release:
+		what = "the same for each of them"
+	}
+	return []string{fmt.Sprintf("as the answer to several messages (up to %d in one POST): %s", size, what)}
 }
 
 // route says where m is POSTed, if that was asked. If it is not POSTed, the question becomes what happens then.

@@ -70,6 +70,32 @@ func newPlanOf(t *testing.T, cfg *config.Config) *topology.Plan {
 	return p
 }
 
+// TestBatchesAreExplained: explain says what an answer means for several messages, where there can be several.
+func TestBatchesAreExplained(t *testing.T) {
+	t.Parallel()
+	const line = "as the answer to several messages (up to 50 in one POST): "
+	cfg := load(t, "SIDECAR_BATCH_SIZE=50", "SIDECAR_PARK_ON_STATUS=422", "SIDECAR_MAX_RETRIES=3", "SIDECAR_ROUTES=a=/a",
+		"SIDECAR_ROUTES_ELSE=park")
+	for want, questions := range map[string][]Question{
+		line + "the same for each of them": {{Status: 204}, {Status: 425}, {Failure: "refused"}, {Status: 500, Disposition: "ack"}},
+		line + "they are POSTed again at once, each alone": {
+			{Status: 500}, {Status: 422}, {Failure: "timeout"}, {Status: 500, RetryCount: 3}, {Status: 200, Disposition: "park"},
+		},
+		"": {{Failure: "too_large"}, {Status: 200, RoutingKey: "b"}},
+	} {
+		for _, q := range questions {
+			q.RetryAfter = -1
+			e, err := Explain(cfg, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := e.Text(plain); !strings.Contains(text, want) || strings.Contains(text, line) != (want != "") {
+				t.Errorf("%+v:\n%s", q, text)
+			}
+		}
+	}
+}
+
 // TestDiscardsAreExplained: only an app that asked for it had its message discarded; other messages had no dead-letter
 // queue to be parked in.
 func TestDiscardsAreExplained(t *testing.T) {

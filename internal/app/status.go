@@ -9,6 +9,7 @@ import (
 
 	"sidecar/internal/admin"
 	"sidecar/internal/broker"
+	"sidecar/internal/config"
 	"sidecar/internal/flow"
 )
 
@@ -142,14 +143,14 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 		State: a.state(subs), Queue: plan.Queue, Topology: plan.Preset,
 		Pauses: []admin.Pause{}, Findings: []admin.Finding{}, RetryDelays: []string{}, Warnings: []string{},
 		App:      admin.App{Up: appUp(subs), URL: shownURL(cfg.App.URL)},
-		Inflight: inflight(subs), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
+		Inflight: inflight(subs), Concurrency: atOnce(cfg), Prefetch: cfg.Window.Prefetch,
 		MaxRetries: plan.MaxRetries,
 	}
 	for i, sub := range subs {
 		if i > 0 {
 			c.Queue += ", " + sub.plan.Queue
 			if sub.cfg != subs[i-1].cfg { // partitions have one concurrency together
-				c.Concurrency += sub.cfg.Window.Concurrency
+				c.Concurrency += atOnce(sub.cfg)
 			}
 			c.Prefetch += sub.cfg.Window.Prefetch
 		}
@@ -218,6 +219,9 @@ func connected(subs []*subscription) bool {
 func appUp(subs []*subscription) bool {
 	return len(subs) > 0 && !slices.ContainsFunc(subs, func(s *subscription) bool { return !s.flow.AppUp() })
 }
+
+// atOnce returns how many messages of a subscription can be in flight.
+func atOnce(cfg *config.Config) int { return cfg.Window.Concurrency * cfg.Window.BatchSize }
 
 // inflight returns how many messages are in flight.
 func inflight(subs []*subscription) (n int) {

@@ -18,7 +18,7 @@ func TestNamedSubscriptions(t *testing.T) {
 	t.Parallel()
 	app := apptest.NewApp(t)
 	a, _, _ := run(t, live(t, "SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_APP_URL="+app.URL, "SIDECAR_SUB_REFUNDS_CONCURRENCY=2",
-		"SIDECAR_SUB_REFUNDS_PREFETCH=3", "SIDECAR_SUB_REFUNDS_MAX_RETRIES=12"))
+		"SIDECAR_SUB_REFUNDS_PREFETCH=3", "SIDECAR_SUB_REFUNDS_MAX_RETRIES=12", "SIDECAR_SUB_REFUNDS_BATCH_SIZE=4"))
 	brokertest.Eventually(t, time.Minute, "all are ready", func() bool { return a.Ready("").Ready })
 	names := func(r admin.Readiness) (all []string) {
 		for _, c := range r.Checks {
@@ -40,7 +40,7 @@ func TestNamedSubscriptions(t *testing.T) {
 
 	a.Pause("orders")
 	st := a.Status()
-	if len(st.Subscriptions) != 2 || st.State != admin.Consuming || len(st.Pauses) != 1 || st.Concurrency != 12 || st.Prefetch != 23 ||
+	if len(st.Subscriptions) != 2 || st.State != admin.Consuming || len(st.Pauses) != 1 || st.Concurrency != 18 || st.Prefetch != 23 ||
 		st.MaxRetries != 10 || !slices.Equal(st.RetryDelays, []string{"5s"}) || st.App.URL != app.URL ||
 		st.Queue != "demo.queue.demo-orders.orders, demo.queue.demo-orders.refunds" {
 		t.Fatalf("%+v", st)
