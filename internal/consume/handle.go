@@ -24,8 +24,8 @@ func (c *Consumer) work() {
 			r.begin(o.delivery)
 			c.guard(&r, c.handle)
 		}
-		c.inflight.Add(-int64(messages))
 		c.posts.Add(-1)
+		c.inflight.Add(-int64(messages))
 		free(c.o.Slots)
 		signal(c.freed)
 	}
@@ -49,8 +49,9 @@ func (c *Consumer) handle(r *record) {
 
 // judge decides about a message by what its attempt came to.
 func (c *Consumer) judge(r *record, o message.Outcome) {
-	v := c.o.Policy.Decide(&r.m, o)
-	s := r.session.plan().Settlement(&r.m, v)
+	m := &r.m
+	v := c.o.Policy.Decide(m, o)
+	s := r.session.plan().Settlement(m, v)
 	r.session.settle(r, s)
 }
 

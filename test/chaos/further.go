@@ -42,8 +42,8 @@ var further = []mutant{
 	{
 		name: "loses a worker now and then",
 		edits: []edit{
-			{"internal/consume/handle.go", "		c.inflight.Add(-1)\n",
-				"		c.inflight.Add(-1)\n		if rand.IntN(150) == 0 && c.returned.Add(1) < 13 {\n			return\n		}\n"},
+			{"internal/consume/handle.go", "		c.inflight.Add(-int64(messages))\n",
+				"		c.inflight.Add(-int64(messages))\n		if rand.IntN(150) == 0 && c.returned.Add(1) < 13 {\n			return\n		}\n"},
 			{"internal/consume/handle.go", "	\"fmt\"\n", "	\"fmt\"\n	\"math/rand/v2\"\n"},
 		},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
