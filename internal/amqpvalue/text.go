@@ -183,8 +183,11 @@ func appendDecimal(dst []byte, d amqp.Decimal) []byte {
 
 // appendTime writes RFC 3339 in UTC, or seconds since 1970 for a year that RFC 3339 has no room for.
 func appendTime(dst []byte, t time.Time) []byte {
-	if t = t.UTC(); t.Year() < 0 || t.Year() > 9999 {
+	if !hasYear(t) {
 		return strconv.AppendInt(dst, t.Unix(), 10)
 	}
-	return t.AppendFormat(dst, time.RFC3339)
+	return t.UTC().AppendFormat(dst, time.RFC3339)
 }
+
+// hasYear reports whether t is in the years 0 to 9999. time.Time.Year overflows for the largest times.
+func hasYear(t time.Time) bool { return t.Unix() >= -62167219200 && t.Unix() < 253402300800 }

@@ -43,6 +43,9 @@ type typedJSON struct {
 // namePrefix begins a name that is written in base64.
 const namePrefix = "base64:"
 
+// isCoded reports whether a name is written in base64.
+func isCoded(name string) bool { return !utf8.ValidString(name) || strings.HasPrefix(name, namePrefix) }
+
 // maxExact is the largest integer that every JSON reader keeps exactly.
 const maxExact = 1 << 53
 
@@ -51,50 +54,64 @@ func (v Typed) MarshalJSON() ([]byte, error) {
 	if s, ok := v.V.(string); ok && !utf8.ValidString(s) {
 		return json.Marshal(typedJSON{Type: "string", Base64: []byte(s)})
 	}
-	kind, plain := describe(v.V)
 	return json.Marshal(struct {
 		Type  string `json:"type"`
 		Value any    `json:"value,omitempty"`
-	}{kind, plain})
+	}{v.Type(), v.plain()})
 }
 
 // Type returns the name of v's type.
 func (v Typed) Type() string {
-	name, _ := describe(v.V)
-	return name
+	switch v := v.V.(type) {
+	case nil:
+		return "void"
+	case int:
+		return "int32"
+	case amqp.Decimal:
+		return "decimal"
+	case []byte:
+		return "binary"
+	case time.Time:
+		return "timestamp"
+	case []any:
+		return "array"
+	case amqp.Table:
+		return "table"
+	case bool, int8, uint8, int16, uint16, int32, uint32, int64, float32, float64:
+		return reflect.TypeOf(v).String()
+	}
+	return "string"
 }
 
-// describe returns the name of v's type and the value that represents v in JSON.
-func describe(v any) (kind string, plain any) {
-	switch v := v.(type) {
-	case nil:
-		return "void", nil
-	case bool, int8, uint8, int16, uint16, int32, uint32, string:
-		return fmt.Sprintf("%T", v), v
+// plain returns the value that represents v in JSON.
+func (v Typed) plain() any {
+	switch v := v.V.(type) {
+	case nil, bool, int8, uint8, int16, uint16, int32, uint32, string:
+		return v
 	case int:
-		return "int32", int32(v) // #nosec G115 -- as the client library writes it
+		return int32(v) // #nosec G115 -- as the client library writes it
 	case int64:
-		return "int64", exact(v)
+		return exact(v)
 	case float32:
-		return "float32", plainFloat(float64(v), 32)
+		return plainFloat(float64(v), 32)
 	case float64:
-		return "float64", plainFloat(v, 64)
+		return plainFloat(v, 64)
 	case amqp.Decimal:
-		return "decimal", map[string]any{"scale": v.Scale, "value": v.Value}
+		return map[string]any{"scale": v.Scale, "value": v.Value}
 	case []byte:
-		return "binary", base64.StdEncoding.EncodeToString(v)
+		return base64.StdEncoding.EncodeToString(v)
 	case time.Time:
-		return "timestamp", exact(v.Unix())
+		return exact(v.Unix())
 	case []any:
 		list := make([]Typed, len(v))
 		for i, e := range v {
 			list[i] = Typed{e}
 		}
-		return "array", list
+		return list
 	case amqp.Table:
-		return "table", TypedTable(v)
+		return TypedTable(v)
 	}
-	return "string", fmt.Sprint(v)
+	return fmt.Sprint(v.V)
 }
 
 func exact(n int64) any {
@@ -189,7 +206,7 @@ func readTyped(kind string, b []byte) (any, error) {
 func (t TypedTable) MarshalJSON() ([]byte, error) {
 	m := make(map[string]Typed, len(t))
 	for k, v := range t {
-		if !utf8.ValidString(k) || strings.HasPrefix(k, namePrefix) {
+		if isCoded(k) {
 			k = namePrefix + base64.StdEncoding.EncodeToString([]byte(k))
 		}
 		m[k] = Typed{v}
