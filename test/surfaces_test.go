@@ -19,7 +19,7 @@ var contractMetrics = []string{
 	"sidecar_message_age_seconds", "sidecar_message_retries", "sidecar_publish_confirm_duration_seconds", "sidecar_park_failures_total",
 	"sidecar_inflight_messages", "sidecar_delayed_messages", "sidecar_concurrency_limit", "sidecar_consumer_active", "sidecar_paused", "sidecar_app_up",
 	"sidecar_amqp_connected", "sidecar_amqp_blocked", "sidecar_amqp_reconnects_total", "sidecar_stale_deliveries_total", "sidecar_queue_messages_ready",
-	"sidecar_redriven_total", "sidecar_headers_truncated_total", "sidecar_build_info", "sidecar_max_retries",
+	"sidecar_inflight_requests", "sidecar_redriven_total", "sidecar_headers_truncated_total", "sidecar_build_info", "sidecar_max_retries",
 }
 
 // TestMetrics: every name is there, counts are right, and no label comes from a message.
@@ -49,7 +49,7 @@ func TestMetrics(t *testing.T) {
 	queue := `queue="` + sc.queue() + `"`
 	for _, name := range []string{
 		"sidecar_inflight_messages", "sidecar_delayed_messages", "sidecar_concurrency_limit", "sidecar_app_up", "sidecar_stale_deliveries_total",
-		"sidecar_headers_truncated_total",
+		"sidecar_headers_truncated_total", "sidecar_inflight_requests",
 	} {
 		if !strings.Contains(text, "\n"+name+"{"+queue+"} ") {
 			t.Errorf("%s does not name its queue", name)
@@ -65,7 +65,7 @@ func TestMetrics(t *testing.T) {
 		{1, "sidecar_messages_settled_total", []string{queue, `outcome="requeue"`}}, {6, "sidecar_messages_received_total", []string{queue}},
 		{1, "sidecar_messages_received_total", []string{queue, `redelivered="true"`}}, {6, "sidecar_http_requests_total", []string{queue}},
 		{2, "sidecar_http_requests_total", []string{queue, `code="500"`}}, {6, "sidecar_http_request_duration_seconds_count", []string{queue}},
-		{0, "sidecar_inflight_messages", nil}, {0, "sidecar_delayed_messages", nil}, {1, "sidecar_consumer_active", []string{queue}}, {1, "sidecar_app_up", nil},
+		{0, "sidecar_inflight_messages", nil}, {0, "sidecar_inflight_requests", nil}, {0, "sidecar_delayed_messages", nil}, {1, "sidecar_consumer_active", []string{queue}}, {1, "sidecar_app_up", nil},
 		{1, "sidecar_amqp_connected", nil}, {0, "sidecar_amqp_blocked", nil}, {0, "sidecar_paused", nil}, {0, "sidecar_park_failures_total", nil},
 		{0, "sidecar_stale_deliveries_total", nil}, {1, "sidecar_publish_confirm_duration_seconds_count", []string{`kind="park"`}}, {1, "sidecar_build_info", nil},
 		{0, "sidecar_queue_messages_ready", []string{`kind="main"`}}, {0, "sidecar_queue_messages_ready", []string{`kind="retry"`}},

@@ -10,7 +10,7 @@ func register(r prometheus.Registerer, c *Control) {
 	metrics := promauto.With(r)
 	metrics.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sidecar_concurrency_limit",
-		Help: "Messages that may be in flight right now; below SIDECAR_CONCURRENCY while ramping up.",
+		Help: "POSTs that may be under way right now; below SIDECAR_CONCURRENCY while ramping up.",
 	}, func() float64 { return float64(c.Limit()) })
 	metrics.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sidecar_app_up", Help: "1 while the app answers its health check.",
