@@ -36,6 +36,9 @@ var mutants = map[string]struct {
 	"publishes another body":               {bug{publisher: publishes(otherBody)}, []string{"I3"}},
 	"forgets to count":                     {bug{publisher: publishes(uncounted)}, []string{"I5", "I9"}},
 	"tries once more than it should":       {bug{plan: func(p *topology.Plan) { p.MaxRetries++ }}, []string{"I4", "I5"}},
+	"counts a batch that failed":           {bug{batches: batches(countWhole)}, []string{"I5", "I7"}},
+	"takes a result for that of another":   {bug{batches: batches(offByOne)}, []string{"I2"}},
+	"leaves out a message of a batch":      {bug{batches: batches(leaveOut)}, []string{"I2"}},
 	"has a retry queue that leads nowhere": {bug{plan: deadEnd}, []string{"I1"}},
 }
 
@@ -105,6 +108,47 @@ func postAgain(real consume.Dispatcher) consume.Dispatcher {
 		}
 		return o
 	})
+}
+
+type batcher struct {
+	consume.BatchDispatcher
+
+	change func(whole *message.Outcome, each []message.Outcome, n int) []message.Outcome
+}
+
+func (b batcher) DispatchBatch(ctx context.Context, ms []*message.Message, trace message.TraceContext) (message.Outcome, []message.Outcome) {
+	whole, each := b.BatchDispatcher.DispatchBatch(ctx, ms, trace)
+	return whole, b.change(&whole, each, len(ms))
+}
+
+func batches(change func(*message.Outcome, []message.Outcome, int) []message.Outcome) func(consume.BatchDispatcher) consume.BatchDispatcher {
+	return func(real consume.BatchDispatcher) consume.BatchDispatcher { return batcher{real, change} }
+}
+
+func countWhole(whole *message.Outcome, each []message.Outcome, n int) []message.Outcome {
+	if each == nil && whole.Failure != message.FailureRefused && whole.Failure != message.FailureInterrupted {
+		return slices.Repeat([]message.Outcome{*whole}, n)
+	}
+	return each
+}
+
+func offByOne(_ *message.Outcome, each []message.Outcome, _ int) []message.Outcome {
+	if len(each) > 0 {
+		return append(each[1:], each[0])
+	}
+	return nil
+}
+
+// leaveOut is content with the last message of a batch that failed.
+func leaveOut(whole *message.Outcome, each []message.Outcome, n int) []message.Outcome {
+	all := countWhole(whole, each, n)
+	if each == nil && all != nil {
+		for i := range all {
+			all[i] = message.Outcome{Disposition: message.DispositionRequeue, RetryAfter: -1}
+		}
+		all[n-1] = message.Outcome{Status: 200, RetryAfter: -1}
+	}
+	return all
 }
 
 func publishes(change func(*message.Publication)) func(consume.Publisher) consume.Publisher {

@@ -26,6 +26,7 @@ type step struct {
 	disposition message.Disposition
 	retryAfter  time.Duration // 0 = none
 	takes       time.Duration
+	spoiled     bool // it was in a batch that failed as a whole, and what it would have been is not known
 }
 
 // kind judges a step without asking the code under test.
@@ -43,6 +44,8 @@ func (s step) kind() judge.Kind {
 		return judge.Discarded
 	}
 	switch {
+	case s.spoiled:
+		return judge.Nothing
 	case s.failure == message.FailureRefused || s.failure == message.FailureInterrupted:
 		return judge.Nothing
 	case s.failure != message.FailureNone:

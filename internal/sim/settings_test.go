@@ -19,6 +19,8 @@ type settings struct {
 	mode        topology.Mode
 	concurrency int
 	prefetch    int
+	gather      int           // messages of a POST at most
+	wait        time.Duration // for more of them
 	latency     time.Duration
 	confirm     time.Duration
 	messages    []*parcel
@@ -28,8 +30,8 @@ type settings struct {
 
 // String says what a failing seed was about.
 func (s *settings) String() string {
-	return fmt.Sprintf("%s quorum=%t on %s, mode %s, concurrency %d, prefetch %d, retries %d, latency %v, %d messages, %d faults",
-		s.preset, s.plan.Quorum, s.version, s.mode, s.concurrency, s.prefetch, s.plan.MaxRetries, s.latency, len(s.messages), len(s.faults))
+	return fmt.Sprintf("%s quorum=%t on %s, mode %s, concurrency %d, prefetch %d, batches of %d, retries %d, latency %v, %d messages, %d faults",
+		s.preset, s.plan.Quorum, s.version, s.mode, s.concurrency, s.prefetch, s.gather, s.plan.MaxRetries, s.latency, len(s.messages), len(s.faults))
 }
 
 func one[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
@@ -68,6 +70,7 @@ func draw(seed uint64) *settings {
 	if fifo {
 		s.concurrency, s.prefetch = 1, 1
 	}
+	s.gather, s.wait = drawGather(rand.New(rand.NewPCG(seed, 2)), fifo)
 	for i := range 6 + r.IntN(22) {
 		m := drawParcel(r, i, s.plan.MaxRetries)
 		if fifo {
@@ -79,6 +82,14 @@ func draw(seed uint64) *settings {
 		s.faults = drawFaults(r, len(s.messages))
 	}
 	return s
+}
+
+// drawGather has a source of its own, so that seeds are what they were without batches.
+func drawGather(r *rand.Rand, fifo bool) (messages int, wait time.Duration) {
+	if fifo || !chance(r, 30) {
+		return 1, 0
+	}
+	return 2 + r.IntN(4), between(r, time.Millisecond, one(r, 20*time.Millisecond, time.Second))
 }
 
 // presets are topologies of every kind: by reject, by publish, in tiers, through a shared exchange, in the queue itself.

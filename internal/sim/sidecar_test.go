@@ -75,10 +75,15 @@ func (w *world) startSidecar() *sidecar {
 	if w.bug.dispatcher != nil {
 		target = w.bug.dispatcher(w.app)
 	}
+	var batches consume.BatchDispatcher = w.app
+	if w.bug.batches != nil {
+		batches = w.bug.batches(w.app)
+	}
 	s.consumer = consume.New(consume.Options{
 		Plan: w.used, Policy: w.policy, Unroutable: func(_, _ string) { s.requestCheck() },
 		Undelayed:   func() { panic("a message was delivered again at once") },
 		Concurrency: w.concurrency, Prefetch: w.prefetch, Dispatcher: target, Publisher: publisher, Flow: s.flow,
+		Batch:  consume.Batch{Size: w.gather, Wait: w.wait, Bytes: 300, Dispatcher: batches},
 		Logger: log, Registerer: s.registry,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

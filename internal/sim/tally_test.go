@@ -15,6 +15,7 @@ import (
 type tally struct {
 	mu                                                  sync.Mutex
 	runs, calm, messages, receipts, parked, twice, fifo int
+	gathered                                            int // runs with batches
 	struck                                              map[trouble]int
 	presets                                             map[string]int
 }
@@ -36,6 +37,9 @@ func (y *tally) add(j *judgement) {
 	if len(j.struck) == 0 {
 		y.calm++
 	}
+	if j.s.gather > 1 {
+		y.gathered++
+	}
 	if j.s.prefetch == 1 && len(j.struck) == 0 {
 		y.fifo++
 	}
@@ -49,8 +53,8 @@ func (y *tally) String() string {
 	for _, what := range slices.Sorted(maps.Keys(y.struck)) {
 		struck = append(struck, fmt.Sprintf("%s %d", what, y.struck[what]))
 	}
-	return fmt.Sprintf("%d runs (%d without a fault), %d messages, %d attempts, %d parked, %d accepted twice after a fault; %d topologies on their versions; faults: %s",
-		y.runs, y.calm, y.messages, y.receipts, y.parked, y.twice, len(y.presets), strings.Join(struck, ", "))
+	return fmt.Sprintf("%d runs (%d without a fault, %d with batches), %d messages, %d attempts, %d parked, %d accepted twice after a fault; %d topologies on their versions; faults: %s",
+		y.runs, y.calm, y.gathered, y.messages, y.receipts, y.parked, y.twice, len(y.presets), strings.Join(struck, ", "))
 }
 
 // complete fails the test when something a seed can draw never happened in so many runs.
@@ -63,7 +67,7 @@ func (y *tally) complete(t *testing.T) {
 	}
 	// Fanout is there twice with classic queues, and native, which is the last two, on one version.
 	kinds := (len(presets)-3)*len(model.Versions) + 1
-	if y.calm == 0 || y.fifo == 0 || y.twice == 0 || y.parked == 0 || len(y.presets) < kinds {
+	if y.calm == 0 || y.gathered == 0 || y.fifo == 0 || y.twice == 0 || y.parked == 0 || len(y.presets) < kinds {
 		t.Errorf("too little happened: %s", y)
 	}
 }

@@ -55,6 +55,7 @@ type count struct{ steps, publishes int }
 // bug is what a test breaks deliberately.
 type bug struct {
 	dispatcher func(consume.Dispatcher) consume.Dispatcher
+	batches    func(consume.BatchDispatcher) consume.BatchDispatcher
 	publisher  func(consume.Publisher) consume.Publisher
 	tamper     func() func(frame []byte) []byte // in each run, every frame to the broker; nil drops it
 	plan       func(*topology.Plan)             // a copy, which the sidecar and the operator use
