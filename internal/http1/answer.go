@@ -32,8 +32,9 @@ const (
 // Answer reads one HTTP/1 answer.
 type Answer struct {
 	Status   int
-	Body     []byte // the kept part of the body, at most MaxBody bytes; valid until the next Read
-	Size     int64  // of the body, in bytes: its Content-Length, else the number of bytes read, at most MaxBody
+	Limit    int64  // bytes of the body that are read, and of the framing of its chunks; 0 = MaxBody
+	Body     []byte // the kept part of the body, at most Limit bytes; valid until the next Read
+	Size     int64  // of the body, in bytes: its Content-Length, else the number of bytes read, at most Limit
 	Whole    bool   // the body was read to its end
 	Reusable bool   // nothing follows the answer on the connection, which may serve another request
 
@@ -54,7 +55,7 @@ type fields struct {
 }
 
 // Read reads an answer from src. The error is nil once there is a status line with complete headers, even if the body
-// breaks off: the app has answered. Only when the body is needed its end is an error; of a body longer than MaxBody the
+// breaks off: the app has answered. Only when the body is needed its end is an error; of a body longer than Limit the
 // beginning is kept, and Whole is false.
 func (a *Answer) Read(src io.Reader, h Header) error {
 	a.in.reset(src)

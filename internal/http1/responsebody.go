@@ -2,18 +2,20 @@ package http1
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"strconv"
 )
 
-// MaxBody bounds what is read of an answer's body, and the framing of its chunks has the same bound of its own: how an
-// app frames an answer must not change what it says. An app that sends more pays with its connection.
+// MaxBody bounds what is read of an answer's body, unless Answer.Limit does. The framing of its chunks has the same
+// bound of its own: how an app frames an answer must not change what it says. An app that sends more pays with its
+// connection.
 const MaxBody = 64 << 10
 
 // Why a body was not read to its end, besides errors of the connection. None of them changes the status.
 var (
-	errLongBody = errors.New("the answer's body is larger than 64 KiB")
+	errLongBody = errors.New("the answer's body is larger than its limit")
 	errCutShort = errors.New("the connection ended within the answer's body")
 )
 
@@ -28,7 +30,8 @@ func (a *Answer) body() (clean bool, err error) {
 	f := &a.fields
 	// A length beside a transfer coding, or HTTP/1.0, whose connections mean what each server likes: not again.
 	clean = a.minor != '0' && !f.close && (!f.coded || f.length < 0)
-	a.left = budgets{body: MaxBody, framing: MaxBody}
+	limit := a.limit()
+	a.left = budgets{body: limit, framing: limit}
 	switch {
 	case a.Status == 101:
 		return false, nil
@@ -43,6 +46,8 @@ func (a *Answer) body() (clean bool, err error) {
 	}
 	return false, a.rest()
 }
+
+func (a *Answer) limit() int64 { return cmp.Or(a.Limit, MaxBody) }
 
 // more reads on within a body.
 func (a *Answer) more() error {
@@ -62,7 +67,7 @@ func (a *Answer) discard(n int64) error {
 	for n > 0 {
 		enough := a.use == Skip || a.use == Begin && len(a.Body) == smallAnswer
 		if a.left.body == 0 || n > a.left.body && enough {
-			a.Size = MaxBody
+			a.Size = a.limit()
 			return errLongBody
 		}
 		b := a.in.buffered()

@@ -138,7 +138,7 @@ func NewExchange(h Header) *Exchange {
 // Begin prepares x for an exchange that must end at deadline. An answer of more than a few KiB takes its bytes from
 // memory; nil bounds nothing.
 func (x *Exchange) Begin(memory *budget.Account, deadline time.Time) {
-	x.deadline = deadline
+	x.deadline, x.Answer.Limit = deadline, 0
 	x.Answer.in.memory, x.Answer.in.deadline = memory, deadline
 }
 
