@@ -98,11 +98,28 @@ func (a *Account) Take(n int64) bool {
 	}
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
+	if !a.take(n) {
+		return false
+	}
+	a.b.collect(n)
+	return true
+}
+
+// Reuse is Take for a buffer that is used again and again: its bytes are not garbage when they are given back.
+func (a *Account) Reuse(n int64) bool {
+	if a == nil {
+		return true
+	}
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	return a.take(n)
+}
+
+func (a *Account) take(n int64) bool {
 	if a.b.queued() || !a.mayHold(n) || a.b.used+n > a.b.limit {
 		return false
 	}
 	a.add(n)
-	a.b.collect(n)
 	return true
 }
 

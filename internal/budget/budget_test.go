@@ -147,3 +147,17 @@ func TestShares(t *testing.T) {
 		t.Errorf("%d bytes are left", b.used)
 	}
 }
+
+// TestReuse: the bytes of a buffer that is used again are bounded like others, and no reason to collect garbage.
+func TestReuse(t *testing.T) {
+	t.Parallel()
+	b := New(8 * large)
+	a := b.Account(Answers)
+	if !a.Reuse(4*large) || a.Reuse(1) || a.Held() != 4*large || b.churn != 0 {
+		t.Errorf("%d bytes are held, %d count as garbage", a.Held(), b.churn)
+	}
+	a.Give(4 * large)
+	if a.Held() != 0 || !(*Account)(nil).Reuse(1) {
+		t.Errorf("%d bytes are left", a.Held())
+	}
+}
