@@ -15,6 +15,7 @@ const errDispositions = http1.MalformedError("two different Amqp-Disposition hea
 type answer struct {
 	dapr  bool // the body of a 2xx may contain a Dapr status
 	limit int  // bytes of a failing answer's text
+	batch bool // the body of a 2xx may contain verdicts
 
 	contentType []byte // its beginning
 	encoded     bool   // the body has a Content-Encoding
@@ -28,7 +29,7 @@ type answer struct {
 
 // Reset clears the fields of an interim answer.
 func (a *answer) Reset() {
-	*a = answer{dapr: a.dapr, limit: a.limit, contentType: a.contentType[:0], retryAfter: -1}
+	*a = answer{dapr: a.dapr, limit: a.limit, batch: a.batch, contentType: a.contentType[:0], retryAfter: -1}
 }
 
 // Field reads one header field. The first Retry-After that is understood counts.
@@ -54,7 +55,7 @@ func (a *answer) Body(status int) (http1.Use, error) {
 	switch {
 	case a.conflicting:
 		return http1.Skip, errDispositions
-	case a.dapr && status/100 == 2:
+	case (a.dapr || a.batch && a.disposition == message.DispositionNone) && status/100 == 2:
 		return http1.Need, nil
 	case a.isProblem:
 		return http1.Keep, nil

@@ -1,5 +1,5 @@
-// Package dispatch POSTs one message to the app and reports the result as a message.Outcome: it writes a message as a
-// request, and reads an answer as an outcome. The connections and the bytes of HTTP are internal/http1.
+// Package dispatch POSTs a message, or a batch of them, to the app and reports the result as a message.Outcome: it writes
+// messages as a request, and reads an answer as outcomes. The connections and the bytes of HTTP are internal/http1.
 //
 // It judges nothing: a 500, a refused connection and an answer that is not HTTP are facts, never errors of this
 // package. It never lets a message header become a bare HTTP header unless it was listed and is harmless.
@@ -70,6 +70,7 @@ type Target struct {
 	health      []byte // the whole health request; nil = connect only
 	routes      []route
 	typed       bool // a route needs the type of the message
+	format      format
 	forward     message.Globs
 	passthrough message.Globs
 	badToken    sync.Once
@@ -89,6 +90,7 @@ func New(o Options) (*Target, error) {
 		origin:      ep.Origin,
 		static:      appendStart(nil, "POST", ep.Target, ep.Host, o.Version),
 		path:        strings.IndexByte(ep.Target+"?", '?'),
+		format:      formats[o.BatchFormat],
 		forward:     message.NewGlobs(o.Forward, true),
 		passthrough: message.NewGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace), true),
 	}
@@ -118,29 +120,44 @@ func (t *Target) Dispatch(ctx context.Context, m *message.Message) message.Outco
 
 func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) message.Outcome {
 	if n := int64(len(m.Body)); n > t.o.MaxBody {
-		err := fmt.Errorf("body too large: %d bytes, limit %d", n, t.o.MaxBody)
-		return message.Outcome{RetryAfter: -1, Failure: message.FailureTooLarge, Err: err}
+		return tooLarge("body too large: %d bytes, limit %d", n, t.o.MaxBody)
 	}
 	x := newAttempt(t, start.Add(t.o.Timeout))
 	defer x.release()
+	if x.begin(ctx, t, m) {
+		x.out.Truncated = x.request.encode(t, m, x.out.URL)
+		x.send(ctx, t, m.Body)
+	}
+	return x.out
+}
+
+func tooLarge(format string, values ...any) message.Outcome {
+	return message.Outcome{RetryAfter: -1, Failure: message.FailureTooLarge, Err: fmt.Errorf(format, values...)}
+}
+
+// begin determines where m is POSTed; it returns false, with the failure in x.out, if it must not be.
+func (x *attempt) begin(ctx context.Context, t *Target, m *message.Message) bool {
 	x.out.RetryAfter = -1
 	if t.routes != nil {
 		if x.out.Route, x.out.URL = t.Route(m); x.out.Route == 0 && !t.o.Unrouted {
 			x.out.Failure, x.out.Err = message.FailureNoRoute, errors.New("no route matches the message")
-			return x.out
+			return false
 		}
 	}
 	if ctx.Err() != nil {
 		x.out.Failure, x.out.Err = http1.Interrupted(ctx)
-		return x.out
+		return false
 	}
-	x.out.Truncated = x.request.encode(t, m, x.out.URL)
+	return true
+}
+
+// send POSTs body behind the head in x.request and takes the facts from the answer.
+func (x *attempt) send(ctx context.Context, t *Target, body []byte) {
 	x.exchange.Head = x.request.out
-	x.out.Failure, x.out.Err = t.client.Do(ctx, x.exchange, m.Body)
+	x.out.Failure, x.out.Err = t.client.Do(ctx, x.exchange, body)
 	if x.out.Failure == message.FailureNone {
 		x.answer.report(&x.exchange.Answer, &x.out, t.o.RetryAfterMax)
 	}
-	return x.out
 }
 
 // Origin is the URL of the app up to its path.

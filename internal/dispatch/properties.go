@@ -83,6 +83,12 @@ func (r *request) timestamp(t time.Time) {
 // maxTrace bounds each trace header: W3C asks that 8192 bytes of baggage be passed on.
 const maxTrace = 8 << 10
 
+func (r *request) traces(t *message.TraceContext) {
+	r.trace("traceparent: ", t.Traceparent)
+	r.trace("tracestate: ", t.Tracestate)
+	r.trace("baggage: ", t.Baggage)
+}
+
 // trace appends a value byte for byte: baggage is percent-encoded already. A value that is not allowed in a header is
 // left out.
 func (r *request) trace(name, value string) {

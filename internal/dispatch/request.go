@@ -56,19 +56,27 @@ func (r *request) forget() {
 // encode writes the head for m, everything up to the body, and returns the number of message headers it left out. url
 // is that of a route, or "". The same message always gives the same bytes.
 func (r *request) encode(t *Target, m *message.Message, url string) int {
+	r.start(t, url)
+	r.fields(t, m)
+	return r.leftOut
+}
+
+// start writes what does not depend on the message.
+func (r *request) start(t *Target, url string) {
 	r.out = append(r.out[:0], t.static...)
 	if url != "" {
 		r.out = append(append(r.out[:len("POST ")], url[len(t.origin):]...), t.static[len("POST ")+t.path:]...)
 	}
-	r.leftOut, r.spent, r.names = 0, 0, r.names[:0]
-
 	r.out = t.authorization(r.out)
+}
+
+// fields appends the header fields of m and the blank line behind them.
+func (r *request) fields(t *Target, m *message.Message) {
+	r.leftOut, r.spent, r.names = 0, 0, r.names[:0]
 	r.content(t, m)
 	r.properties(m)
 	r.delivery(m)
-	r.trace("traceparent: ", m.Trace.Traceparent)
-	r.trace("tracestate: ", m.Trace.Tracestate)
-	r.trace("baggage: ", m.Trace.Baggage)
+	r.traces(&m.Trace)
 	r.headers(t, m.Headers)
 	if t.o.CloudEvents {
 		r.synthesise(m)
@@ -77,5 +85,4 @@ func (r *request) encode(t *Target, m *message.Message, url string) int {
 		r.number("Amqp-Headers-Truncated: ", int64(r.leftOut))
 	}
 	r.out = append(r.out, '\r', '\n')
-	return r.leftOut
 }

@@ -1,0 +1,93 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/budget"
+	"sidecar/internal/message"
+)
+
+// needed is what a request of ms and its answer take of the memory, in a buffer of its own.
+func needed(ms []*message.Message) int64 {
+	size := 4 * answerLimit(len(ms))
+	for _, m := range ms {
+		size += int64(room(m))
+	}
+	return size
+}
+
+// A batch takes its memory once, and gives it back whatever comes of it.
+func TestMemoryOfABatch(t *testing.T) {
+	t.Parallel()
+	b := budget.New(64 << 20)
+	answers := b.Account(budget.Answers)
+	held := make(chan int64, 10)
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		for i := range 3 {
+			if _, err := c.Next(); err != nil || i == 2 {
+				return
+			}
+			held <- answers.Held()
+			c.Send(apptest.Full(207, `{"index":0,"status":500}`))
+		}
+	})
+	target := newTarget(t, s.URL, inBatches("jsonl"), func(o *Options) { o.Memory = answers })
+	ms := samples(2)
+	ms[0].Body = make([]byte, 3*keptBody) // not a buffer that is kept
+	for range 2 {
+		if whole, each := dispatchAll(t, target, ms...); len(each) != 2 || each[0].Status != 500 {
+			t.Fatalf("%+v", whole)
+		}
+		if n := <-held; n != needed(ms) {
+			t.Errorf("%d bytes were held, want %d", n, needed(ms))
+		}
+	}
+	whole, _ := dispatchAll(t, target, samples(1)...)
+	wantFailure(t, whole, message.FailureReset, "closed")
+	if n := answers.Held(); n != 0 {
+		t.Errorf("%d bytes are left", n)
+	}
+}
+
+// Without memory a batch of several has failed as a whole. A message alone is released, which neither counts nor parks
+// it; only one that never fits is too large.
+func TestBatchWithoutMemory(t *testing.T) {
+	t.Parallel()
+	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
+	b := budget.New(4 << 20)
+	others, answers := b.Account(budget.Deliveries), b.Account(budget.Answers)
+	others.Take(4 << 20)
+	var log apptest.Log
+	target := newTarget(t, s.URL, inBatches("jsonl"), timeout(30*time.Millisecond), func(o *Options) {
+		o.Memory, o.Logger = answers, log.Logger()
+	})
+	whole, each := dispatchAll(t, target, samples(2)...)
+	wantFailure(t, whole, message.FailureTooLarge, "no memory (SIDECAR_MEMORY) for a request of 2 messages")
+	if each != nil || len(log.Lines()) != 0 {
+		t.Error(each, log.String())
+	}
+	whole, _ = dispatchAll(t, target, samples(1)...)
+	if whole.Failure != message.FailureUndispatched || len(log.Lines("no memory for a request", "message_id=m-0")) != 1 {
+		t.Errorf("%+v, log %s", whole, log.String())
+	}
+	whole, _ = dispatchAll(t, target, sized(2<<20))
+	wantFailure(t, whole, message.FailureTooLarge, "no memory (SIDECAR_MEMORY) for a request of 1 messages")
+
+	ctx, stop := context.WithCancelCause(t.Context())
+	waits := newTarget(t, s.URL, inBatches("jsonl"), func(o *Options) { o.Memory = answers })
+	time.AfterFunc(30*time.Millisecond, func() { stop(errors.New("drain")) })
+	whole, _ = waits.DispatchBatch(ctx, samples(1), message.TraceContext{})
+	wantFailure(t, whole, message.FailureInterrupted, "drain")
+	wantSeen(t, s, 0, 0)
+	time.AfterFunc(30*time.Millisecond, func() { others.Give(4 << 20) })
+	if whole, each = dispatchAll(t, waits, samples(2)...); len(each) != 2 {
+		t.Errorf("%+v", whole)
+	}
+	if n := answers.Held(); n != 0 {
+		t.Errorf("%d bytes are left", n)
+	}
+}
