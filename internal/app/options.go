@@ -9,6 +9,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
+	"sidecar/internal/consume"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
 	"sidecar/internal/outbox"
@@ -50,6 +51,18 @@ func (s *subscription) dispatchOptions() dispatch.Options {
 		o.BatchFormat = cfg.Window.BatchFormat
 	}
 	return o
+}
+
+// batchOptions are the zero value without batches. A message that is too large for a POST is found by the dispatcher,
+// when it is alone.
+func (s *subscription) batchOptions() consume.Batch {
+	w := &s.cfg.Window
+	if w.BatchSize < 2 {
+		return consume.Batch{}
+	}
+	return consume.Batch{
+		Size: w.BatchSize, Wait: w.BatchWait, Bytes: min(int64(w.BatchBytes), int64(w.MaxBody)), Dispatcher: s.target,
+	}
 }
 
 // reader reads a secret that may rotate. Errors, of a file that is missing, empty or wrong, are reported at most once a

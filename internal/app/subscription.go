@@ -76,7 +76,7 @@ func newSubscription(
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
 		Attempt: cfg.App.Timeout, Unroutable: s.unroutable, Undelayed: s.undelayed, Memory: memory,
 		Rates: s.limits.rates, Slots: s.limits.slots, OrderBy: cfg.Retry.OrderBy,
-		Dispatcher: dispatcher, Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
+		Dispatcher: dispatcher, Batch: s.batchOptions(), Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,
 	})
 	return s, nil

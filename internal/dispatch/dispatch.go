@@ -108,8 +108,15 @@ func New(o Options) (*Target, error) {
 // in, or when there will be none. The end of ctx interrupts it at once; ctx should be one long-lived context shared by
 // all calls, because every connection is bound to the context it serves.
 //
-// m is only read, and not kept after the return.
+// m is only read, and not kept after the return. With a BatchFormat it is a batch of one.
 func (t *Target) Dispatch(ctx context.Context, m *message.Message) message.Outcome {
+	if t.o.BatchFormat != "" {
+		whole, each := t.DispatchBatch(ctx, []*message.Message{m}, m.Trace)
+		if each != nil {
+			return each[0]
+		}
+		return whole
+	}
 	start := time.Now()
 	o := t.post(ctx, m, start)
 	o.At = time.Now()
