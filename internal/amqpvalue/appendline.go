@@ -183,6 +183,9 @@ func appendList(dst []byte, list []any, depth int) []byte {
 	return append(dst, ']')
 }
 
+// base64Text is the type, in the types of a line, of a string whose value is base64 of its bytes.
+const base64Text = "base64"
+
 // appendTypes appends the types of what appendValue writes, and nothing if JSON alone gives each value its type: the
 // name of a type, or for a table or a list an object or an array of the same. A name in base64 is always there, with
 // null if its value needs no type.
@@ -198,7 +201,7 @@ func appendTypes(dst []byte, v any, depth int) []byte {
 		}
 	case string:
 		if !utf8.ValidString(v) {
-			return append(dst, `"base64"`...)
+			return quote(dst, base64Text)
 		}
 	case float64:
 		if v != math.Trunc(v) && !math.IsNaN(v) { // JSON has it, and it is not like an integer

@@ -18,8 +18,8 @@ const (
 	maxWire = 128 << 10
 	// maxJSON is the longest JSON text of such a value: no byte of the value takes more than the six of \u0000.
 	maxJSON = 6 * maxWire
-	// maxMemory is how much memory a value may take, in bytes, by the estimates below.
-	maxMemory = 1 << 20
+	// MaxMemory is how much memory a value may take, in bytes, by the estimates below.
+	MaxMemory = 1 << 20
 	// memoryRatio is how many bytes of memory a byte of JSON takes at most: a map with one entry for the five of {"":}.
 	memoryRatio = 100
 )
@@ -36,13 +36,18 @@ const (
 )
 
 // JSONCost returns how many bytes of memory ParseTable and ParseValue take at most for a text of n bytes.
-func JSONCost(n int) int64 { return int64(min(memoryRatio*n, maxMemory+maxWire)) }
+func JSONCost(n int) int64 { return int64(min(memoryRatio*n, MaxMemory+maxWire)) }
 
 // ParseTable reads a JSON object as a header table, without the names for which skip returns true; null is a nil table.
 // It stops, with an error that names the header, when the table cannot fit a frame of the broker, takes too much memory
 // or is nested deeper than MaxDepth. cost is the memory of the table in bytes, at most JSONCost(len(raw)).
 func ParseTable(raw []byte, skip func(name string) bool) (t amqp.Table, cost int64, err error) {
-	r, err := newReader(raw)
+	return parseTable(raw, nil, skip, MaxMemory)
+}
+
+// parseTable is ParseTable within most bytes of memory. types is what appendTypes has written, as parseValue reads it.
+func parseTable(raw []byte, types amqp.Table, skip func(name string) bool, most int) (amqp.Table, int64, error) {
+	r, err := newReader(raw, most)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -50,7 +55,7 @@ func ParseTable(raw []byte, skip func(name string) bool) (t amqp.Table, cost int
 	case 'n':
 		return nil, 0, nil
 	case '{':
-		t, err = r.table(skip)
+		t, err := r.table(types, skip)
 		return t, int64(r.cost), err
 	}
 	return nil, 0, errors.New("not a JSON object")
@@ -58,12 +63,14 @@ func ParseTable(raw []byte, skip func(name string) bool) (t amqp.Table, cost int
 
 // ParseValue reads any JSON as a value of AMQP, within the same bounds: an object as a Table, a whole number as an
 // int64, any other number as a float64.
-func ParseValue(raw []byte) (any, error) {
-	r, err := newReader(raw)
+func ParseValue(raw []byte) (any, error) { return parseValue(raw, MaxMemory) }
+
+func parseValue(raw []byte, most int) (any, error) {
+	r, err := newReader(raw, most)
 	if err != nil {
 		return nil, err
 	}
-	return r.value()
+	return r.value(nil)
 }
 
 // lenient leaves names that are there twice, and bytes that are not UTF-8, to the caller.
@@ -82,13 +89,14 @@ func DecodeJSON(raw []byte) (*jsontext.Decoder, error) {
 type jsonReader struct {
 	*jsontext.Decoder
 
-	wire, cost int
+	wire, cost, most int // most is the bound of cost
 }
 
-func newReader(raw []byte) (r jsonReader, err error) {
+func newReader(raw []byte, most int) (r jsonReader, err error) {
 	if len(raw) > maxJSON {
 		return r, fmt.Errorf("%d bytes of JSON cannot fit a frame of %d bytes", len(raw), maxWire)
 	}
+	r.most = most
 	r.Decoder, err = DecodeJSON(raw)
 	return r, err
 }
@@ -100,21 +108,30 @@ func (r *jsonReader) charge(wire, cost int) error {
 	switch {
 	case r.wire > maxWire:
 		return fmt.Errorf("with everything before it too large for a frame of %d bytes", maxWire)
-	case r.cost > maxMemory:
-		return fmt.Errorf("with everything before it more than %d bytes in memory", maxMemory)
+	case r.cost > r.most:
+		return fmt.Errorf("with everything before it more than %d bytes in memory", r.most)
 	}
 	return nil
 }
 
-func (r *jsonReader) value() (any, error) {
-	if r.StackDepth() > MaxDepth {
+// value reads a value. types is nil, the name of its type, or the types of what is in it.
+func (r *jsonReader) value(types any) (any, error) {
+	kind := r.PeekKind()
+	if name, ok := types.(string); ok {
+		return r.typed(name)
+	}
+	if (kind == '{' || kind == '[') && r.StackDepth() > MaxDepth {
 		return nil, fmt.Errorf("nested more than %d deep", MaxDepth)
 	}
-	switch r.PeekKind() {
-	case '{':
-		return r.table(nil)
-	case '[':
-		return r.list()
+	within, isTable := types.(amqp.Table)
+	list, isList := types.([]any)
+	switch {
+	case kind == '{' && !isList:
+		return r.table(within, nil)
+	case kind == '[' && !isTable:
+		return r.list(list)
+	case types != nil:
+		return nil, errors.New("not what its type says")
 	}
 	raw, _ := r.ReadValue()
 	switch c := raw[0]; c {
@@ -139,8 +156,31 @@ func (r *jsonReader) value() (any, error) {
 	return f, nil
 }
 
+// typed reads a value whose type JSON alone does not give.
+func (r *jsonReader) typed(kind string) (v any, err error) {
+	raw, _ := r.ReadValue()
+	if err := r.charge(0, costOfText+len(raw)*5/4); err != nil {
+		return nil, err
+	}
+	switch {
+	case kind == "array" || kind == "table" || raw[0] == 'n':
+		err = errors.New("not a single value")
+	case kind == base64Text:
+		v, err = readTyped("binary", raw)
+		b, _ := v.([]byte)
+		v = string(b)
+	default:
+		v, err = readTyped(kind, raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("value of type %.40q: %w", kind, err)
+	}
+	size, _ := fieldSize(v)
+	return v, r.charge(size, 0)
+}
+
 // table reads an object. skip is nil for a table within the header table.
-func (r *jsonReader) table(skip func(name string) bool) (amqp.Table, error) {
+func (r *jsonReader) table(types amqp.Table, skip func(name string) bool) (amqp.Table, error) {
 	if err := r.charge(5, costOfTable); err != nil {
 		return nil, err
 	}
@@ -148,14 +188,22 @@ func (r *jsonReader) table(skip func(name string) bool) (amqp.Table, error) {
 	_, _ = r.ReadToken()
 	for r.PeekKind() != '}' {
 		quoted, _ := r.ReadValue()
-		name := unquote(quoted)
+		text := unquote(quoted)
+		kind, listed := types[text]
+		name, err := text, error(nil)
+		if listed {
+			name, err = decodeName(text)
+		}
 		if skip != nil && skip(name) {
 			_ = r.SkipValue()
 			continue
 		}
-		switch err := r.entry(t, name); {
+		if err == nil {
+			err = r.entry(t, name, kind)
+		}
+		switch {
 		case err != nil && skip != nil:
-			return nil, fmt.Errorf("header %.100q: %w", name, err)
+			return nil, fmt.Errorf("header %.100q: %w", text, err)
 		case err != nil:
 			return nil, err
 		}
@@ -165,7 +213,7 @@ func (r *jsonReader) table(skip func(name string) bool) (amqp.Table, error) {
 }
 
 // entry reads the value of a name and puts it into t.
-func (r *jsonReader) entry(t amqp.Table, name string) error {
+func (r *jsonReader) entry(t amqp.Table, name string, types any) error {
 	if _, twice := t[name]; twice {
 		return fmt.Errorf("the name %.100q is there twice", name)
 	}
@@ -176,12 +224,12 @@ func (r *jsonReader) entry(t amqp.Table, name string) error {
 	if err := r.charge(1+len(name), cost); err != nil {
 		return err
 	}
-	value, err := r.value()
+	value, err := r.value(types)
 	t[name] = value
 	return err
 }
 
-func (r *jsonReader) list() (any, error) {
+func (r *jsonReader) list(types []any) (any, error) {
 	if err := r.charge(5, costOfList); err != nil {
 		return nil, err
 	}
@@ -191,7 +239,11 @@ func (r *jsonReader) list() (any, error) {
 		if err := r.charge(0, costOfElement); err != nil {
 			return nil, err
 		}
-		value, err := r.value()
+		var kind any
+		if len(list) < len(types) {
+			kind = types[len(list)]
+		}
+		value, err := r.value(kind)
 		if err != nil {
 			return nil, err
 		}

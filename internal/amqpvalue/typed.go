@@ -174,6 +174,10 @@ func readTyped(kind string, b []byte) (any, error) {
 		return float32(f), err
 	case "float64":
 		return strconv.ParseFloat(string(number), 64)
+	case "timestamp":
+		if at, err := time.Parse(time.RFC3339, string(number)); err == nil {
+			return time.Unix(at.Unix(), 0), nil
+		}
 	}
 	t, known := types[kind]
 	if !known {
@@ -222,16 +226,29 @@ func (t *TypedTable) UnmarshalJSON(b []byte) error {
 	}
 	*t = make(TypedTable, len(m))
 	for k, v := range m {
-		if coded, ok := strings.CutPrefix(k, namePrefix); ok {
-			name, err := base64.StdEncoding.DecodeString(coded)
-			if err != nil {
-				return fmt.Errorf("name %.40q: %w", k, err)
-			}
-			k = string(name)
+		name, err := decodeName(k)
+		if err != nil {
+			return err
 		}
-		(*t)[k] = v.V
+		(*t)[name] = v.V
 	}
 	return nil
+}
+
+// decodeName returns a name that may be written in base64.
+func decodeName(name string) (string, error) {
+	coded, ok := strings.CutPrefix(name, namePrefix)
+	if !ok {
+		return name, nil
+	}
+	b, err := base64.StdEncoding.DecodeString(coded)
+	if err == nil && !isCoded(string(b)) {
+		err = errors.New("need not be in base64")
+	}
+	if err != nil {
+		return "", fmt.Errorf("name %.40q: %w", name, err)
+	}
+	return string(b), nil
 }
 
 // MarshalJSON writes a string or its bytes.

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,6 +100,11 @@ func TestBatchItems(t *testing.T) {
 		code       code
 	}{
 		{`{"routing_key":"ok","body":"first"}`, "", 204, ""},
+		{`{"exchange":"` + r.exchange + `","routing_key":"ok","user_id":["not","read"],"delivery_mode":"1","delivery":{"attempt":2}}`, "", 204, ""},
+		{`{"exchange":{"base64":"` + base64.StdEncoding.EncodeToString([]byte(r.exchange)) + `"},"routing_key":"ok"}`, "", 204, ""},
+		{`{"exchange":"","routing_key":"` + nowhere + `"}`, "NO_ROUTE", 404, unroutable},
+		{`{"exchange":"amq.topic","routing_key":"ok"}`, "no exchange alias", 403, forbidden},
+		{`{"routing_key":"ok","headers":{"n":300},"header_types":{"n":"int8"}}`, `headers cannot be published: header "n": value of type "int8"`, 400, invalid},
 		{`{"exchange":"direct","routing_key":"` + nowhere + `","body":""}`, "NO_ROUTE", 404, unroutable},
 		{`{"exchange":"other","routing_key":"ok"}`, "no exchange alias", 403, forbidden},
 		{`{"routing_key":"no"}`, "SIDECAR_PUBLISH_ROUTING_KEYS", 403, forbidden},

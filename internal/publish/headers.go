@@ -103,6 +103,11 @@ func setProperty(m *amqp.Publishing, name, property string, value any) *failure 
 	if err := amqpvalue.SetProperty(m, property, value); err != nil {
 		return bad("%.100s %s.", name, err)
 	}
+	return notExpired(m, name)
+}
+
+// notExpired refuses an expiration of 0; name is that of its header or field.
+func notExpired(m *amqp.Publishing, name string) *failure {
 	// With 0 the broker drops the message unless a consumer takes it at once, and confirms it all the same.
 	if m.Expiration != "" && strings.Trim(m.Expiration, "0") == "" {
 		return bad("%s is 0; it must be milliseconds, an integer from 1 to 4294967295.", name)

@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -52,6 +54,7 @@ type Server struct {
 	hosts    httpguard.Hosts
 	keys     message.Globs
 	lanes    map[string]*broker.Lane // by exchange
+	aliases  map[string]string       // by exchange: the first one
 	inflight httpguard.Slots
 	arrivals arrivals
 	batches  httpguard.Slots
@@ -75,15 +78,17 @@ const (
 // New returns a server that has not bound its address yet.
 func New(o Options) *Server {
 	s := &Server{
-		o: o, keys: message.NewGlobs(o.RoutingKeys, false), lanes: map[string]*broker.Lane{}, maxItems: maxItems,
+		o: o, keys: message.NewGlobs(o.RoutingKeys, false), maxItems: maxItems,
+		lanes: map[string]*broker.Lane{}, aliases: map[string]string{},
 		arrivals: arrivals{slowAfter: slowAfter, all: map[*arrival]struct{}{}},
 		inflight: make(httpguard.Slots, o.MaxInflight), batches: make(httpguard.Slots, maxBatches),
 		growing: make(httpguard.Slots, 1),
 	}
 	s.metrics = newMetrics(o.Registerer, o.Exchanges, s.inflight)
-	for _, exchange := range o.Exchanges {
+	for _, alias := range slices.Sorted(maps.Keys(o.Exchanges)) {
+		exchange := o.Exchanges[alias]
 		if s.lanes[exchange] == nil {
-			s.lanes[exchange] = o.Publisher.NewLane(exchange)
+			s.lanes[exchange], s.aliases[exchange] = o.Publisher.NewLane(exchange), alias
 		}
 	}
 	s.http = &http.Server{

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 
@@ -34,6 +35,14 @@ func (s *Server) address(alias, key string) (outgoing, *failure) {
 		return m, fail(forbidden, "The routing key %.100q is not among those of SIDECAR_PUBLISH_ROUTING_KEYS.", key)
 	}
 	return m, nil
+}
+
+// aliasOf returns exchange if it is an alias; else the first alias of the exchange of this name, if there is one.
+func (s *Server) aliasOf(exchange string) string {
+	if _, isAlias := s.o.Exchanges[exchange]; isAlias {
+		return exchange
+	}
+	return cmp.Or(s.aliases[exchange], exchange)
 }
 
 // firstID is the id that a message without one gets, a UUID of version 7: those sort by time. The ids of a batch rise

@@ -148,7 +148,7 @@ func (p *parts) head(h map[string][]string) (outgoing, *failure) {
 			}
 		}
 	}
-	m, f := p.server.address(alias, key)
+	m, f := p.server.address(p.server.aliasOf(alias), key)
 	if f != nil {
 		return m, f
 	}

@@ -1,0 +1,166 @@
+package amqpvalue_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/amqpvalue"
+	"sidecar/internal/testkit/must"
+)
+
+func all(string) bool { return false }
+
+// read returns the message of a line.
+func read(text []byte) (l amqpvalue.Line, p amqp.Publishing, err error) {
+	if err = l.Decode(bytes.Clone(text)); err != nil {
+		return l, p, err
+	}
+	if p = l.Msg; l.Base64 != nil {
+		if p.Body, err = base64.StdEncoding.AppendDecode(nil, l.Base64); err != nil {
+			return l, p, err
+		}
+	}
+	if p.Headers, _, err = l.Headers(all, math.MaxInt); err == nil {
+		err = l.Invalid
+	}
+	return l, p, err
+}
+
+// equal compares messages as they are on the wire: there a time has whole seconds and no zone, and nothing is like an empty table.
+func equal(t testing.TB, a, b amqp.Publishing) bool {
+	form := func(p amqp.Publishing) string {
+		headers := must.Get(json.Marshal(amqpvalue.TypedTable(p.Headers)))(t)
+		properties := must.Get(json.Marshal(amqpvalue.Properties(p)))(t)
+		return string(headers) + string(properties) + string(p.Body)
+	}
+	return form(a) == form(b)
+}
+
+func TestLineReturnsEveryValue(t *testing.T) {
+	t.Parallel()
+	headers := everything()
+	deep := any(int32(1))
+	for i := range amqpvalue.MaxDepth {
+		if deep = []any{deep}; i%2 == 0 {
+			deep = amqp.Table{"\xff": deep.([]any)[0]}
+		}
+	}
+	headers["deep"] = deep
+	for name, whole := range map[string]float64{"one": 1, "large": 1 << 62, "larger": 1e20, "huge": 1e300, "-1": -1} {
+		headers[name] = whole
+	}
+	headers["list"] = []any{1.0, amqp.Table{"a": nil, "b": time.Unix(math.MaxInt64, 0), "c": time.Unix(math.MinInt64, 0)}, "\xff", math.Inf(1), float32(math.SmallestNonzeroFloat32)}
+	p := amqp.Publishing{Headers: headers, Body: []byte("\xff"), UserId: "u", DeliveryMode: 1, Timestamp: time.Unix(-5, 0)}
+	line := amqpvalue.AppendLine(nil, "\xff", "k", &p)
+	l, got, err := read(line)
+	if err != nil || !equal(t, p, got) || *l.Exchange != "\xff" || l.RoutingKey != "k" || !l.HasBody() {
+		t.Errorf("%+v, %v\nbecame\n%+v\nin %s", p, err, got, line)
+	}
+	if !math.Signbit(got.Headers["zero"].(float64)) {
+		t.Error("the sign of -0 is lost")
+	}
+}
+
+// TestLineReads what people and other programs write.
+func TestLineReads(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text string
+		want amqp.Publishing
+	}{
+		{`{"routing_key":"k"}`, amqp.Publishing{}},
+		{`{"routing_key":"k","exchange":null,"body_base64":null,"headers":null,"header_types":null,"delivery":{"any":["\ud800"]}}`, amqp.Publishing{}},
+		{`{"routing_key":"k","body":{"a": 1}}`, amqp.Publishing{ContentType: "application/json", Body: []byte(`{"a": 1}`)}},
+		{`{"routing_key":"k","body":[],"content_type":""}`, amqp.Publishing{Body: []byte(`[]`)}},
+		{`{"routing_key":"k","body":"a\u00e9\ud83d\ude00\"\\u0041"}`, amqp.Publishing{Body: []byte(`aé😀"\u0041`)}},
+		{`{"routing_key":"k","headers":{"n":1,"gone":2},"header_types":{"n":"int64","other":"int32"}}`, amqp.Publishing{Headers: amqp.Table{"n": int64(1), "gone": int64(2)}}},
+		{`{"routing_key":"k","headers":{"n":"7","t":5,"base64:eA==":1,"l":[1,2]},"header_types":{"n":"int8","t":"timestamp","l":["uint8"]}}`,
+			amqp.Publishing{Headers: amqp.Table{"n": int8(7), "t": time.Unix(5, 0), "base64:eA==": int64(1), "l": []any{uint8(1), int64(2)}}}},
+		{`{"routing_key":"k","header_types":{"n":"int8"}}`, amqp.Publishing{}},
+	} {
+		if l, got, err := read([]byte(c.text)); err != nil || !equal(t, got, c.want) || l.Exchange != nil || l.RoutingKey != "k" {
+			t.Errorf("%s became %+v, %v", c.text, got, err)
+		}
+	}
+}
+
+func TestLineRefuses(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"routing_key":"k","header_types":[1],"headers":{}}`:                                                        "header_types: not a JSON object",
+		`{"routing_key":"k","header_types":{"a":1e400},"headers":{}}`:                                                "header_types: the number",
+		`{"routing_key":"k","header_types":{"n":"int8"},"headers":{"n":300}}`:                                        `header "n": value of type "int8"`,
+		`{"routing_key":"k","header_types":{"n":"int8"},"headers":{"n":null}}`:                                       "not a single value",
+		`{"routing_key":"k","header_types":{"n":"table"},"headers":{"n":{"a":{"type":"void"}}}}`:                     "not a single value",
+		`{"routing_key":"k","header_types":{"n":"array"},"headers":{"n":[{"type":"void"}]}}`:                         "not a single value",
+		`{"routing_key":"k","header_types":{"n":"colour"},"headers":{"n":1}}`:                                        "unknown type",
+		`{"routing_key":"k","header_types":{"n":"base64"},"headers":{"n":"!"}}`:                                      "illegal base64",
+		`{"routing_key":"k","header_types":{"n":{"a":"int8"}},"headers":{"n":[1]}}`:                                  "not what its type says",
+		`{"routing_key":"k","header_types":{"n":["int8"]},"headers":{"n":{"a":1}}}`:                                  "not what its type says",
+		`{"routing_key":"k","header_types":{"n":["int8"]},"headers":{"n":1}}`:                                        "not what its type says",
+		`{"routing_key":"k","header_types":{"n":true},"headers":{"n":1}}`:                                            "not what its type says",
+		`{"routing_key":"k","header_types":{"base64:eA==":null},"headers":{"base64:eA==":1}}`:                        "need not be in base64",
+		`{"routing_key":"k","header_types":{"base64:!":null},"headers":{"base64:!":1}}`:                              "illegal base64",
+		`{"routing_key":"k","header_types":{"base64:/w==":null},"headers":{"base64:/w==":1,"\ufffd":1}}`:             "",
+		`{"routing_key":"k","header_types":{"a":"\ud800"},"headers":{"a":1}}`:                                        "header_types holds half of a surrogate pair",
+		`{"routing_key":"k","body_base64":7}`:                                                                        "body_base64 is not a string",
+		`{"routing_key":{"base64":"!"}}`:                                                                             "the field routing_key cannot be read: it",
+		`{"routing_key":"k","exchange":{}}`:                                                                          "the field exchange cannot be read: it is not a string",
+		`{"routing_key":"k","priority":"x"}`:                                                                         "priority must be",
+		`{"routing_key":"k","header_types":{"n":"binary"},"headers":{"n":"` + strings.Repeat("AAAA", 44<<10) + `"}}`: "too large for a frame",
+	} {
+		if _, got, err := read([]byte(text)); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%.100s became %+v, %v", text, got, err)
+		}
+	}
+	var l amqpvalue.Line
+	must.Do(t, l.Decode([]byte(`{"routing_key":"k","headers":{"n":["AAAA"]},"header_types":{"n":["binary"]}}`)))
+	if cost := l.HeadersCost(); cost != 100*(14+16) {
+		t.Errorf("cost %d", cost)
+	}
+	if _, _, err := l.Headers(all, 500); err == nil || !strings.Contains(err.Error(), "500 bytes in memory") {
+		t.Error(err)
+	}
+	if _, _, err := l.Headers(func(name string) bool { return name == "n" }, 1<<10); err != nil {
+		t.Error(err)
+	}
+}
+
+// FuzzAppendLine writes any message that a broker can deliver and reads it again.
+func FuzzAppendLine(f *testing.F) {
+	f.Add("x", "k", "application/json", "m", []byte(`{"a":[1]}`), []byte("\x01aI\x00\x00\x00\x05\x01bS\x00\x00\x00\x01x\x01\xffx\x00\x00\x00\x01y"), int64(5), uint8(2))
+	f.Add("", "\xff", "", "é\x00", []byte("\x00\"\\\n\u2028"), []byte("\x01lA\x00\x00\x00\x07T\x00\x00\x00\x00\x00\x00\x00\x05V\x01tF\x00\x00\x00\x05\x02\xff\xfeVx"), int64(math.MaxInt64), uint8(0))
+	f.Fuzz(func(t *testing.T, exchange, key, contentType, text string, body, headers []byte, at int64, small uint8) {
+		short := func(s string) string { return s[:min(len(s), amqpvalue.ShortMax)] }
+		table, whole := amqpvalue.Decode(headers)
+		if size, err := amqpvalue.TableSize(table); !whole || err != nil || size > 128<<10 {
+			return
+		}
+		p := amqp.Publishing{
+			Headers: table, ContentType: short(contentType), MessageId: short(text), Type: short(key), UserId: short(text), DeliveryMode: small, Priority: small, Body: body,
+			Timestamp: time.Unix(at, 0),
+		}
+		if p.Timestamp.IsZero() { // absent
+			return
+		}
+		line := amqpvalue.AppendLine(nil, short(exchange), short(key), &p)
+		if !json.Valid(line) || bytes.ContainsAny(line, "\r\n") || len(line) > 3*len(body)/2+8*len(headers)+10*amqpvalue.ShortMax*6 {
+			t.Fatalf("%d bytes: %s", len(line), line)
+		}
+		l, got, err := read(line)
+		if err != nil || !equal(t, p, got) || *l.Exchange != short(exchange) || l.RoutingKey != short(key) {
+			t.Fatalf("%+v, %v\nbecame\n%+v\nin %s", p, err, got, line)
+		}
+		if again := amqpvalue.AppendLine(nil, short(exchange), short(key), &got); !reflect.DeepEqual(again, line) {
+			t.Fatalf("%s\nbecame\n%s", line, again)
+		}
+	})
+}
