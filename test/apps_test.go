@@ -29,15 +29,7 @@ func TestAppsDispatchByRoutingKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			a := launchBinary(t, argv[0], nil, append(argv[1:], "0")...)
-			var url string
-			eventually(t, "the address of the app", func() bool {
-				found := appAddress.FindStringSubmatch(a.log.String())
-				if found != nil {
-					url = "http://" + found[1] + "/"
-				}
-				return found != nil
-			})
+			log, url := launchApp(t, argv...)
 			for i, topology := range []string{"fanout", "", "topic-tiers", "per-queue", "delay-ladder", "dead-letter"} {
 				if topology == "" { // the tiers of fanout
 					continue
@@ -45,11 +37,25 @@ func TestAppsDispatchByRoutingKey(t *testing.T) {
 				t.Run(topology, func(t *testing.T) {
 					t.Parallel()
 					sc := newScene(t)
-					dispatched(t, sc.with("APP_URL", url), presets(sc.prefix)[i], a.log, name == "go")
+					dispatched(t, sc.with("APP_URL", url), presets(sc.prefix)[i], log, name == "go")
 				})
 			}
 		})
 	}
+}
+
+// launchApp starts an app that prints its address, and returns what it prints and its URL.
+func launchApp(t *testing.T, argv ...string) (log *output, url string) {
+	t.Helper()
+	a := launchBinary(t, argv[0], nil, append(argv[1:], "0")...)
+	eventually(t, "the address of the app", func() bool {
+		found := appAddress.FindStringSubmatch(a.log.String())
+		if found != nil {
+			url = "http://" + found[1] + "/"
+		}
+		return found != nil
+	})
+	return a.log, url
 }
 
 // dispatched sends messages of which the app fails 0, 2, 3 or (if further) 6 attempts; the third attempt is the last one.
