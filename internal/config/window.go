@@ -109,13 +109,18 @@ func (l *loader) checkBatch() {
 	if all := w.Concurrency * w.BatchSize; l.ok(concurrency, prefetch) && w.Prefetch < min(all, maxPrefetch) {
 		l.warn(prefetch, "is less than %s times %s, which is %d: batches stay smaller", concurrency, size, all)
 	}
-	switch {
-	case !l.ok(bytes, memory, concurrency):
-	case w.BatchBytes > w.Memory:
-		l.reject(bytes, "one such batch does not fit into %s, which is %v", memory, w.Memory)
-	case w.BatchBytes > w.Memory/2/Size(w.Concurrency):
-		l.warn(bytes, "%d such batches do not fit into half of %s, which is %v: batches stay smaller", w.Concurrency, memory,
+	if !l.ok(bytes, memory, concurrency) {
+		return
+	}
+	// The bodies may be base64. About 3 KiB are for what else is in a message, and 4 for a verdict; see dispatch.
+	one := w.BatchBytes/3*4 + Size(w.BatchSize)*(7<<10) + 256<<10
+	switch all := one * Size(w.Concurrency); {
+	case w.BatchBytes+one > w.Memory:
+		l.reject(bytes, "a POST of %d such messages may need %dMiB, and %s is %v", w.BatchSize, (w.BatchBytes+one)>>20, memory,
 			w.Memory)
+	case all > w.Memory/2:
+		l.warn(size, "%d POSTs with %v of bodies may need %dMiB, and half of %s, which is %v, is for all of them: some may wait "+
+			"for others", w.Concurrency, w.BatchBytes, all>>20, memory, w.Memory)
 	}
 }
 
