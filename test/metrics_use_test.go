@@ -21,6 +21,7 @@ func TestMetricsInUse(t *testing.T) {
 	p := startPrometheus(t, impatient(t))
 	stormy, slow, drained, unparked := loop(t, p), backlog(t, p), drain(t, p), parkless(t, p)
 	delaying(t, p)
+	batching(t, p)
 	o := newOutgoing(t, p)
 	o.use()
 	m := newMixed(t, p)
@@ -226,6 +227,17 @@ func backlog(t *testing.T, p *prometheusServer) string {
 func delaying(t *testing.T, p *prometheusServer) {
 	sc := newScene(t).with("TOPOLOGY", "native")
 	p.scrape(start(t, sc.env).admin, nil)
+}
+
+// batching is a sidecar that POSTs several messages at once.
+func batching(t *testing.T, p *prometheusServer) {
+	sc := newScene(t).seed().with("BATCH_SIZE", "10")
+	s := sc.run()
+	p.scrape(s.admin, nil)
+	eventually(t, "a sample without a POST", func() bool {
+		return len(p.now(`sidecar_batch_messages_count{queue="`+sc.queue()+`"} == 0`)) == 1
+	})
+	sc.send(numbered("m", 50)...)
 }
 
 // drain is a sidecar that was drained and left so, outside Kubernetes.
