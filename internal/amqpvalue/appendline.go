@@ -69,16 +69,16 @@ func AppendBody(dst []byte, p *amqp.Publishing, embed bool) []byte {
 	size := base64.StdEncoding.EncodedLen(len(b))
 	switch {
 	case !utf8.Valid(b):
-	case embed && isJSON(p.ContentType) && embeddable(b):
+	case embed && IsJSON(p.ContentType) && embeddable(b):
 		return append(append(dst, `,"body":`...), b...)
-	case quotedSize(b) <= size:
+	case QuotedSize(b) <= size:
 		return quote(append(dst, `,"body":`...), b)
 	}
 	return appendBase64(append(dst, `,"body_base64":`...), b)
 }
 
-// isJSON reports whether a content type is one of JSON. Without one a reader would add it to a body that is embedded.
-func isJSON(contentType string) bool {
+// IsJSON reports whether a content type is one of JSON. Without one a reader would add it to a body that is embedded.
+func IsJSON(contentType string) bool {
 	t, _, _ := strings.Cut(contentType, ";")
 	t = strings.TrimRight(t, " \t")
 	return strings.EqualFold(t, "application/json") || len(t) > 5 && strings.EqualFold(t[len(t)-5:], "+json")
@@ -99,8 +99,8 @@ func embeddable(text []byte) bool {
 		jsontext.Value(slices.Concat([]byte{'['}, text, []byte{']'})).IsValid(lenient...)
 }
 
-// quotedSize returns the length of b as a JSON string without its quotes.
-func quotedSize(b []byte) int {
+// QuotedSize returns the length of b as a JSON string without its quotes.
+func QuotedSize(b []byte) int {
 	n := len(b)
 	for _, c := range b {
 		n += int(escape[c])
