@@ -14,7 +14,21 @@ import (
 	"sidecar/internal/message"
 )
 
-// format writes messages as the body of one request.
+// format writes messages as the body of one request:
+//
+//   - jsonl: a line for each message, the object that /publish:batch takes with the exchange's name, and behind it
+//     "delivery":{"attempt":1,"retry_count":0,"last_attempt":false,"redelivered":false,"queue":"…"}. Headers have their
+//     own names and types; those are there that a request may have, but for reserved ones. A trace context is that of
+//     the message's span.
+//   - multipart: a part for each message, with all header fields and the body of a request with that message alone, but
+//     for Host, User-Agent and Authorization.
+//   - cloudevents: an array of events in JSON. Attributes are those of binary mode, as strings; names of other characters
+//     than a-z and 0-9 are left out. There are deliveryattempt, a number, contentencoding, if the message has one, and
+//     the trace context of its span as traceparent and tracestate. data is JSON if the content type and the body are,
+//     or text of a text/* type; data_base64 is anything else. Other headers and properties have no place here. The body
+//     of a structured event, a JSON object, is an element as it is.
+//
+// The request itself has the trace context of the POST.
 type format struct {
 	contentType string
 	item        func(b *batch, t *Target, m *message.Message) // appends a message
@@ -22,7 +36,9 @@ type format struct {
 }
 
 var formats = map[string]format{
-	"jsonl": {contentType: "application/jsonl", item: (*batch).line},
+	"jsonl":       {contentType: "application/jsonl", item: (*batch).line},
+	"multipart":   {contentType: "multipart/mixed; boundary=", item: (*batch).add, end: (*batch).endParts},
+	"cloudevents": {contentType: "application/cloudevents-batch+json", item: (*batch).event, end: (*batch).endEvents},
 }
 
 // DispatchBatch POSTs ms, which have one URL, in one request. each has the outcome of every message if the app answered
@@ -102,16 +118,29 @@ func answerLimit(n int) int64 { return http1.MaxBody + int64(n)<<10 }
 // waited for the other would block each other. It returns false if there never is enough memory, if there is none
 // before the time of an attempt is over, or when ctx ends.
 func (b *batch) encode(ctx context.Context, t *Target, ms []*message.Message) bool {
-	size := 0
+	size, most, slack := 0, 0, 0
 	for _, m := range ms {
-		size += room(m)
+		usual, atMost := room(m)
+		size, most, slack = size+usual, most+atMost, max(slack, atMost-usual)
 		b.bodies += int64(len(m.Body))
 	}
-	if !b.take(ctx, t, size, 4*answerLimit(len(ms))) {
-		return false
+	for size = min(size+slack, most); b.take(ctx, t, size, 4*answerLimit(len(ms))); size = most {
+		if b.write(t, ms, size < most) {
+			return true
+		}
 	}
+	return false
+}
+
+// write writes the messages, or returns false if checked and b.out may be too small.
+func (b *batch) write(t *Target, ms []*message.Message, checked bool) bool {
 	b.out, b.leftOut = b.out[:0], b.leftOut[:0]
 	for _, m := range ms {
+		if checked {
+			if _, most := room(m); most > cap(b.out)-len(b.out) {
+				return false
+			}
+		}
 		b.part.leftOut = 0
 		t.format.item(b, t, m)
 		b.leftOut = append(b.leftOut, b.part.leftOut)
@@ -124,6 +153,8 @@ func (b *batch) encode(ctx context.Context, t *Target, ms []*message.Message) bo
 
 // take makes room for size bytes in b.out, with memory for it and for an answer.
 func (b *batch) take(ctx context.Context, t *Target, size int, answer int64) bool {
+	t.o.Memory.Give(b.taken)
+	b.taken = 0
 	isNew := cap(b.out) < size
 	b.need = int64(max(size, cap(b.out))) + answer
 	switch memory := t.o.Memory; {
@@ -147,14 +178,16 @@ func (b *batch) take(ctx context.Context, t *Target, size int, answer int64) boo
 // possible reports whether there can be memory at all: the messages have some of it until they are settled.
 func (b *batch) possible(memory *budget.Account) bool { return b.bodies+b.need <= memory.Limit() }
 
-// room is at least what m takes in any format. A byte of a text takes six bytes at most in JSON, and 12 where a part
-// has it twice. Only headers that are decimals of hundreds of digits take more than 16 times what they do in a frame.
-func room(m *message.Message) int {
+// room returns what m usually takes in any format, and what it takes at most: a byte of a text takes six bytes at most
+// in JSON, and 12 where a part has it twice. Only headers that are decimals of hundreds of digits take more than 16
+// times what they do in a frame.
+func room(m *message.Message) (usual, most int) {
 	text := len(m.MessageID) + len(m.CorrelationID) + len(m.ReplyTo) + len(m.Type) + len(m.AppID) + len(m.UserID) +
 		len(m.ContentType) + len(m.ContentEncoding) + len(m.Expiration) + len(m.Queue) + len(m.Exchange) +
 		len(m.RoutingKey) + len(m.Trace.Traceparent) + len(m.Trace.Tracestate) + len(m.Trace.Baggage)
 	headers, _ := amqpvalue.TableSize(m.Headers)
-	return 1<<10 + 12*text + 16*headers + base64.StdEncoding.EncodedLen(len(m.Body))
+	least := 1<<10 + base64.StdEncoding.EncodedLen(len(m.Body))
+	return least + 2*text + 4*headers, least + 12*text + 16*headers
 }
 
 // noMemory makes o the outcome of a batch that could not be written. A message alone is released, unless there will

@@ -13,11 +13,12 @@ import (
 
 // needed is what a request of ms and its answer take of the memory, in a buffer of its own.
 func needed(ms []*message.Message) int64 {
-	size := 4 * answerLimit(len(ms))
+	sum, slack := 4*answerLimit(len(ms)), 0
 	for _, m := range ms {
-		size += int64(room(m))
+		usual, most := room(m)
+		sum, slack = sum+int64(usual), max(slack, most-usual)
 	}
-	return size
+	return sum + int64(slack)
 }
 
 // A batch takes its memory once, and gives it back whatever comes of it.

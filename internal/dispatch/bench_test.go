@@ -176,7 +176,7 @@ func TestCommonAnswersAllocateNothing(t *testing.T) {
 // BenchmarkDispatch is a round trip to a server that does as little as possible. net/http is there to compare with.
 func BenchmarkDispatch(b *testing.B) {
 	for _, network := range []string{"tcp", "unix"} {
-		url := bareServer(b, network)
+		url := bareServer(b, network, bodyEnd)
 		b.Run(network+"/headers=0", func(b *testing.B) { benchDispatch(b, url, benchMessage(0)) })
 		b.Run(network+"/headers=8", func(b *testing.B) { benchDispatch(b, url, benchMessage(8)) })
 		b.Run(network+"/headers=64", func(b *testing.B) { benchDispatch(b, url, benchMessage(64)) })
@@ -187,7 +187,7 @@ func BenchmarkDispatch(b *testing.B) {
 			inParallel(b, func() { post204(b, t, m) })
 		})
 	}
-	url, m := bareServer(b, "tcp"), benchMessage(0)
+	url, m := bareServer(b, "tcp", bodyEnd), benchMessage(0)
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64}
 	defer transport.CloseIdleConnections()
 	b.Run("net-http", func(b *testing.B) {
@@ -258,7 +258,7 @@ func postNetHTTP(tb testing.TB, transport *http.Transport, url string, m *messag
 // sync.Pool, which forgets at every collection, and at random under the race detector.
 func TestDispatchAllocatesNothing(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
-		target := newTarget(t, bareServer(t, network))
+		target := newTarget(t, bareServer(t, network, bodyEnd))
 		for _, headers := range []int{0, 8} {
 			m, least := benchMessage(headers), 1e9
 			for range 50 {
@@ -272,7 +272,7 @@ func TestDispatchAllocatesNothing(t *testing.T) {
 }
 
 // bareServer answers as soon as the end of a body comes in, without parsing anything.
-func bareServer(tb testing.TB, network string) string {
+func bareServer(tb testing.TB, network, end string) string {
 	tb.Helper()
 	address := "127.0.0.1:0"
 	if network == "unix" {
@@ -289,7 +289,7 @@ func bareServer(tb testing.TB, network string) string {
 			if err != nil {
 				return
 			}
-			go serveBare(c)
+			go serveBare(c, end)
 		}
 	}()
 	if network == "unix" {
@@ -298,7 +298,7 @@ func bareServer(tb testing.TB, network string) string {
 	return "http://" + l.Addr().String()
 }
 
-func serveBare(c net.Conn) {
+func serveBare(c net.Conn, bodyEnd string) {
 	defer c.Close()
 	buf := make([]byte, 64<<10)
 	answer, end := []byte(typicalAnswer), []byte(bodyEnd)

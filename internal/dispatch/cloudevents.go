@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
@@ -57,41 +58,45 @@ func (r *request) attribute(name string, v any) {
 	}
 }
 
-// synthesise appends the required attributes that the message lacks, made from what stays the same in a retry. A
-// message with a whole event in its body (structured mode) already has them.
+// synthesise appends the required attributes that the message lacks, made from what stays the same in a retry.
 func (r *request) synthesise(m *message.Message) {
-	if isEnvelope(m.ContentType) {
-		return
-	}
-	if !r.hasAttribute("ce-specversion") {
-		r.line("ce-specversion: ", "1.0", escapeAttribute)
-	}
-	if !r.hasAttribute("ce-id") {
+	r.required("specversion", "", "1.0", escapeAttribute)
+	if !r.hasAttribute("id") {
 		id := m.MessageID
 		if id == "" || len(id) > maxValue {
 			id = digest(m)
 		}
-		r.line("ce-id: ", id, escapeAttribute)
+		r.required("id", "", id, escapeAttribute)
 	}
-	if !r.hasAttribute("ce-source") {
-		r.line("ce-source: /exchanges/", cmp.Or(m.Exchange, message.DefaultExchange), escapePath)
-	}
-	if !r.hasAttribute("ce-type") {
-		r.line("ce-type: ", madeType(m), escapeAttribute)
-	}
+	r.required("source", "/exchanges/", cmp.Or(m.Exchange, message.DefaultExchange), escapePath)
+	r.required("type", "", madeType(m), escapeAttribute)
 }
 
 func madeType(m *message.Message) string { return cmp.Or(m.Type, m.RoutingKey, "amqp.message") }
 
-func (r *request) line(name, value string, e *escapes) {
-	r.out = append(r.out, name...)
-	r.out = appendEscaped(r.out, strings.ToValidUTF8(value, "\uFFFD"), e) // receivers have to refuse anything else
-	r.out = append(r.out, '\r', '\n')
+// required appends an attribute that the message lacks.
+func (r *request) required(name, start, value string, e *escapes) {
+	if r.hasAttribute(name) {
+		return
+	}
+	value = strings.ToValidUTF8(value, "\uFFFD") // receivers have to refuse anything else
+	if r.inJSON {
+		if e == escapePath {
+			value = string(appendEscaped([]byte(start), value, e))
+		}
+		r.member(name, value)
+		return
+	}
+	r.out = append(append(append(append(r.out, "ce-"...), name...), ": "...), start...)
+	r.out = append(appendEscaped(r.out, value, e), '\r', '\n')
 }
 
 // hasAttribute reports whether the message has the attribute: their names are in lower case.
 func (r *request) hasAttribute(name string) bool {
-	return slices.ContainsFunc(r.names, func(n written) bool { return string(r.out[n.start:n.end]) == name })
+	return slices.ContainsFunc(r.names, func(n written) bool {
+		own, isAttribute := bytes.CutPrefix(r.out[n.start:n.end], []byte("ce-"))
+		return (isAttribute || r.inJSON) && string(own) == name
+	})
 }
 
 // digest names an event without an id by its content. Two publications that agree in all of this get the same

@@ -82,6 +82,7 @@ func New(o Options) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("app URL: %w", err)
 	}
+	o.CloudEvents = o.CloudEvents || o.BatchFormat == "cloudevents" && !o.Envelopes
 	t := &Target{
 		o:           o,
 		client:      http1.NewClient(&ep, o.TLS, o.MaxIdle, cmp.Or(o.IdleTimeout, 4*time.Second)),

@@ -37,7 +37,8 @@ func (t *Target) authorization(dst []byte) []byte {
 // request is a buffer for an encoded head, with the state of the encoder.
 type request struct {
 	out     []byte
-	leftOut int // headers of the message that are not in out
+	leftOut int  // headers of the message that are not in out
+	inJSON  bool // out is JSON, an event
 
 	keys  []string
 	names []written // message headers in out
@@ -78,7 +79,7 @@ func (r *request) fields(t *Target, m *message.Message) {
 	r.delivery(m)
 	r.traces(&m.Trace)
 	r.headers(t, m.Headers)
-	if t.o.CloudEvents {
+	if t.o.CloudEvents && !isEnvelope(m.ContentType) { // in structured mode the body has them
 		r.synthesise(m)
 	}
 	if r.leftOut > 0 {

@@ -15,6 +15,11 @@ func isEnvelope(contentType string) bool {
 	return strings.EqualFold(contentType[:min(len(contentType), len(kind))], kind)
 }
 
+// isContentType reports whether a content type is allowed in a header.
+func isContentType(kind string) bool {
+	return len(kind) <= maxValue && http1.Printable(kind) && strings.TrimSpace(kind) == kind
+}
+
 // content appends the headers that describe the body.
 //
 // A content type is sent byte for byte, '%' included: frameworks match on it and none decodes it. One that is not
@@ -30,7 +35,7 @@ func (r *request) content(t *Target, m *message.Message) {
 	case t.o.Envelopes && !isEnvelope(kind):
 		// Dapr's component for RabbitMQ publishes envelopes as text/plain, which no app takes for one.
 		kind = "application/cloudevents+json"
-	case len(kind) > maxValue || !http1.Printable(kind) || strings.TrimSpace(kind) != kind:
+	case !isContentType(kind):
 		kind = ""
 		r.leftOut++
 	}

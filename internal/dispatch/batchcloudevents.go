@@ -1,0 +1,124 @@
+package dispatch
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sidecar/internal/amqpvalue"
+	"sidecar/internal/http1"
+	"sidecar/internal/message"
+)
+
+// event appends m as an event in JSON, an element of an array. An event that is one already (structured mode) is
+// appended as it is.
+func (b *batch) event(t *Target, m *message.Message) {
+	separator := byte(',')
+	if len(b.out) == 0 {
+		separator = '['
+	}
+	r := &b.part
+	r.inJSON, r.leftOut, r.spent, r.names = true, 0, 0, r.names[:0]
+	r.out = append(b.out, separator)
+	if (t.o.Envelopes || isEnvelope(m.ContentType)) && bytes.HasPrefix(bytes.TrimLeft(m.Body, " \t\r\n"), []byte{'{'}) &&
+		isValid(m.Body) {
+		b.out = append(r.out, m.Body...)
+		return
+	}
+	r.out = strconv.AppendInt(append(r.out, `{"deliveryattempt":`...), int64(m.RetryCount)+1, 10)
+	if m.Trace.Traceparent != "" {
+		r.member("traceparent", m.Trace.Traceparent)
+		r.member("tracestate", m.Trace.Tracestate)
+	}
+	r.attributes(m)
+	r.synthesise(m)
+	kind := cmp.Or(m.ContentType, dataContentType(m.Headers))
+	if !isContentType(kind) {
+		kind = ""
+		r.leftOut++
+	}
+	r.member("datacontenttype", kind)
+	r.member("contentencoding", m.ContentEncoding)
+	r.data(kind, m.Body)
+	b.out = append(r.out, '}')
+}
+
+func (b *batch) endEvents() { b.out = append(b.out, ']') }
+
+func isValid(text []byte) bool {
+	return jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true))
+}
+
+// attributes appends the attributes that the message has as headers, in the order of their keys.
+func (r *request) attributes(m *message.Message) {
+	r.keys = slices.AppendSeq(r.keys[:0], maps.Keys(m.Headers))
+	slices.Sort(r.keys)
+	for _, k := range r.keys {
+		if name, ok := cutAttribute(k); ok && (m.Trace.Traceparent == "" || !isTrace(name)) {
+			r.jsonAttribute(name, m.Headers[k])
+		}
+	}
+}
+
+// jsonAttribute is attribute for an event in JSON: all values are strings. A name that CloudEvents does not allow, or
+// that is taken, is left out.
+func (r *request) jsonAttribute(key string, v any) {
+	mark := len(r.out)
+	r.out = append(append(r.out, `,"`...), key...)
+	attr := r.out[mark+len(`,"`):]
+	allowed := len(attr) > 0
+	for i, c := range attr {
+		attr[i] = http1.Lower(c)
+		allowed = allowed && ('a' <= attr[i] && attr[i] <= 'z' || '0' <= c && c <= '9')
+	}
+	if v == nil || string(attr) == "datacontenttype" {
+		r.out = r.out[:mark]
+		return
+	}
+	name := newWritten(mark+len(`,"`), attr)
+	allowed = allowed && string(attr) != "data" && string(attr) != "deliveryattempt" && !r.has(&name)
+	if b, isBinary := v.([]byte); isBinary {
+		v = base64.StdEncoding.EncodeToString(b[:min(len(b), maxValue)])
+	}
+	text, ok := amqpvalue.AppendText(r.json[:0], v, maxValue)
+	r.json = text
+	r.out, _ = jsontext.AppendQuote(append(r.out, `":`...), text)
+	if size := len(r.out) - mark; !allowed || !ok || len(r.names) == maxHeaders || r.spent+size > maxHeaderBytes {
+		r.takeBack(mark)
+		return
+	}
+	r.spent += len(r.out) - mark
+	r.names = append(r.names, name)
+}
+
+// member appends a member whose value is a string, unless it is empty.
+func (r *request) member(name, value string) {
+	if value != "" && !r.hasAttribute(name) {
+		r.out = append(append(append(r.out, `,"`...), name...), `":`...)
+		r.out, _ = jsontext.AppendQuote(r.out, value)
+	}
+}
+
+// data appends the body: JSON as it is, text as a string, and anything else in base64. Without a content type a reader
+// takes a string for JSON.
+func (r *request) data(kind string, body []byte) {
+	isText := strings.HasPrefix(strings.ToLower(kind[:min(len(kind), len("text/"))]), "text/")
+	size := base64.StdEncoding.EncodedLen(len(body))
+	switch {
+	case len(body) == 0:
+	case amqpvalue.IsJSON(kind) && isValid(body):
+		r.out = append(append(r.out, `,"data":`...), body...)
+	case isText && utf8.Valid(body) && amqpvalue.QuotedSize(body) <= size:
+		r.out, _ = jsontext.AppendQuote(append(r.out, `,"data":`...), body)
+	default:
+		r.out = base64.StdEncoding.AppendEncode(append(r.out, `,"data_base64":"`...), body)
+		r.out = append(r.out, '"')
+	}
+}

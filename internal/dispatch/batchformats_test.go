@@ -1,0 +1,370 @@
+package dispatch
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/message"
+)
+
+// hostileMessages are messages of which nothing is harmless, and some that are.
+func hostileMessages() map[string]*message.Message {
+	all := map[string]*message.Message{"everything": everything(), "sample": sample(), "nothing": {Queue: "q"}}
+	text := strings.Repeat("\"\\\r\n\x00\xff<é\u2028%", 15) // 210 bytes
+	for name, change := range map[string]func(m *message.Message){
+		"texts": func(m *message.Message) {
+			m.MessageID, m.CorrelationID, m.ReplyTo, m.Type, m.AppID, m.UserID = text, text, text, text, text, text
+			m.Exchange, m.RoutingKey, m.Queue, m.Expiration, m.ContentEncoding = text, text, text, text, text
+			m.ContentType = text
+		},
+		"control characters": func(m *message.Message) {
+			m.MessageID, m.Type, m.Exchange = strings.Repeat("\x01", 255), strings.Repeat("\x01", 255), strings.Repeat("\xff", 255)
+		},
+		"no id": func(m *message.Message) { m.MessageID, m.Type, m.Exchange, m.RoutingKey = "", "", "", "" },
+		"parts": func(m *message.Message) {
+			m.ContentType, m.Body = "multipart/mixed; boundary=x", []byte("--x\r\n\r\n\r\n--x--\r\n")
+		},
+		"a boundary":       func(m *message.Message) { m.Body = []byte("\r\n--ABCDEFGHIJKLMNOPQRSTUVWXYZ--\r\n") },
+		"ends like a part": func(m *message.Message) { m.Body = []byte("--") },
+		"binary":           func(m *message.Message) { m.Body = []byte("\x00\xff\xfe\r\n") },
+		"binary text":      func(m *message.Message) { m.ContentType, m.Body = "text/plain", []byte("\xff") },
+		"text": func(m *message.Message) {
+			m.ContentType, m.Body = "Text/plain; charset=utf-8", []byte("größe \"\\\n\u2028")
+		},
+		"text of escapes":     func(m *message.Message) { m.ContentType, m.Body = "text/plain", bytes.Repeat([]byte{1}, 1000) },
+		"empty":               func(m *message.Message) { m.Body = nil },
+		"JSON over lines":     func(m *message.Message) { m.Body = []byte("{\r\n \"a\": [1,\n2]}\n") },
+		"JSON text":           func(m *message.Message) { m.Body = []byte(`"]}"`) },
+		"JSON with twice one": func(m *message.Message) { m.Body = []byte(`{"a":1,"a":2}`) },
+		"JSON, half a pair":   func(m *message.Message) { m.Body = []byte(`{"a":"\ud800"}`) },
+		"injection":           func(m *message.Message) { m.Body = []byte(`1},{"id":"forged"`) },
+		"two values":          func(m *message.Message) { m.Body = []byte(`{} {}`) },
+		"not UTF-8":           func(m *message.Message) { m.Body = []byte("{\"a\":\"\xff\"}") },
+		"no type":             func(m *message.Message) { m.ContentType = "" },
+		"a suffix":            func(m *message.Message) { m.ContentType = "application/vnd.x+json; v=1" },
+		"compressed":          func(m *message.Message) { m.ContentEncoding, m.Body = "gzip", []byte("\x1f\x8b") },
+		"structured": func(m *message.Message) {
+			m.ContentType, m.Body = "application/cloudevents+json", []byte("\n{\"id\":\"e-1\"}\n")
+		},
+		"structured, broken": func(m *message.Message) { m.ContentType, m.Body = "application/cloudevents+json", []byte(`{"id":`) },
+		"structured, a list": func(m *message.Message) {
+			m.ContentType, m.Body = "application/cloudevents-batch+json", []byte(`[{"id":"e-1"}]`)
+		},
+		"a timestamp": func(m *message.Message) { m.Timestamp = time.Unix(math.MaxInt64/2, 0) },
+		"a trace": func(m *message.Message) {
+			m.Trace = message.TraceContext{Traceparent: "00-x\r\nX-Evil: 1", Tracestate: "\xff", Baggage: "k=ü"}
+		},
+		"event": func(m *message.Message) {
+			m.Headers = amqp.Table{
+				"cloudEvents_id": "e-1", "cloudEvents:source": "/s", "cloudEvents_type": "t", "cloudEvents_specversion": "1.0", "cloudEvents_time": time.Unix(0, 0),
+				"cloudEvents_subject": "a \"b\" \\ ü\n", "cloudEvents_n": int32(7), "cloudEvents_yes": true, "cloudEvents_bytes": []byte("\x00\xff"), "cloudEvents_void": nil,
+				"cloudEvents_datacontenttype": "text/csv", "cloudEvents_dataschema": "urn:x", "tenant": "acme", "cloudEvents_traceparent": "own",
+			}
+		},
+		"event, no property": func(m *message.Message) {
+			m.ContentType, m.Headers = "", amqp.Table{"cloudEvents:datacontenttype": "text/csv"}
+		},
+		"event, names": func(m *message.Message) {
+			m.Headers = amqp.Table{
+				"cloudEvents_ID": "upper", "cloudEvents_id": "lower", "cloudEvents:id": "colon", "cloudEvents_data": "x", "cloudEvents_data_base64": "x",
+				"cloudEvents_a-b": "x", "cloudEvents_": "x", "cloudEvents_é": "x", "cloudEvents_\"": "x", "cloudEvents_deliveryattempt": "99", "cloudEvents_subject": "",
+			}
+		},
+		"long values": func(m *message.Message) {
+			m.Headers = amqp.Table{"a": strings.Repeat("x", maxValue+1), "cloudEvents_a": strings.Repeat("x", maxValue+1), "cloudEvents_b": []byte(strings.Repeat("x", maxValue)), "cloudEvents_type": strings.Repeat("\x01", maxValue)}
+		},
+		"many headers": func(m *message.Message) {
+			m.Headers = amqp.Table{}
+			for i := range 200 {
+				m.Headers[fmt.Sprintf("h%d", i)] = strings.Repeat("\x01", 100)
+				m.Headers[fmt.Sprintf("cloudEvents_h%d", i)] = strings.Repeat("\x01", 100)
+			}
+		},
+		"typed headers": func(m *message.Message) {
+			m.Headers = amqp.Table{
+				"\xff": nil, "": int8(-1), "base64:": true, "list": []any{nil, nil, int8(1), uint16(2), float32(1.5), math.Inf(-1), []any{}, amqp.Table{"\x01": "\xff"}},
+				"decimal": amqp.Decimal{Scale: 2, Value: -1}, "time": time.Unix(1, 0), "bytes": []byte("\xff\x01"), "float": 1e300, "table": amqp.Table{"": nil, "cloudEvents_x": "\""},
+			}
+		},
+	} {
+		m := sample()
+		change(m)
+		all[name] = m
+	}
+	return all
+}
+
+// eachHostile calls f with each message, and with what a batch of it and others has become.
+func eachHostile(t *testing.T, format string, f func(name string, m *message.Message, r *http.Request), changes ...func(*Options)) {
+	t.Helper()
+	for name, m := range hostileMessages() {
+		raw, whole, each := postAll(t, format, []*message.Message{sample(), m, sample()}, changes...)
+		if each[0].Truncated != 0 || whole.Truncated != each[1].Truncated || each[2].Truncated != 0 {
+			t.Errorf("%s: %d headers are left out of all, %d of the message", name, whole.Truncated, each[1].Truncated)
+		}
+		r := &http.Request{Header: raw.Header, Body: io.NopCloser(bytes.NewReader(raw.Body))}
+		r.Header.Set("Truncated", itoa(whole.Truncated))
+		f(name, m, r)
+	}
+}
+
+func TestParts(t *testing.T) {
+	t.Parallel()
+	nothing := &message.Message{Queue: "q", MaxRetries: 10}
+	r, _, _ := postAll(t, "multipart", []*message.Message{everything(), nothing})
+	_, boundary, _ := strings.Cut(r.Header.Get("Content-Type"), "multipart/mixed; boundary=")
+	if len(boundary) < 26 {
+		t.Fatalf("boundary %q", boundary)
+	}
+	body := strings.Join([]string{
+		"--" + boundary,
+		"Content-Type: application/json",
+		"Content-Length: 8",
+		"Content-Encoding: identity",
+		"Amqp-Message-Id: id-1",
+		"Amqp-Correlation-Id: corr",
+		"Amqp-Reply-To: reply",
+		"Amqp-Type: order",
+		"Amqp-App-Id: shop",
+		"Amqp-User-Id: guest",
+		"Amqp-Priority: 5",
+		"Amqp-Expiration: 60000",
+		"Amqp-Timestamp: 2026-07-01T10:00:00Z",
+		"Amqp-Queue: q",
+		"Amqp-Exchange: ex",
+		"Amqp-Routing-Key: a.b",
+		"Amqp-Delivery-Attempt: 4",
+		"Amqp-Retry-Count: 3",
+		"Amqp-Max-Retries: 3",
+		"Amqp-Redelivered: true",
+		"Amqp-Last-Attempt: true",
+		"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+		"tracestate: a=b",
+		"baggage: k=v%20w",
+		"Amqp-Header-CC: x",
+		"Amqp-Header-n: 7",
+		"Amqp-Header-secret: s",
+		"Amqp-Header-tenant: acme",
+		"",
+		`{"n": 1}`,
+		"--" + boundary,
+		"Content-Type: application/octet-stream",
+		"Content-Length: 0",
+		"Amqp-Queue: q",
+		"Amqp-Exchange: ",
+		"Amqp-Routing-Key: ",
+		"Amqp-Delivery-Attempt: 1",
+		"Amqp-Retry-Count: 0",
+		"Amqp-Max-Retries: 10",
+		"Amqp-Redelivered: false",
+		"",
+		"",
+		"--" + boundary + "--",
+	}, "\r\n") + "\r\n"
+	wantRequest(t, r,
+		"POST / HTTP/1.1",
+		"Host: "+r.Header.Get("Host"),
+		"User-Agent: amqp-sidecar/test",
+		"Content-Type: multipart/mixed; boundary="+boundary,
+		"Content-Length: "+itoa(len(body)),
+		"", body,
+	)
+	again, _, _ := postAll(t, "multipart", []*message.Message{nothing})
+	if strings.HasSuffix(again.Header.Get("Content-Type"), boundary) {
+		t.Error("a boundary is used twice")
+	}
+}
+
+// A part has the header fields and the body of a request with the message alone.
+func TestPartsAreRequests(t *testing.T) {
+	t.Parallel()
+	for _, changes := range [][]func(*Options){nil, {cloudEvents}, {func(o *Options) { o.Envelopes = true }}} {
+		eachHostile(t, "multipart", func(name string, m *message.Message, r *http.Request) {
+			_, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+			parts := multipart.NewReader(r.Body, parameters["boundary"])
+			_, _ = parts.NextRawPart()
+			part, err := parts.NextRawPart()
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			body, err := io.ReadAll(part)
+			if err != nil || !bytes.Equal(body, m.Body) {
+				t.Errorf("%s: %v, body %q", name, err, body)
+			}
+			alone, o := post(t, m, changes...)
+			want := textproto.MIMEHeader(alone.Header)
+			want.Del("Host")
+			want.Del("User-Agent")
+			if fmt.Sprint(want) != fmt.Sprint(part.Header) || r.Header.Get("Truncated") != itoa(o.Truncated) {
+				t.Errorf("%s: got\n%v\nwant\n%v", name, part.Header, want)
+			}
+			_, _ = parts.NextRawPart()
+			if _, err = parts.NextRawPart(); err != io.EOF {
+				t.Errorf("%s: %v after the last part", name, err)
+			}
+		}, changes...)
+	}
+}
+
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	all := hostileMessages()
+	names := []string{"everything", "nothing", "event", "structured", "text", "binary", "JSON over lines"}
+	var ms []*message.Message
+	for _, name := range names {
+		ms = append(ms, all[name])
+	}
+	const plain = `"specversion":"1.0","id":"m-1","source":"/exchanges/wms.main-exchange","type":"order.created"`
+	r, _, _ := postAll(t, "cloudevents", ms)
+	body := "[" + strings.Join([]string{
+		`{"deliveryattempt":4,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","tracestate":"a=b",` +
+			`"specversion":"1.0","id":"id-1","source":"/exchanges/ex","type":"order",` +
+			`"datacontenttype":"application/json","contentencoding":"identity","data":{"n": 1}}`,
+		`{"deliveryattempt":1,"specversion":"1.0","id":"692937e1d95631dd0dd7ffb860e7d9c6","source":"/exchanges/amq.default","type":"amqp.message"}`,
+		`{"deliveryattempt":1,"source":"/s","bytes":"AP8=","dataschema":"urn:x","id":"e-1","n":"7","specversion":"1.0",` +
+			`"subject":"a \"b\" \\ ü\n","time":"1970-01-01T00:00:00Z","traceparent":"own","type":"t","yes":"true",` +
+			`"datacontenttype":"application/json","data":{"n":1}}`,
+		"\n{\"id\":\"e-1\"}\n",
+		`{"deliveryattempt":1,` + plain + `,"datacontenttype":"Text/plain; charset=utf-8","data":"größe \"\\\n` + "\u2028" + `"}`,
+		`{"deliveryattempt":1,` + plain + `,"datacontenttype":"application/json","data_base64":"AP/+DQo="}`,
+		`{"deliveryattempt":1,` + plain + `,"datacontenttype":"application/json","data":` + "{\r\n \"a\": [1,\n2]}\n" + `}`,
+	}, ",") + "]"
+	wantRequest(t, r,
+		"POST / HTTP/1.1",
+		"Host: "+r.Header.Get("Host"),
+		"User-Agent: amqp-sidecar/test",
+		"Content-Type: application/cloudevents-batch+json",
+		"Content-Length: "+itoa(len(body)),
+		"", body,
+	)
+}
+
+// An event has the attributes that a request with the message alone has in binary mode, as far as their names are
+// allowed, and the same data.
+func TestEventsAreRequests(t *testing.T) {
+	t.Parallel()
+	eachHostile(t, "cloudevents", func(name string, m *message.Message, r *http.Request) {
+		var events []map[string]any
+		body, _ := io.ReadAll(r.Body)
+		if err := json.Unmarshal(body, &events); err != nil || len(events) != 3 || !json.Valid(body) {
+			t.Fatalf("%s: %v in %q", name, err, body)
+		}
+		event := events[1]
+		if name == "structured" {
+			if len(event) != 1 || event["id"] != "e-1" {
+				t.Errorf("%s: %v", name, event)
+			}
+			return
+		}
+		for _, attr := range []string{"specversion", "id", "source", "type"} {
+			if _, isText := event[attr].(string); !isText {
+				t.Errorf("%s: %s is %v", name, attr, event[attr])
+			}
+		}
+		alone, _ := post(t, m, cloudEvents)
+		for key, values := range alone.Header {
+			attr, isAttribute := strings.CutPrefix(strings.ToLower(key), "ce-")
+			if !isAttribute || strings.Contains(attr, "-") || attr == "data" || attr == "deliveryattempt" || name == "many headers" {
+				continue
+			}
+			want, err := url.PathUnescape(values[0])
+			if attr == "source" && m.Headers["cloudEvents:source"] == nil {
+				want, err = values[0], nil
+			}
+			if got := event[attr]; err != nil || got != strings.ToValidUTF8(want, "\uFFFD") {
+				t.Errorf("%s: %s is %q, want %q (%v)", name, attr, got, want, err)
+			}
+		}
+		if kind, _ := event["datacontenttype"].(string); kind != alone.Header.Get("Content-Type") {
+			t.Errorf("%s: content type %q, want %q", name, kind, alone.Header.Get("Content-Type"))
+		}
+		wantData(t, name, event, m)
+	})
+}
+
+// wantData checks that the data of an event is the body.
+func wantData(t *testing.T, name string, event map[string]any, m *message.Message) {
+	t.Helper()
+	data, hasData := event["data"]
+	coded, isBinary := event["data_base64"].(string)
+	got, err := base64.StdEncoding.DecodeString(coded)
+	kind, _ := event["datacontenttype"].(string)
+	switch {
+	case hasData && isBinary, len(m.Body) == 0 && (hasData || isBinary):
+		t.Errorf("%s: data twice, or of nothing: %v", name, event)
+	case hasData && !strings.Contains(strings.ToLower(kind), "text/"):
+		var body any
+		if err = json.Unmarshal(m.Body, &body); err != nil || fmt.Sprint(body) != fmt.Sprint(data) {
+			t.Errorf("%s: data %v of %q (%v)", name, data, m.Body, err)
+		}
+	case hasData && data != string(m.Body), !hasData && (err != nil || !bytes.Equal(got, m.Body)):
+		t.Errorf("%s: data %q, %q of %q", name, data, got, m.Body)
+	}
+}
+
+func TestEventsLeaveOut(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]int{"event": 0, "event, names": 9, "long values": 3, "texts": 1, "sample": 0, "everything": 0} {
+		_, whole, _ := postAll(t, "cloudevents", []*message.Message{hostileMessages()[name]})
+		if whole.Truncated != want {
+			t.Errorf("%s: %d headers are left out, want %d", name, whole.Truncated, want)
+		}
+	}
+	r, _, _ := postAll(t, "cloudevents", []*message.Message{hostileMessages()["many headers"]})
+	if n := bytes.Count(r.Body, []byte(`":"\u0001`)); n == 0 || n > maxHeaderBytes/600 {
+		t.Errorf("%d attributes of 600 bytes", n)
+	}
+}
+
+// With structured mode every body is an event.
+func TestEventsOfEnvelopes(t *testing.T) {
+	t.Parallel()
+	m := sample()
+	m.ContentType, m.Body = "text/plain", []byte(`{"id":"e-1"}`)
+	r, _, _ := postAll(t, "cloudevents", []*message.Message{m, sample()}, func(o *Options) { o.Envelopes = true })
+	if got := string(r.Body); got != `[{"id":"e-1"},{"n":1}]` {
+		t.Error(got)
+	}
+}
+
+// Routes by the type of an event need no other option.
+func TestRoutesOfEvents(t *testing.T) {
+	t.Parallel()
+	target := newTarget(t, "http://127.0.0.1:1/", inBatches("cloudevents"), func(o *Options) { o.Routes = []string{"type:t=/t"} })
+	if n, _ := target.Route(hostileMessages()["event"]); n != 1 {
+		t.Error("no route")
+	}
+}
+
+// No format takes more room than was made for it: a buffer that grows is memory that nothing bounds.
+func TestRoom(t *testing.T) { //nolint:paralleltest // no other batch may use the buffers
+	for format := range formats {
+		for _, change := range []func(*Options){func(*Options) {}, cloudEvents} {
+			target := newTarget(t, "http://127.0.0.1:1/", inBatches(format), change)
+			for name, m := range hostileMessages() {
+				for _, n := range []int{1, 50} {
+					b := batch{table: amqp.Table{}}
+					b.encode(t.Context(), target, slices.Repeat([]*message.Message{m}, n))
+					if int64(cap(b.out)) != b.taken-4*answerLimit(n) {
+						t.Errorf("%s, %s: %d bytes for %d messages, room for %d", format, name, cap(b.out), n, b.taken-4*answerLimit(n))
+					}
+				}
+			}
+		}
+	}
+}
