@@ -40,8 +40,8 @@ var dlqGroup = group{
 		{"discard", "ID...|conditions|--all", "delete messages permanently", dlqDiscard, []string{
 			"--dry-run --status 422", "--status 422 --older 7d --yes",
 		}},
-		{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines; they stay " +
-			"parked", dlqExport, []string{
+		{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines, which " +
+			"/publish:batch takes; they stay parked", dlqExport, []string{
 			"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz",
 		}},
 		{"import", "[FILE|-]", "park what was exported, as it was", dlqImport, []string{

@@ -57,7 +57,8 @@ type Message struct {
 	Unread     error         // ErrUnread: neither memory nor a file could take its body; headers may be missing, too
 	Properties amqp.Delivery // all of it as delivered; Headers and Body included
 
-	plan *topology.Plan // of its subscription
+	plan                 *topology.Plan // of its subscription
+	exchange, routingKey string         // of its first publish, if known
 }
 
 // parse returns the Message of a delivery.
@@ -69,7 +70,7 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 	owner := q.Owners[max(i, 0)]
 	var m message.Message
 	m.FromDelivery(&d.Delivery, owner.Plan.Queue, owner.Plan.MaxRetries)
-	p := Message{Properties: d.Delivery, plan: owner.Plan, Facts: Facts{
+	p := Message{Properties: d.Delivery, plan: owner.Plan, exchange: m.Exchange, routingKey: m.RoutingKey, Facts: Facts{
 		Position: position, MessageID: valid(d.MessageId), CorrelationID: valid(d.CorrelationId),
 		Reason: text(h, topology.HeaderFinalReason), Status: number(h, topology.HeaderFinalStatusCode),
 		Error: text(h, topology.HeaderFinalError), Detail: text(h, topology.HeaderFinalDetail),

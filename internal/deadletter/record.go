@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -20,52 +21,34 @@ import (
 	"sidecar/internal/message"
 )
 
-// recordFormat is the version of Record.
-const recordFormat = 1
+// maxText is the largest body, in bytes, that an export holds in memory, to write it as JSON or as text.
+const maxText = 256 << 10
 
-// Record is a parked message as one line of JSON: everything that is needed to park it again as it was. The headers
-// that the queue itself writes on delivery (x-delivery-count, x-acquired-count) are not in it.
-type Record struct {
-	Format     int                   `json:"format"` // 1
-	Exchange   amqpvalue.ShortString `json:"exchange"`
-	RoutingKey amqpvalue.ShortString `json:"routing_key"`
-	Properties amqpvalue.Properties  `json:"properties"`
-	Headers    amqpvalue.TypedTable  `json:"headers,omitempty"`
-	Body       []byte                `json:"body"` // base64
+// publishing returns m without the headers that the queue itself writes on delivery. It shares m's memory.
+func (m *Message) publishing() amqp.Publishing {
+	p := amqp.Publishing(amqpvalue.PropertiesOf(&m.Properties))
+	p.Headers, p.Body = maps.Clone(m.Properties.Headers), m.Properties.Body
+	delete(p.Headers, message.HeaderDeliveryCount)
+	delete(p.Headers, "x-acquired-count")
+	return p
 }
 
-// Record returns m as it is exported. It shares m's memory.
-func (m *Message) Record() *Record {
-	d := &m.Properties
-	r := &Record{
-		Format: recordFormat, Exchange: amqpvalue.ShortString(d.Exchange), RoutingKey: amqpvalue.ShortString(d.RoutingKey),
-		Properties: amqpvalue.PropertiesOf(d), Headers: amqpvalue.TypedTable(maps.Clone(d.Headers)), Body: d.Body,
+// write writes m as one line of JSON, harmless for a terminal: everything that is needed to park it again as it was. As
+// exchange and routing key it has those of the first publish, so that the line can also be published.
+func (m *Message) write(w *bufio.Writer) error {
+	p := m.publishing()
+	_, _ = w.Write(EscapeJSON(amqpvalue.AppendHead(nil, m.exchange, m.routingKey, &p))) // w keeps its first error
+	if len(p.Body) <= maxText {
+		embed := len(EscapeJSON(p.Body)) == len(p.Body) // else it would be another body
+		_, _ = w.Write(EscapeJSON(amqpvalue.AppendBody(nil, &p, embed)))
+	} else {
+		_, _ = w.WriteString(`,"body_base64":"`)
+		body := base64.NewEncoder(base64.StdEncoding, w)
+		_, _ = body.Write(p.Body)
+		_ = body.Close()
+		_ = w.WriteByte('"')
 	}
-	delete(r.Headers, message.HeaderDeliveryCount)
-	delete(r.Headers, "x-acquired-count")
-	if r.Body == nil { // an empty body comes as either, and is one thing in JSON
-		r.Body = []byte{}
-	}
-	return r
-}
-
-// write writes r as one line, harmless for a terminal. The body is the last field and is encoded while it is written:
-// it may be larger than memory.
-func (r *Record) write(w *bufio.Writer) error {
-	head := *r
-	head.Body = []byte{}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(&head); err != nil {
-		return err
-	}
-	const end = "\"}\n"
-	_, _ = w.Write(EscapeJSON(b.Bytes()[:b.Len()-len(end)])) // w keeps its first error
-	body := base64.NewEncoder(base64.StdEncoding, w)
-	_, _ = body.Write(r.Body)
-	_ = body.Close()
-	_, err := w.WriteString(end)
+	_, err := w.WriteString("}\n")
 	return err
 }
 
@@ -85,30 +68,62 @@ func EscapeJSON(b []byte) []byte {
 	return out
 }
 
-// delivery is the reverse of Message.Record.
-func (r *Record) delivery() amqp.Delivery {
-	p := &r.Properties
+// readLine reads one line. It refuses an unknown field: its value would be lost.
+func readLine(line []byte) (d amqp.Delivery, err error) {
+	var old struct{ Format *int }
+	if json.Unmarshal(line, &old) == nil && old.Format != nil {
+		return readFormat1(line)
+	}
+	var in amqpvalue.Line
+	if err = in.Decode(line); err == nil {
+		err = in.Invalid
+	}
+	if err == nil && !in.HasBody() {
+		err = errNoBody
+	}
+	if err == nil {
+		all := func(string) bool { return false }
+		in.Msg.Headers, _, err = in.Headers(all, math.MaxInt)
+	}
+	if err == nil && in.Base64 != nil {
+		in.Msg.Body, err = base64.StdEncoding.AppendDecode(nil, in.Base64)
+	} else {
+		in.Msg.Body = bytes.Clone(in.Msg.Body) // the line's memory is that of the next line
+	}
+	return deliveryOf(&in.Msg), err
+}
+
+var errNoBody = errors.New(`the body is missing; an empty message has ""`)
+
+// readFormat1 reads a line of the form that exports had before they had that of package amqpvalue.
+func readFormat1(line []byte) (d amqp.Delivery, err error) {
+	var r struct {
+		Format     int                   `json:"format"`
+		Exchange   amqpvalue.ShortString `json:"exchange"`
+		RoutingKey amqpvalue.ShortString `json:"routing_key"`
+		Properties amqpvalue.Properties  `json:"properties"`
+		Headers    amqpvalue.TypedTable  `json:"headers"`
+		Body       []byte                `json:"body"`
+	}
+	switch err = amqpvalue.UnmarshalStrict(line, &r); {
+	case err != nil:
+		return d, err
+	case r.Format != 1:
+		return d, fmt.Errorf("format %d is not 1", r.Format)
+	case r.Body == nil:
+		return d, errNoBody
+	}
+	r.Properties.Headers, r.Properties.Body = amqp.Table(r.Headers), r.Body
+	return deliveryOf((*amqp.Publishing)(&r.Properties)), nil
+}
+
+func deliveryOf(p *amqp.Publishing) amqp.Delivery {
 	return amqp.Delivery{
-		Exchange: string(r.Exchange), RoutingKey: string(r.RoutingKey), Body: r.Body, Headers: amqp.Table(r.Headers),
+		Headers: p.Headers, Body: p.Body,
 		ContentType: p.ContentType, ContentEncoding: p.ContentEncoding, DeliveryMode: p.DeliveryMode, Priority: p.Priority,
 		CorrelationId: p.CorrelationId, ReplyTo: p.ReplyTo, Expiration: p.Expiration, MessageId: p.MessageId,
 		Timestamp: p.Timestamp, Type: p.Type, UserId: p.UserId, AppId: p.AppId,
 	}
-}
-
-// readRecord reads one line. It refuses an unknown field: its value would be lost.
-func readRecord(line []byte) (*Record, error) {
-	var r Record
-	if err := amqpvalue.UnmarshalStrict(line, &r); err != nil {
-		return nil, err
-	}
-	if r.Format != recordFormat {
-		return nil, fmt.Errorf("format %d is not %d", r.Format, recordFormat)
-	}
-	if r.Body == nil {
-		return nil, errors.New("the body is missing; an empty message has \"\"")
-	}
-	return &r, nil
 }
 
 // refLength is the length of a Ref: 64 bits of a digest, in hexadecimal.
@@ -117,11 +132,9 @@ const refLength = 16
 // Ref returns a hash of the whole message: two messages with the same Ref are copies of each other. An export and an
 // import do not change it.
 func (m *Message) Ref() string {
-	r := m.Record()
-	r.Body = nil
+	p := m.publishing()
 	h := sha256.New()
-	// Encode cannot fail: every value has a form in JSON.
-	_ = json.NewEncoder(h).Encode(r)
-	_, _ = h.Write(m.Properties.Body)
+	_, _ = h.Write(amqpvalue.AppendHead(nil, m.Properties.Exchange, m.Properties.RoutingKey, &p))
+	_, _ = h.Write(p.Body)
 	return hex.EncodeToString(h.Sum(nil)[:refLength/2])
 }

@@ -11,14 +11,14 @@ import (
 	"sidecar/internal/broker"
 )
 
-// Export writes what s selects to w, one Record per line, harmless for a terminal, and leaves it where it is.
+// Export writes what s selects to w, one per line, harmless for a terminal, and leaves it where it is.
 func (q *Queue) Export(ctx context.Context, w io.Writer, s Selection, report Report) (Progress, error) {
 	buffered := bufio.NewWriterSize(w, 64<<10)
 	p, err := q.Browse(ctx, s.Filter, Scan{Limit: s.Limit}, report, func(m *Message) error {
 		if m.Unread != nil {
 			return fmt.Errorf("message %d: %w", m.Position, m.Unread)
 		}
-		if err := m.Record().write(buffered); err != nil {
+		if err := m.write(buffered); err != nil {
 			return fmt.Errorf("write message %d: %w", m.Position, err)
 		}
 		return nil
@@ -43,7 +43,7 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 // Unwrap gives the reason.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Import parks every Record that r holds, in their order, after skipping so many lines. It stops at the first line that
+// Import parks every message that Export has written to r, in their order, after skipping so many lines. It stops at the first line that
 // makes no sense (ErrInvalid) or cannot be parked, with a LineError: all before that line are parked. None behind it
 // is, unless the connection broke: then it is unknown.
 func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report) (Progress, error) {
@@ -85,11 +85,10 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	if n <= i.skip || len(line) == 0 {
 		return nil
 	}
-	record, err := readRecord(line)
+	d, err := readLine(line)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	d := record.delivery()
 	pub, fits := i.q.plan().RestorePublication(&d)
 	if !fits {
 		return fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)

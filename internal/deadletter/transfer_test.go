@@ -1,9 +1,9 @@
 package deadletter
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -130,11 +130,7 @@ func (brokenReader) Read([]byte) (int, error) { return 0, errBroken }
 func TestImportStops(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	line := func(id string) string {
-		m := Message{Properties: amqp.Delivery{MessageId: id, Body: []byte(id)}}
-		b := must.Get(json.Marshal(m.Record()))(t)
-		return string(b) + "\n"
-	}
+	line := func(id string) string { return written(t, amqp.Delivery{MessageId: id, Body: []byte(id)}) }
 	file := line("a") + "\n" + line("b") + "nonsense\n" + line("c")
 	p, err := r.Import(t.Context(), strings.NewReader(file), 0, nil)
 	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "line 4") || p.Done != 2 {
@@ -146,24 +142,17 @@ func TestImportStops(t *testing.T) {
 	if got := fmt.Sprint(ids(r.drain(r.name))); got != "[a b c]" {
 		t.Errorf("%s", got)
 	}
-	big := Message{Properties: amqp.Delivery{Headers: amqp.Table{"big": strings.Repeat("x", 200_000)}}}
-	b := must.Get(json.Marshal(big.Record()))(t)
-	if _, err := r.Import(t.Context(), bytes.NewReader(b), 0, nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "line 1") {
-		t.Errorf("%v", err)
-	}
-	long := Message{Properties: amqp.Delivery{MessageId: strings.Repeat("x", 300)}}
-	if b, err = json.Marshal(long.Record()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Import(t.Context(), bytes.NewReader(b), 0, nil); !errors.Is(err, ErrInvalid) || errors.Is(err, broker.ErrDisconnected) {
-		t.Errorf("%v", err)
-	}
-	expiring := Message{Properties: amqp.Delivery{Expiration: "abc"}}
-	if b, err = json.Marshal(expiring.Record()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Import(t.Context(), strings.NewReader("\n"+string(b)), 0, nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "line 2") {
-		t.Errorf("%v", err)
+	for want, d := range map[string]amqp.Delivery{
+		"its headers do not fit a frame":  {Headers: amqp.Table{"big": strings.Repeat("x", 131_050)}},
+		"too large for a frame":           {Headers: amqp.Table{"big": strings.Repeat("x", 200_000)}},
+		"message_id has 300 bytes":        {MessageId: strings.Repeat("x", 300)},
+		"expiration must be milliseconds": {Expiration: "abc"},
+	} {
+		text := written(t, d)
+		_, err := r.Import(t.Context(), strings.NewReader("\n"+text), 0, nil)
+		if !errors.Is(err, ErrInvalid) || errors.Is(err, broker.ErrDisconnected) || !strings.Contains(err.Error(), "line 2") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 	if _, err := r.Import(t.Context(), brokenReader{}, 0, nil); !errors.Is(err, errBroken) {
 		t.Errorf("%v", err)
@@ -173,6 +162,16 @@ func TestImportStops(t *testing.T) {
 	if _, err := r.Import(ctx, endless, 0, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
+}
+
+// written is the line of a message in an export.
+func written(t *testing.T, d amqp.Delivery) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	must.Do(t, (&Message{Properties: d}).write(w))
+	must.Do(t, w.Flush())
+	return b.String()
 }
 
 type readerFunc func([]byte) (int, error)

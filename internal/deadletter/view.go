@@ -45,16 +45,16 @@ func (m *Message) View() View {
 
 // Full returns all of m, with at most maxBody bytes of its body; 0 or less leaves the body out.
 func (m *Message) Full(maxBody int) *Full {
-	r := m.Record()
+	d := &m.Properties
 	f := &Full{
-		View: m.View(), Exchange: r.Exchange, Key: r.RoutingKey, Properties: r.Properties,
-		Headers: amqpvalue.TypedTable(m.Properties.Headers), Journey: m.Journey(),
+		View: m.View(), Exchange: amqpvalue.ShortString(d.Exchange), Key: amqpvalue.ShortString(d.RoutingKey),
+		Properties: amqpvalue.PropertiesOf(d), Headers: amqpvalue.TypedTable(d.Headers), Journey: m.Journey(),
 	}
 	if f.Headers == nil {
 		f.Headers = amqpvalue.TypedTable{}
 	}
 	if maxBody > 0 {
-		f.Body = showBody(m.Properties.Body, maxBody)
+		f.Body = showBody(d.Body, maxBody)
 	}
 	return f
 }
