@@ -148,8 +148,16 @@ NATIVE := -topology native -max-retries 5 -messages 1500 -warm-up 300 -liveness 
 chaos-native: build ## each kind of fault that concerns the attempts of SIDECAR_TOPOLOGY=native, on RabbitMQ 4.3; a minute (ARGS='-seed 7 -replicas 2 -messages 20000 -faults 40')
 	@TEST_BROKER_VERSION=4.3 scripts/chaos.sh run $(NATIVE) $(ARGS)
 
+# Each kind of fault that takes messages of a batch back once.
+BATCHES := -gather 25 -concurrency 4 -rate 1000 -messages 2000 -warm-up 300 -liveness 100 -outbox 0 -rollback 0 -publish 0 \
+  -faults 6 -kinds cut,close-consumer,sidecar-kill,sidecar-term,sidecar-hurry,broker-kill
+
+.PHONY: chaos-batches
+chaos-batches: build ## the app gets many messages in one POST, fails some of them, and one batch in twenty as a whole, while links are cut and sidecar and broker are killed; 1 minute (ARGS='-seed 7 -spoiled 30')
+	@scripts/chaos.sh run $(BATCHES) $(ARGS)
+
 .PHONY: chaos-selftest
-chaos-selftest: build ## shows that the judge finds each of 23 deliberate bugs; 30 minutes (TEST_BROKER_VERSION=4.3 and ARGS=-native: five of SIDECAR_TOPOLOGY=native)
+chaos-selftest: build ## shows that the judge finds each of 27 deliberate bugs; 30 minutes (TEST_BROKER_VERSION=4.3 and ARGS=-native: five of SIDECAR_TOPOLOGY=native)
 	@scripts/chaos.sh selftest $(ARGS)
 
 .PHONY: soak

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # soak.sh [FLAG...]: all that is too long for each change, one after the other: 10,000 seeds of the simulation and each of its
 # deliberate bugs, each deliberate bug of the storm, a storm of a million messages and 200 faults, the same with queues of RabbitMQ 4.3
-# that delay retries themselves, and one of a million messages of 10,000 keys in order, with 100 faults. FLAGs are the storms'
-# (test/chaos). PARTS (default "sim bugs storm native order") narrows it, SEEDS the seeds.
+# that delay retries themselves, one of a million messages of 10,000 keys in order, with 100 faults, and one of a million messages in
+# batches. FLAGs are the storms' (test/chaos). PARTS (default "sim bugs storm native order batches") narrows it, SEEDS the seeds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for part in ${PARTS:-sim bugs storm native order}; do
+for part in ${PARTS:-sim bugs storm native order batches}; do
   echo "soak: $part"
   case $part in
     sim)
@@ -23,6 +23,9 @@ for part in ${PARTS:-sim bugs storm native order}; do
     order)
       scripts/chaos.sh queues -queues 0 -ordered 1 -replicas 2 -messages 1000000 -keys 10000 -faults 100 -rate 1000 -concurrency 50 \
         -prefetch 200 "$@" ;;
-    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order" >&2; exit 64 ;;
+    batches)
+      scripts/chaos.sh run -gather 100 -concurrency 10 -messages 1000000 -faults 200 -rate 2500 -warm-up 20000 -app-timeout 1s -stretch 0.5 \
+        -outbox 2000 -rollback 200 -publish 1000 "$@" ;;
+    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches" >&2; exit 64 ;;
   esac
 done

@@ -12,7 +12,7 @@ import (
 // at once.
 func TestMutantsAreUpToDate(t *testing.T) {
 	t.Parallel()
-	for _, m := range slices.Concat(mutants, outward, further, native, neighbours) {
+	for _, m := range slices.Concat(mutants, outward, further, native, neighbours, gatherers) {
 		for _, e := range m.edits {
 			text, err := os.ReadFile(filepath.Join("..", "..", e.file))
 			if err != nil {

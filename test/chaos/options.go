@@ -41,6 +41,8 @@ type options struct {
 	prefetch    int
 	rate        int
 	never       int
+	gather      int // messages of a request to the app
+	spoiled     int
 	stretch     float64
 	patience    time.Duration
 	appTimeout  time.Duration
@@ -80,9 +82,11 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.retries, "max-retries", 10, "SIDECAR_MAX_RETRIES")
 	f.DurationVar(&o.delay, "retry-delay", 300*time.Millisecond, "SIDECAR_RETRY_DELAY")
 	f.IntVar(&o.concurrency, "concurrency", 16, "SIDECAR_CONCURRENCY")
-	f.IntVar(&o.prefetch, "prefetch", 0, "SIDECAR_PREFETCH; default twice the concurrency")
+	f.IntVar(&o.prefetch, "prefetch", 0, "SIDECAR_PREFETCH; default twice the messages of all requests")
 	f.IntVar(&o.rate, "rate", 500, "messages published per second at most; what is POSTed and the rows keep pace")
 	f.IntVar(&o.never, "never", 0, "how many more of a hundred messages fail for ever")
+	f.IntVar(&o.gather, "gather", 1, "SIDECAR_BATCH_SIZE")
+	f.IntVar(&o.spoiled, "spoiled", 5, "how many of a hundred requests of several messages fail as a whole")
 	f.Float64Var(&o.stretch, "stretch", 1, "how much longer than usual faults last that last at all")
 	f.DurationVar(&o.appTimeout, "app-timeout", 2*time.Second, "SIDECAR_APP_TIMEOUT")
 	f.DurationVar(&o.patience, "patience", 0, "how long everything may take to be settled; default 3m and the time "+
@@ -99,7 +103,7 @@ func parse(args []string) (options, error) {
 		o.seed = uint64(time.Now().UnixNano())
 	}
 	if o.prefetch == 0 {
-		o.prefetch = 2 * o.concurrency
+		o.prefetch = 2 * o.concurrency * o.gather
 	}
 	if o.patience == 0 { // one message in a hundred meets an app that does not answer
 		o.patience = 3*time.Minute + time.Duration((o.messages+o.posts+o.rows())/100/o.concurrency)*o.appTimeout
@@ -134,13 +138,14 @@ const (
 
 // check refuses what would make another run than the one that was asked for.
 func (o options) check() error {
-	for name, n := range map[string]int{"messages": o.messages, "concurrency": o.concurrency, "rate": o.rate} {
+	for name, n := range map[string]int{"messages": o.messages, "concurrency": o.concurrency, "rate": o.rate,
+		"gather": o.gather} {
 		if n < 1 {
 			return fmt.Errorf("-%s %d: 1 or more", name, n)
 		}
 	}
 	for name, n := range map[string]int{"warm-up": o.warmUp, "liveness": o.liveness, "faults": o.faults,
-		"prefetch": o.prefetch, "never": o.never,
+		"prefetch": o.prefetch, "never": o.never, "spoiled": o.spoiled,
 		"outbox": o.outbox, "rollback": o.rollback, "publish": o.posts, "batches": o.batches} {
 		if n < 0 {
 			return fmt.Errorf("-%s %d: 0 or more", name, n)
@@ -228,7 +233,7 @@ func describe(o options, n *node) (ledger.Run, error) {
 		AppTimeout:   o.appTimeout, Grace: o.appTimeout + 8*time.Second, Queue: mainQueue, // a stop must interrupt nothing
 		Never: o.never,
 		HTTP:  o.posts, Batches: o.batches, Outbox: o.rows(), Rollback: 1000 * o.rollback / max(1, o.rows()),
-		Batch: relayBatch, Relays: o.relays,
+		Batch: relayBatch, Relays: o.relays, Gather: o.gather, Spoiled: o.spoiled,
 		Secrets: []string{canaryBody: "canary-body-" + hex.EncodeToString(secret[4:10]), canaryPassword: "canary-password-" +
 			hex.EncodeToString(secret[10:]),
 			canaryToken: "canary-token-" + hex.EncodeToString(secret[4:]), canaryDatabase: "canary-database-" +
@@ -260,8 +265,9 @@ func replay(o options, version string) string {
 	}
 	return fmt.Sprintf("TEST_BROKER_VERSION=%s %s -seed %d -messages %d -warm-up %d -liveness %d -outbox %d -rollback "+
 		"%d -publish %d -batches %d -relays %d -faults %d -kinds %s -queue-type %s -topology %s -replicas %d "+
-		"-max-retries %d -retry-delay %s -concurrency %d -prefetch %d -rate %d -never %d -stretch %v -app-timeout %s%s",
+		"-max-retries %d -retry-delay %s -concurrency %d -prefetch %d -rate %d -never %d -gather %d -spoiled %d -stretch %v "+
+		"-app-timeout %s%s",
 		version, command, o.seed, o.messages, o.warmUp, o.liveness, o.outbox, o.rollback, o.posts, o.batches, o.relays,
 		o.faults, strings.Join(o.chosen(), ","), o.queueType, o.topology, o.replicas, o.retries, o.delay,
-		o.concurrency, o.prefetch, o.rate, o.never, o.stretch, o.appTimeout, more.String())
+		o.concurrency, o.prefetch, o.rate, o.never, o.gather, o.spoiled, o.stretch, o.appTimeout, more.String())
 }

@@ -217,6 +217,9 @@ func (r *rig) environ(addrs []string) []string {
 			(2 * r.run.RequeueDelay).String(),
 		"SIDECAR_SHUTDOWN_GRACE=" + r.run.Grace.String(),
 	}
+	if r.run.Gather > 1 {
+		env = append(env, "SIDECAR_BATCH_SIZE="+strconv.Itoa(r.run.Gather))
+	}
 	return append(append(env, r.outward(addrs[3])...), r.o.environ...)
 }
 

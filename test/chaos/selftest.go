@@ -37,7 +37,7 @@ func selfTest(args []string) error {
 	defer stop()
 	tried, missed := 0, 0
 	controls := map[string]bool{}
-	list := slices.Concat(mutants, outward, neighbours)
+	list := slices.Concat(mutants, outward, neighbours, gatherers)
 	switch {
 	case *more:
 		list = further

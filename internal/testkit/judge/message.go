@@ -12,7 +12,7 @@ const (
 	NotYet                // 425: requeued and not counted; parked when the retries are used up, if there are any
 	Unwanted              // parked at once
 	Discarded             // acked without having been processed
-	Nothing               // not an attempt: the app was away, or the sidecar stopped
+	Nothing               // not an attempt: the app was away, the sidecar stopped, or a batch failed as a whole
 )
 
 // Ends reports whether the message leaves permanently without being parked.
@@ -23,6 +23,7 @@ type Receipt struct {
 	// the request, the first byte of the answer (the sidecar cannot have seen it earlier), its end; 0: not recorded
 	At, Begun, Done int64
 	Attempt, Count  int // the attempt and the retry count that the sidecar sent
+	Of              int // messages of the request; not recorded where each has its own
 	Status          int // of the answer; not positive: none, or not recorded
 	Kind            Kind
 	MayEnd          bool   // the sidecar may have seen an answer that ends the message

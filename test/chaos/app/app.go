@@ -29,6 +29,7 @@ const (
 
 // App serves one ledger.
 type App struct {
+	run    ledger.Run
 	log    *ledger.Writer
 	addr   string
 	server *apptest.Server
@@ -43,7 +44,11 @@ type App struct {
 func Run(dir, addr string) error {
 	a := &App{addr: addr, seen: map[int]int{}, start: ledger.Now()}
 	a.server = apptest.New(a.serve)
-	err := ledger.Lines(dir, ledger.AppFile, a.remember)
+	err := ledger.ReadJSON(dir, ledger.RunFile, &a.run)
+	if err != nil {
+		return err
+	}
+	err = ledger.Lines(dir, ledger.AppFile, a.remember)
 	if err != nil {
 		return err
 	}
@@ -83,7 +88,7 @@ func Run(dir, addr string) error {
 // remember counts a receipt of an app before. There may be millions, and the sidecar waits for the app meanwhile: so
 // only the number of its message is read.
 func (a *App) remember(line []byte) error {
-	if bytes.Contains(line, []byte(`"status":`)) { // of an answer
+	if bytes.Contains(line, []byte(`"status":`)) || bytes.Contains(line, []byte(`"whole":`)) { // an answer, or no attempt
 		return nil
 	}
 	_, text, _ := bytes.Cut(line, []byte(`"seq":`))
@@ -117,6 +122,9 @@ func (a *App) answer(c *apptest.Conn) bool {
 	}
 	if r.Method == http.MethodGet {
 		return c.Send(apptest.Full(http.StatusOK, fmt.Sprint(a.server.Connections())))
+	}
+	if r.Header.Get("Content-Type") == gathered {
+		return a.answerBatch(c, r)
 	}
 	receipt := ledger.Receipt{
 		Key: a.key(), ID: r.ID, Seq: plan.SeqOf(r.ID), Mark: r.Header.Get("Amqp-Header-" + plan.HeaderMark), Odd: a.odd(r),
@@ -155,10 +163,7 @@ func (a *App) act(c *apptest.Conn, answer plan.Answer, receipt ledger.Receipt) (
 	switch {
 	case answer.Hang:
 		done.Status = ledger.Hung
-		select {
-		case <-c.Gone():
-		case <-time.After(hang):
-		}
+		a.hang(c)
 		err = c.Reset()
 	case answer.Status == 0:
 		done.Status = ledger.Aborted
@@ -176,6 +181,14 @@ func (a *App) act(c *apptest.Conn, answer plan.Answer, receipt ledger.Receipt) (
 	return err == nil && done.Status == answer.Status
 }
 
+// hang waits until the peer has gone.
+func (*App) hang(c *apptest.Conn) {
+	select {
+	case <-c.Gone():
+	case <-time.After(hang):
+	}
+}
+
 func (a *App) write(r ledger.Receipt) {
 	if err := a.log.Write(r); err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "ledger:", err) // without it nothing can be judged
@@ -191,6 +204,11 @@ func (a *App) odd(r *apptest.Request) string {
 			return name + ": " + got
 		}
 	}
+	return a.strange(r)
+}
+
+// strange is odd about the request alone.
+func (a *App) strange(r *apptest.Request) string {
 	for name := range r.Header {
 		switch name {
 		case "X-Injected", "Authorization", "Cookie", "X-Forwarded-For", "Expect", "Transfer-Encoding":

@@ -68,6 +68,7 @@ type books struct {
 	run       ledger.Run
 	messages  []message
 	strangers []string // ids that are none of the run's
+	mixed     []string // messages beside others in a request that should have been alone
 	faults    []ledger.Fault
 	probes    []ledger.Probe
 	exits     []ledger.Exit
@@ -106,15 +107,24 @@ func open(dir string) (*books, error) {
 // plan.
 func (m *message) complete() {
 	slices.SortFunc(m.Receipts, func(x, y kit.Receipt) int { return cmp.Compare(x.At, y.At) })
+	tries := 0
 	for i := range m.Receipts {
 		r := &m.Receipts[i]
-		r.MayEnd = success(r.Status) || r.Status == 0 && success(m.plan.Answer(i+1).Status)
+		if whole(r) {
+			continue
+		}
+		tries++
+		r.MayEnd = success(r.Status) || r.Status == 0 && success(m.plan.Answer(tries).Status)
 	}
 	if p := m.pub; p != nil {
 		m.Name = fmt.Sprintf("message %d (%s)", p.Seq, m.plan)
 		m.Sum, m.Mark, m.Confirmed, m.Fails = p.Sum, plan.Mark(p.ID), p.Result == ledger.Confirmed, m.plan.Kind == plan.Never
 	}
 }
+
+// whole reports whether a receipt is that of a request of several messages that the app failed as a whole. It is no
+// attempt of its messages.
+func whole(r *kit.Receipt) bool { return r.Kind == kit.Nothing && r.Status != 0 }
 
 // of finds the message of a record; nil, and a note, when it is none of the run's.
 func (b *books) of(seq int, id string) *message {
@@ -175,10 +185,18 @@ func (b *books) receipt(begun, answered *ledger.Receipt) {
 	if m := b.of(begun.Seq, begun.ID); m != nil {
 		r := kit.Receipt{
 			At: begun.At, Begun: answered.Begun, Done: answered.At, Attempt: begun.Attempt, Count: begun.Count,
-			Status: answered.Status,
-			Sum:    begun.Sum, Mark: begun.Mark, Odd: begun.Odd, Kind: kit.Failed,
+			Status: answered.Status, Of: begun.Of,
+			Sum: begun.Sum, Mark: begun.Mark, Odd: begun.Odd, Kind: kit.Failed,
+		}
+		if begun.Of > 1 && (begun.Again || begun.Count > 0) {
+			b.mixed = append(b.mixed, fmt.Sprintf("message %d, delivered again %t, retry count %d, was one of %d in its request",
+				begun.Seq, begun.Again, begun.Count, begun.Of))
 		}
 		switch {
+		case begun.Whole:
+			r.Kind, r.Status = kit.Nothing, cmp.Or(r.Status, ledger.Aborted)
+		case begun.Of > 1 && r.Status == 0:
+			r.Kind = kit.Nothing
 		case r.Status == 425:
 			r.Kind = kit.NotYet
 		case success(r.Status) && answered.Error == "":

@@ -44,6 +44,7 @@ func (j *judge) keepsUp() {
 		}
 		j.v.Rates = append(j.v.Rates, float64(len(g))/max(time.Duration(to-from).Seconds(), 1e-9))
 		slices.Sort(begun)
+		begun = slices.Compact(begun)                     // the messages of one request arrive at one time
 		for i := j.run.Concurrency; i < len(begun); i++ { // each is surely under way while the app works
 			if begun[i]-begun[i-j.run.Concurrency] < int64(plan.SlowAnswer) {
 				j.violated("I10", "more than %d requests were under way", j.run.Concurrency)
@@ -101,7 +102,7 @@ func (j *judge) counts() error {
 		failed := 0
 		for _, r := range m.Receipts {
 			switch {
-			case r.At > j.stormAt:
+			case r.At > j.stormAt, whole(&r):
 			case success(r.Status):
 				want["ack"]++
 			case r.Status == 425:

@@ -91,7 +91,7 @@ func cuts(f *ledger.Fault) bool { return f.Kind == "cut" || f.Kind == "close-con
 // bound checks that no fault is blamed for more than it can do.
 func (d *duplicates) bound() {
 	for f, n := range d.late {
-		if most := 2*d.j.run.Concurrency + noticing; n > most {
+		if most := (2*d.j.run.Concurrency + noticing) * d.j.gathered(); n > most {
 			d.j.violated("I6", "fault %d (%s): %d messages of the dead session were sent to the app, at most %d could be", f.ID,
 				f.Kind, n, most)
 		}
@@ -116,7 +116,7 @@ func (d *duplicates) room(f *ledger.Fault) int {
 	}
 	limit := d.j.run.Prefetch
 	if f.Class == ClassApp {
-		limit = d.j.run.Concurrency * (1 + int((f.End-f.Start)/int64(d.j.run.AppTimeout)))
+		limit = d.j.underWay() * (1 + int((f.End-f.Start)/int64(d.j.run.AppTimeout)))
 	}
 	// Some faults are several: a connection can break again while it is narrow or slow.
 	return 2*limit - d.by[f]

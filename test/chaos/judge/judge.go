@@ -91,6 +91,8 @@ var statements = []Invariant{
 		"back never is"},
 	{ID: "I14", Statement: "a redriven message goes on counting: one try, then it is parked again"},
 	{ID: "I15", Statement: "no secret and no body in logs, metrics and headers"},
+	{ID: "I18", Statement: "a batch that fails as a whole counts for none of its messages, and what was tried or delivered " +
+		"before is alone in its request"},
 }
 
 type judge struct {
@@ -133,6 +135,10 @@ func Judge(dir string) (*Verdict, error) {
 		dups.look(m)
 	}
 	dups.bound()
+	j.by["I18"].Idle = j.run.Gather < 2
+	for _, m := range j.mixed {
+		j.violated("I18", "%s", m)
+	}
 	j.by["I14"].Idle = !slices.ContainsFunc(j.messages, func(m message) bool { return len(m.redriven) > 0 })
 	j.endpoint()
 	j.outbox()
@@ -179,6 +185,7 @@ func (j *judge) message(m *message) {
 		j.exact(m)
 	}
 	j.counted(m)
+	j.alone(m)
 	j.rightlyParked(m)
 }
 
@@ -209,6 +216,9 @@ func (j *judge) exact(m *message) {
 		r := &m.Receipts[i]
 		if i > 0 && len(m.redriven) == 0 {
 			before := &m.Receipts[i-1]
+			if whole(before) { // it goes out again at once
+				continue
+			}
 			if pause := r.At - before.Begun; pause < int64(j.delay(before, r))-early {
 				j.violated("I5", "message %d came again %s after %d", m.pub.Seq, time.Duration(pause), before.Status)
 			}

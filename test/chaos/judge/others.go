@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	kit "sidecar/internal/testkit/judge"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
 )
@@ -145,7 +146,7 @@ func (j *judge) figures() {
 		}
 		delays = append(delays, time.Duration(max(0, m.Receipts[0].At-m.pub.Done)))
 		for k := 1; k < len(m.Receipts); k++ {
-			if before := &m.Receipts[k-1]; before.Status >= 400 && before.Status != 425 {
+			if before := &m.Receipts[k-1]; before.Kind == kit.Failed && before.Status >= 400 && before.Status != 425 {
 				retries = append(retries, time.Duration(max(0, m.Receipts[k].At-before.Done)))
 			}
 		}

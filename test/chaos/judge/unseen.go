@@ -77,7 +77,7 @@ func (j *judge) mostUnseen(f *ledger.Fault) int {
 	if suspends(f) {
 		rounds += int((f.End - f.Start) / int64(j.run.AppTimeout))
 	}
-	return 2 * j.run.Concurrency * rounds
+	return 2 * j.underWay() * rounds
 }
 
 // boundUnseen is the last part of I7.

@@ -75,6 +75,9 @@ type Run struct {
 	// Batch is how many rows a relay may publish before it marks them, Relays how many there are.
 	Batch  int `json:"batch"`
 	Relays int `json:"relays"`
+	// Gather is SIDECAR_BATCH_SIZE, Spoiled how many of a hundred requests of several messages fail as a whole.
+	Gather  int `json:"gather,omitempty"`
+	Spoiled int `json:"spoiled,omitempty"`
 	// MayLose says that a broker that is killed may lose what is in retry transit: classic queues.
 	MayLose bool `json:"may_lose"`
 	// Forgets says that the attempts are counted in the memory of the process: its end gives them back.
@@ -114,7 +117,10 @@ type Receipt struct {
 	Key     string `json:"key"`
 	Seq     int    `json:"seq"`
 	ID      string `json:"id,omitempty"`
-	Sum     string `json:"sum,omitempty"` // empty: the body was not read
+	Sum     string `json:"sum,omitempty"`   // empty: the body was not read
+	Of      int    `json:"of,omitempty"`    // messages of its request
+	Whole   bool   `json:"whole,omitempty"` // the request fails as a whole: the message's own plan is not followed
+	Again   bool   `json:"again,omitempty"` // the request says that it was delivered before
 	Attempt int    `json:"attempt,omitempty"`
 	Count   int    `json:"count,omitempty"` // the retry count the sidecar sent
 	Mark    string `json:"mark,omitempty"`  // the header that every message carries
@@ -129,6 +135,7 @@ type Receipt struct {
 const (
 	Aborted = -1 // the connection was reset
 	Hung    = -2 // nothing was answered until the other side went away
+	Garbled = -3 // 207, and a body that is no list of results
 )
 
 // Fault is one that happened.
