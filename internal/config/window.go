@@ -35,7 +35,7 @@ type Window struct {
 	// The same for all subscriptions together.
 	MaxRate Rate `env:"MAX_RATE" otherwise:"no limit" allowed:"a whole number from 1 to 1000000 and '/s', '/m' or '/h'" scope:"process"` // 0 = no limit
 
-	// Messages POSTed at once by all subscriptions together. They take turns, and one has at most so many that each of
+	// The same as `SIDECAR_CONCURRENCY` for all subscriptions together. They take turns, and one has at most so many that each of
 	// the others has one left: at least the number of subscriptions.
 	MaxConcurrency int `env:"MAX_CONCURRENCY" otherwise:"the sum of the subscriptions' SIDECAR_CONCURRENCY" range:"1..640000" scope:"process"` // 0 = no bound
 
@@ -43,9 +43,9 @@ type Window struct {
 	MaxBody Size `env:"MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 
 	// Memory for everything that is received, in total: messages with their decoded headers, bodies and batches that the
-	// app publishes, rows of the outbox, answers, windows of the dead-letter queue. When it is used up, the sidecar reads
-	// no more from the broker until some of it is free, and answers `/publish` with 503 `busy`. The limit is the
-	// container's, or `GOMEMLIMIT` when that is smaller; the rest of it is for the program itself.
+	// app publishes, rows of the outbox, requests with several messages, answers, windows of the dead-letter queue. When it
+	// is used up, the sidecar reads no more from the broker until some of it is free, and answers `/publish` with 503
+	// `busy`. The limit is the container's, or `GOMEMLIMIT` when that is smaller; the rest of it is for the program itself.
 	Memory Size `env:"MEMORY" derived:"three quarters of the memory limit; 256MiB without a limit" range:"4MiB..1024GiB" scope:"process"`
 
 	// Directory for bodies that do not fit into `SIDECAR_MEMORY`: of a message that is larger than all of it, while it is
