@@ -43,9 +43,9 @@ type Window struct {
 	MaxBody Size `env:"MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 
 	// Memory for everything that is received, in total: messages with their decoded headers, bodies and batches that the
-	// app publishes, rows of the outbox, requests with several messages, answers, windows of the dead-letter queue. When it
-	// is used up, the sidecar reads no more from the broker until some of it is free, and answers `/publish` with 503
-	// `busy`. The limit is the container's, or `GOMEMLIMIT` when that is smaller; the rest of it is for the program itself.
+	// app publishes, rows of the outbox, requests with several messages, answers, windows of the dead-letter queue. When
+	// it is used up, the sidecar reads no more from the broker until some of it is free, and answers `/publish` with 503
+	// `busy`. The limit is the container's, or `GOMEMLIMIT` when that is smaller; the rest of it is for the program.
 	Memory Size `env:"MEMORY" derived:"three quarters of the memory limit; 256MiB without a limit" range:"4MiB..1024GiB" scope:"process"`
 
 	// Directory for bodies that do not fit into `SIDECAR_MEMORY`: of a message that is larger than all of it, while it is
@@ -116,11 +116,11 @@ func (l *loader) checkBatch() {
 	one := w.BatchBytes/3*4 + Size(w.BatchSize)*(7<<10) + 256<<10
 	switch all := one * Size(w.Concurrency); {
 	case w.BatchBytes+one > w.Memory:
-		l.reject(bytes, "a POST of %d such messages may need %dMiB, and %s is %v", w.BatchSize, (w.BatchBytes+one)>>20, memory,
-			w.Memory)
+		l.reject(bytes, "a POST of %d such messages may need %dMiB, and %s is %v", w.BatchSize, (w.BatchBytes+one)>>20,
+			memory, w.Memory)
 	case all > w.Memory/2:
-		l.warn(size, "%d POSTs with %v of bodies may need %dMiB, and half of %s, which is %v, is for all of them: some may wait "+
-			"for others", w.Concurrency, w.BatchBytes, all>>20, memory, w.Memory)
+		l.warn(size, "%d POSTs with %v of bodies may need %dMiB, and half of %s, which is %v, is for all of them: some may "+
+			"wait for others", w.Concurrency, w.BatchBytes, all>>20, memory, w.Memory)
 	}
 }
 

@@ -81,17 +81,3 @@ func TestBatchOfUnsampledMessages(t *testing.T) {
 		t.Errorf("request %+v, spans %v", request, c.spans)
 	}
 }
-
-func TestBatchOffCostsNothing(t *testing.T) {
-	messages := make([]Span, 3)
-	if n := testing.AllocsPerRun(100, func() {
-		var off *Tracing
-		post := off.Batch(len(messages), func(i int) *Span { return &messages[i] })
-		if post.Carrier() != (Carrier{}) {
-			t.Errorf("trace context %+v", post.Carrier())
-		}
-		post.ClientEnd(true, 204, "", "")
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
