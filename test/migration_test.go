@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -276,16 +277,18 @@ func TestMigrationDoc(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := string(raw)
-	for _, name := range []string{"before", "after"} {
-		source, err := os.ReadFile("../examples/migration/" + name + "/main.go")
+	shown := regexp.MustCompile("<!-- shown: (examples/migration/\\S+) -->\n```(?:go|python)\n(?s:(.+?))```\n").FindAllStringSubmatch(doc, -1)
+	for _, block := range shown {
+		source, err := os.ReadFile("../" + block[1])
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, shown, ok := strings.Cut(doc, "<!-- shown: examples/migration/"+name+"/main.go -->\n```go\n")
-		shown, _, _ = strings.Cut(shown, "```\n")
-		if !ok || shown == "" || !strings.HasSuffix(string(source), shown) {
-			t.Errorf("docs/migration.md does not show the end of %s/main.go", name)
+		if !strings.Contains(string(source), block[2]) {
+			t.Errorf("docs/migration.md does not show %s as it is", block[1])
 		}
+	}
+	if len(shown) != 4 {
+		t.Errorf("docs/migration.md shows %d examples, want 4", len(shown))
 	}
 }
 
