@@ -42,7 +42,7 @@ func TestOffAllocatesOnlyAFreshTraceparent(t *testing.T) {
 	}
 }
 
-func TestBatchOffCostsNothing(t *testing.T) {
+func TestBatchOffAllocatesNothing(t *testing.T) {
 	messages := make([]Span, 3)
 	if n := testing.AllocsPerRun(100, func() {
 		var off *Tracing
