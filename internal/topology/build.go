@@ -110,7 +110,7 @@ func (o *Options) plainRetryQueue(b *blueprint) bool {
 
 // tierNames are the queue of a tier and the key that leads to it; an empty key is the queue's name.
 func (o *Options) tierNames(b *blueprint, d time.Duration) (queue, key string) {
-	names, tier := o.names(), strings.NewReplacer("{tier}", b.wait.tier(d))
+	names, tier := o.names(), placeholders{"{tier}": b.wait.tier(d)}
 	return tier.Replace(names.Replace(b.wait.tierQueue)), tier.Replace(names.Replace(b.wait.tierKey))
 }
 

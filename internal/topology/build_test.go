@@ -153,6 +153,9 @@ func TestOverridesFillOverThePreset(t *testing.T) {
 		{"retry queue", func(o *Options) { o.RetryQueue = "r" }, func(p *Plan) string { return p.Waits[0].Queue }, "r"},
 		{"retry queue of tiers", func(o *Options) { o.RetryQueue, o.RetryDelays = "r", []time.Duration{time.Second} },
 			func(p *Plan) string { return p.Waits[0].Queue }, "r.1s"},
+		{"retry queue named like a placeholder", func(o *Options) {
+			o.RetryQueue, o.RetryDelays = "{dlq}", []time.Duration{time.Second}
+		}, func(p *Plan) string { return p.Waits[0].Queue }, "{dlq}.1s"},
 		{"retry delay", func(o *Options) { o.RetryDelay = time.Minute }, func(p *Plan) string { return p.Waits[0].Tier() }, "1m"},
 		{"dlq", func(o *Options) { o.DLQ = "d" }, func(p *Plan) string { return p.Park.Exchange + p.Park.Key + p.Park.Queue }, "dd"},
 		{"dlx", func(o *Options) { o.DLX = "x" }, func(p *Plan) string { return strings.Join(p.reach("x", p.Park.Key), " ") }, "wms.dlq.wms-cincout"},

@@ -21,7 +21,7 @@ func halves(service string) (first, rest string) {
 
 // names fills the placeholders of a blueprint.
 type names struct {
-	scope, values *strings.Replacer
+	scope, values placeholders
 }
 
 // Replace returns the name that a template comes to.
@@ -29,19 +29,36 @@ func (n names) Replace(template string) string { return n.values.Replace(n.scope
 
 func (o *Options) names() names {
 	first, rest := halves(o.Service)
-	return names{o.scope(), strings.NewReplacer("{first}", first, "{rest}", rest, "{prefix}", o.Prefix,
-		"{service}", o.Service, "{subscription}", o.Subscription,
-		"{exchange}", o.Exchange, "{queue}", o.Queue, "{retry-queue}", o.RetryQueue, "{dlq}", o.DLQ)}
+	return names{o.scope(), placeholders{
+		"{first}": first, "{rest}": rest, "{prefix}": o.Prefix, "{service}": o.Service, "{subscription}": o.Subscription,
+		"{exchange}": o.Exchange, "{queue}": o.Queue, "{retry-queue}": o.RetryQueue, "{dlq}": o.DLQ,
+	}}
+}
+
+// placeholders are names in braces and their values. A strings.Replacer makes a tree of all names for each set of values:
+// a seventh of what a start allocates.
+type placeholders map[string]string
+
+// Replace returns the template with the values in place of their names.
+func (p placeholders) Replace(template string) string {
+	return placeholder.ReplaceAllStringFunc(template, func(name string) string {
+		if value, ok := p[name]; ok {
+			return value
+		}
+		return name
+	})
 }
 
 var (
-	unnamed = strings.NewReplacer("{scope}", "{service}", "{name}", "{service}", "{named}", "")
-	named   = strings.NewReplacer("{scope}", "{service}.{subscription}", "{name}", "{subscription}",
-		"{named}", "{service}.{subscription}", "{rest}", "{subscription}")
+	unnamed = placeholders{"{scope}": "{service}", "{name}": "{service}", "{named}": ""}
+	named   = placeholders{
+		"{scope}": "{service}.{subscription}", "{name}": "{subscription}",
+		"{named}": "{service}.{subscription}", "{rest}": "{subscription}",
+	}
 )
 
 // scope replaces the placeholders that mean something else with subscriptions.
-func (o *Options) scope() *strings.Replacer {
+func (o *Options) scope() placeholders {
 	if o.Subscription == "" {
 		return unnamed
 	}
