@@ -138,6 +138,12 @@ func printVersion(_ context.Context, c *call) error {
 
 // runSidecar runs until SIGTERM or SIGINT has drained it. A second signal stops at once. SIGHUP is ignored.
 func runSidecar(ctx context.Context, c *call) error {
+	// On one core, unless GOMAXPROCS says how many. A sidecar's work is short system calls: on one core they follow one
+	// another; on several every message wakes threads on other cores, and idle ones spin in search of work. First of all,
+	// because each core that had allocated leaves half-used pages behind.
+	if c.getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
 	cfg, err := c.load()
 	if err != nil {
 		return err
@@ -145,11 +151,6 @@ func runSidecar(ctx context.Context, c *call) error {
 	a, err := app.New(cfg, app.Build{Version: version, Commit: commit}, c.stdout)
 	if err != nil {
 		return err
-	}
-	// On one core, unless GOMAXPROCS says how many. A sidecar's work is short system calls: on one core they follow one
-	// another; on several every message wakes threads on other cores, and idle ones spin in search of work.
-	if c.getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(1)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
