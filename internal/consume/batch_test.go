@@ -112,8 +112,8 @@ func TestBatchIsSettledByMessage(t *testing.T) {
 	}
 }
 
-// TestFailedBatchCountsForNobody: its messages go out again alone, and only the one that fails then is counted.
-func TestFailedBatchCountsForNobody(t *testing.T) {
+// TestFailedBatchIsNotCounted: its messages go out again alone, and only the one that fails then is counted.
+func TestFailedBatchIsNotCounted(t *testing.T) {
 	t.Parallel()
 	for name, whole := range map[string]message.Outcome{
 		"status": answer(500), "timeout": {Failure: message.FailureTimeout, RetryAfter: -1}, "reset": {Failure: message.FailureReset, RetryAfter: -1},
@@ -208,7 +208,7 @@ func TestRetryAfterOnABatch(t *testing.T) {
 	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0")
 }
 
-// TestBatchFailsBehindAPause: nobody takes its messages any more, so they go back to the queue.
+// TestBatchFailsBehindAPause: no pump takes its messages any more, so they go back to the queue.
 func TestBatchFailsBehindAPause(t *testing.T) {
 	t.Parallel()
 	posted, hold := make(chan struct{}), make(chan struct{})
@@ -328,11 +328,11 @@ func TestBatchesInOrder(t *testing.T) {
 	d := &batched{answer: func(ms []*message.Message) (message.Outcome, []message.Outcome) {
 		keys := map[string]bool{}
 		for _, m := range ms {
-			if key := strings.Split(m.MessageID, "/")[0]; keys[key] {
+			key, _, _ := strings.Cut(m.MessageID, "/")
+			if keys[key] {
 				t.Errorf("two messages of key %s in one POST", key)
-			} else {
-				keys[key] = true
 			}
+			keys[key] = true
 		}
 		if len(ms) > 1 && ms[0].MessageID == "a/1" {
 			return answer(500), nil

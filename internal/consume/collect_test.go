@@ -9,7 +9,7 @@ import (
 	"sidecar/internal/message"
 )
 
-// TestCollector tells what is due after some messages: each is a URL, the size of its body, and "!" if it goes alone.
+// TestCollector: what is due, and when, after some messages.
 func TestCollector(t *testing.T) {
 	t.Parallel()
 	type in struct {

@@ -79,7 +79,8 @@ func (s *session) consume(ctx context.Context) error {
 			return err
 		}
 		unbind := context.AfterFunc(s.c.interrupt, s.kill)
-		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch / s.c.atOnce())
+		// As if every message went alone: those of a batch do if it failed.
+		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch / s.c.o.Concurrency)
 		consumer, err := s.sub.Consume(ctx, s.c.o.Prefetch)
 		unbind()
 		if err != nil {
