@@ -43,9 +43,9 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 // Unwrap gives the reason.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Import parks every message that Export has written to r, in their order, after skipping so many lines. It stops at the first line that
-// makes no sense (ErrInvalid) or cannot be parked, with a LineError: all before that line are parked. None behind it
-// is, unless the connection broke: then it is unknown.
+// Import parks every message that Export has written to r, in their order, after skipping so many lines. It stops at the
+// first line that makes no sense (ErrInvalid) or cannot be parked, with a LineError: all before that line are parked.
+// None behind it is, unless the connection broke: then it is unknown.
 func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report) (Progress, error) {
 	if _, err := q.Depth(ctx); err != nil {
 		return Progress{}, err // before the first line is read: the queue may be missing
