@@ -184,9 +184,9 @@ func TestDeadLetterAPIOfTheSeed(t *testing.T) {
 			if n := s.metric("sidecar_redriven_total", `result="ok"`); n != 15 {
 				t.Errorf("%v redriven in the metrics", n)
 			}
-			if n := len(s.log.find(func(e entry) bool { return e.is("control") && e.text("action") == "redrive" })); n != 2 {
-				t.Errorf("%d log lines", n)
-			}
+			eventually(t, "a log line for each redrive", func() bool { // it is written after the answer
+				return len(s.log.find(func(e entry) bool { return e.is("control") && e.text("action") == "redrive" })) == 2
+			})
 			s.stop()
 			for _, q := range append(p.queues, p.queue, p.dlq) {
 				if n := sc.ready(q); n != 0 {

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,33 +31,43 @@ func AppendHead(dst []byte, exchange, routingKey string, p *amqp.Publishing) []b
 	if len(p.Headers) == 0 {
 		return dst
 	}
-	dst = appendValue(append(dst, `,"headers":`...), p.Headers, 0)
-	const types = `,"header_types":`
-	before := len(dst)
-	if dst = appendTypes(append(dst, types...), p.Headers, 0); len(dst) == before+len(types) {
-		dst = dst[:before]
+	w := jsonWriter{out: append(dst, `,"headers":`...), limit: math.MaxInt, form: exactForm}
+	w.value(p.Headers, 0)
+	before := len(w.out)
+	w.out, w.form = append(w.out, `,"header_types":`...), typesForm
+	empty := len(w.out)
+	if w.value(p.Headers, 0); len(w.out) == empty {
+		w.out = w.out[:before]
 	}
-	return dst
+	return w.out
 }
 
-// append appends the property with its name, unless it is absent.
+// append appends the property with its name as a member of an object, unless it is absent.
 func (x *property) append(dst []byte, p *Properties) []byte {
-	name := func() []byte { return append(append(append(dst, `,"`...), x.name...), `":`...) }
+	start := len(dst)
+	if dst[start-1] != '{' {
+		dst = append(dst, ',')
+	}
+	dst = append(quote(dst, x.name), ':')
 	switch field := x.field(p).(type) {
 	case *string:
 		if *field != "" {
-			return appendShort(name(), *field)
+			return appendShort(dst, *field)
 		}
 	case *uint8:
 		if *field != 0 {
-			return strconv.AppendUint(name(), uint64(*field), 10)
+			return strconv.AppendUint(dst, uint64(*field), 10)
 		}
 	case *time.Time:
-		if !field.IsZero() {
-			return appendTimestamp(name(), *field)
+		switch {
+		case field.IsZero():
+		case hasYear(*field):
+			return append(appendTime(append(dst, '"'), *field), '"')
+		default:
+			return appendTime(dst, *field)
 		}
 	}
-	return dst
+	return dst[:start]
 }
 
 // AppendBody appends the body as a member of the object that AppendHead has begun. With embed a JSON body of a JSON
@@ -103,178 +112,64 @@ func embeddable(text []byte) bool {
 func QuotedSize(b []byte) int {
 	n := len(b)
 	for _, c := range b {
-		n += int(escape[c])
+		switch {
+		case c >= ' ' && c != '"' && c != '\\':
+		case c >= ' ' || c == '\b' || c == '\t' || c == '\n' || c == '\f' || c == '\r':
+			n++
+		default:
+			n += 5
+		}
 	}
 	return n
 }
 
-// escape is how many bytes longer a byte is in a JSON string.
-var escape = func() (more [256]uint8) {
-	for c := range ' ' {
-		more[c] = 5
-	}
-	for _, c := range "\b\t\n\f\r\"\\" {
-		more[c] = 1
-	}
-	return more
-}()
-
-// appendValue appends a value of a header: text and bytes that are not UTF-8 in base64, and null for what AMQP does not
-// have.
-func appendValue(dst []byte, v any, depth int) []byte {
+// exact writes a value of a header that is not a table or an array, unless it is nested too deep.
+func (w *jsonWriter) exact(v any) {
 	switch v := v.(type) {
-	case bool:
-		return strconv.AppendBool(dst, v)
-	case int64:
-		return strconv.AppendInt(dst, v, 10)
 	case string:
 		if !utf8.ValidString(v) {
-			return appendBase64(dst, []byte(v))
+			w.out = appendBase64(w.out, []byte(v))
+			return
 		}
-		return quote(dst, v)
 	case []byte:
-		return appendBase64(dst, v)
+		w.out = appendBase64(w.out, v)
+		return
 	case amqp.Decimal:
-		return fmt.Appendf(dst, `{"scale":%d,"value":%d}`, v.Scale, v.Value)
-	case time.Time:
-		return appendTimestamp(dst, v)
-	case amqp.Table:
-		if depth <= MaxDepth {
-			return appendTable(dst, v, depth)
-		}
-	case []any:
-		if depth <= MaxDepth {
-			return appendList(dst, v, depth)
-		}
+		w.out = fmt.Appendf(w.out, `{"scale":%d,"value":%d}`, v.Scale, v.Value)
+		return
 	}
-	switch x := reflect.ValueOf(v); {
-	case x.CanInt():
-		return strconv.AppendInt(dst, x.Int(), 10)
-	case x.CanUint():
-		return strconv.AppendUint(dst, x.Uint(), 10)
-	case x.CanFloat() && (math.IsNaN(x.Float()) || math.IsInf(x.Float(), 0)):
-		return append(appendFloat(append(dst, '"'), x.Float(), 64), '"')
-	case x.CanFloat():
-		return appendFloat(dst, x.Float(), x.Type().Bits())
+	if !w.plain(v) {
+		w.out = append(w.out, "null"...)
 	}
-	return append(dst, "null"...)
 }
 
-func appendTable(dst []byte, t amqp.Table, depth int) []byte {
-	var room [16]string
-	dst = append(dst, '{')
-	for i, name := range sortedNames(room[:0], t) {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendValue(append(appendName(dst, name), ':'), t[name], depth+1)
-	}
-	return append(dst, '}')
-}
-
-func appendList(dst []byte, list []any, depth int) []byte {
-	dst = append(dst, '[')
-	for i, v := range list {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendValue(dst, v, depth+1)
-	}
-	return append(dst, ']')
-}
-
-// base64Text is the type, in the types of a line, of a string whose value is base64 of its bytes.
+// base64Text is the type of a string whose value is base64 of its bytes.
 const base64Text = "base64"
 
-// appendTypes appends the types of what appendValue writes, and nothing if JSON alone gives each value its type: the
-// name of a type, or for a table or a list an object or an array of the same. A name in base64 is always there, with
-// null if its value needs no type.
-func appendTypes(dst []byte, v any, depth int) []byte {
+// typeOf writes the name of a value's type if JSON alone would be read as another one.
+func (w *jsonWriter) typeOf(v any) {
 	switch v := v.(type) {
-	case amqp.Table:
-		if depth <= MaxDepth {
-			return appendTypesOfTable(dst, v, depth)
-		}
-	case []any:
-		if depth <= MaxDepth {
-			return appendTypesOfList(dst, v, depth)
-		}
 	case string:
 		if !utf8.ValidString(v) {
-			return quote(dst, base64Text)
+			w.quoted(base64Text)
 		}
 	case float64:
-		if v != math.Trunc(v) && !math.IsNaN(v) { // JSON has it, and it is not like an integer
-			return dst
+		if v == math.Trunc(v) || math.IsNaN(v) { // like an integer, or not a number
+			w.quoted(Typed{v}.Type())
 		}
-		return append(dst, `"float64"`...)
 	case int, int8, int16, int32, uint8, uint16, uint32, float32, []byte, amqp.Decimal, time.Time:
-		return quote(dst, Typed{v}.Type())
+		w.quoted(Typed{v}.Type())
 	}
-	return dst
 }
 
-func appendTypesOfTable(dst []byte, t amqp.Table, depth int) []byte {
-	var room [16]string
-	next := byte('{')
-	for _, name := range sortedNames(room[:0], t) {
-		if text, ok := t[name].(string); ok && utf8.ValidString(text) && !isCoded(name) {
-			continue // as nearly all are
-		}
-		before := len(dst)
-		dst = append(appendName(append(dst, next), name), ':')
-		typed := len(dst)
-		dst = appendTypes(dst, t[name], depth+1)
-		switch {
-		case len(dst) > typed:
-		case isCoded(name):
-			dst = append(dst, "null"...)
-		default:
-			dst = dst[:before]
-			continue
-		}
-		next = ','
+// name writes the name of a header; in plain text bytes that are not UTF-8 become U+FFFD.
+func (w *jsonWriter) name(name string) {
+	if w.form == plainForm || !isCoded(name) {
+		w.quoted(name)
+		return
 	}
-	if next == '{' {
-		return dst
-	}
-	return append(dst, '}')
-}
-
-func appendTypesOfList(dst []byte, list []any, depth int) []byte {
-	start, found := len(dst), false
-	next := byte('[')
-	for _, v := range list {
-		dst = append(dst, next)
-		next = ','
-		before := len(dst)
-		if dst = appendTypes(dst, v, depth+1); len(dst) == before {
-			dst = append(dst, "null"...)
-			continue
-		}
-		found = true
-	}
-	if !found {
-		return dst[:start]
-	}
-	return append(dst, ']')
-}
-
-// sortedNames returns the names of t in room, if it is large enough.
-func sortedNames(room []string, t amqp.Table) []string {
-	for name := range t {
-		room = append(room, name)
-	}
-	slices.Sort(room)
-	return room
-}
-
-func appendName(dst []byte, name string) []byte {
-	if isCoded(name) {
-		dst = append(append(dst, '"'), namePrefix...)
-		return append(base64.StdEncoding.AppendEncode(dst, []byte(name)), '"')
-	}
-	return quote(dst, name)
+	w.out = append(append(w.out, '"'), namePrefix...)
+	w.out = append(base64.StdEncoding.AppendEncode(w.out, []byte(name)), '"')
 }
 
 func appendShort(dst []byte, s string) []byte {
@@ -282,13 +177,6 @@ func appendShort(dst []byte, s string) []byte {
 		return quote(dst, s)
 	}
 	return append(appendBase64(append(dst, `{"base64":`...), []byte(s)), '}')
-}
-
-func appendTimestamp(dst []byte, t time.Time) []byte {
-	if hasYear(t) {
-		return append(appendTime(append(dst, '"'), t), '"')
-	}
-	return appendTime(dst, t)
 }
 
 func appendBase64(dst, b []byte) []byte {

@@ -15,7 +15,7 @@ type Line struct {
 	Exchange   *string // nil if absent
 	RoutingKey string
 	Msg        amqp.Publishing // without headers, and without a body that is in base64
-	Base64     []byte          // the body in base64, or nil
+	Base64     []byte          // the body in base64; without any body this and Msg.Body are nil
 	Invalid    error           // of the first property that is invalid
 
 	headers, types []byte // JSON
@@ -139,9 +139,6 @@ func (l *Line) readBody() error {
 	}
 	return nil
 }
-
-// HasBody reports whether the line has a body, which may be empty.
-func (l *Line) HasBody() bool { return l.body != nil || l.Base64 != nil }
 
 // HeadersCost returns how many bytes of memory Headers takes at most.
 func (l *Line) HeadersCost() int64 { return JSONCost(len(l.headers)) + JSONCost(len(l.types)) }

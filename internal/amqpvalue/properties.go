@@ -2,7 +2,6 @@ package amqpvalue
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -69,22 +68,11 @@ func (p *Properties) All() iter.Seq2[string, any] {
 	}
 }
 
-// MarshalJSON writes an object: texts as ShortString, the timestamp in seconds since 1970.
+// MarshalJSON writes an object, as AppendHead writes properties.
 func (p Properties) MarshalJSON() ([]byte, error) {
 	out := []byte{'{'}
-	for name, v := range p.All() {
-		switch x := v.(type) {
-		case string:
-			v = ShortString(x)
-		case time.Time:
-			v = x.Unix()
-		}
-		b, _ := json.Marshal(v) // each of these has a JSON form
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(strconv.AppendQuote(out, name), ':')
-		out = append(out, b...)
+	for i := range properties {
+		out = properties[i].append(out, &p)
 	}
 	return append(out, '}'), nil
 }

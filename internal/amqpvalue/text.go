@@ -2,9 +2,7 @@ package amqpvalue
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -49,19 +47,46 @@ func AppendText(dst []byte, v any, limit int) (text []byte, ok bool) {
 	return w.out, ok
 }
 
-// jsonWriter writes plain JSON.
+// form is what a jsonWriter writes of a value.
+type form int
+
+const (
+	plainForm form = iota // for people and apps: bytes are text where they can be
+	exactForm             // what Line reads with the types: base64 where it is not text, null for what AMQP does not have
+	typesForm             // the types of exact values, see typeOf; nothing for a value, table or array that needs none
+)
+
+// jsonWriter writes JSON with sorted names.
 type jsonWriter struct {
 	out   []byte
 	start int
 	limit int // bytes behind start
+	form  form
 }
 
 func (w *jsonWriter) full() bool { return len(w.out)-w.start > w.limit }
 
 func (w *jsonWriter) value(v any, depth int) bool {
-	if depth > MaxDepth || w.full() {
+	t, isTable := v.(amqp.Table)
+	list, isList := v.([]any)
+	switch {
+	case w.full():
 		return false
+	case isTable && depth <= MaxDepth:
+		return w.table(t, depth)
+	case isList && depth <= MaxDepth:
+		return w.array(list, depth)
+	case w.form == exactForm:
+		w.exact(v)
+	case w.form == typesForm:
+		w.typeOf(v)
+	default:
+		return w.plain(v)
 	}
+	return true
+}
+
+func (w *jsonWriter) plain(v any) bool {
 	switch v := v.(type) {
 	case nil:
 		w.out = append(w.out, "null"...)
@@ -75,14 +100,10 @@ func (w *jsonWriter) value(v any, depth int) bool {
 		}
 		w.quoted(string(v))
 		return true
-	case amqp.Table:
-		return w.table(v, depth)
-	case []any:
-		return w.array(v, depth)
 	}
 	start := len(w.out)
 	ok := w.scalar(v)
-	if ok && !json.Valid(w.out[start:]) { // a time, or a float that JSON does not have
+	if ok && strings.IndexByte("ZNy", w.out[len(w.out)-1]) >= 0 { // a time, NaN or Infinity, which JSON does not have
 		w.out = append(slices.Insert(w.out, start, '"'), '"')
 	}
 	return ok
@@ -93,33 +114,67 @@ func (w *jsonWriter) table(t amqp.Table, depth int) bool {
 	if len(t) > w.limit/5 {
 		return false
 	}
+	var room [16]string
+	start := len(w.out)
 	w.out = append(w.out, '{')
-	for i, k := range slices.Sorted(maps.Keys(t)) {
-		if i > 0 {
+	for _, k := range sortedNames(room[:0], t) {
+		before := len(w.out)
+		if before > start+1 {
 			w.out = append(w.out, ',')
 		}
-		w.quoted(k)
+		w.name(k)
 		w.out = append(w.out, ':')
-		if !w.value(t[k], depth+1) {
+		empty := len(w.out)
+		switch {
+		case !w.value(t[k], depth+1):
 			return false
+		case len(w.out) > empty:
+		case isCoded(k): // it has to be there, so that its name is decoded
+			w.out = append(w.out, "null"...)
+		default:
+			w.out = w.out[:before]
 		}
+	}
+	if w.form == typesForm && len(w.out) == start+1 {
+		w.out = w.out[:start]
+		return true
 	}
 	w.out = append(w.out, '}')
 	return !w.full()
 }
 
 func (w *jsonWriter) array(a []any, depth int) bool {
+	start, found := len(w.out), w.form != typesForm
 	w.out = append(w.out, '[')
 	for i, v := range a {
 		if i > 0 {
 			w.out = append(w.out, ',')
 		}
+		empty := len(w.out)
 		if !w.value(v, depth+1) {
 			return false
 		}
+		if len(w.out) == empty {
+			w.out = append(w.out, "null"...)
+		} else {
+			found = true
+		}
+	}
+	if !found {
+		w.out = w.out[:start]
+		return true
 	}
 	w.out = append(w.out, ']')
 	return !w.full()
+}
+
+// sortedNames returns the names of t in room, if it is large enough.
+func sortedNames(room []string, t amqp.Table) []string {
+	for name := range t {
+		room = append(room, name)
+	}
+	slices.Sort(room)
+	return room
 }
 
 // quoted writes a JSON string; bytes that are not UTF-8 become U+FFFD. A text that alone is over the limit is cut.

@@ -57,7 +57,7 @@ func (v Typed) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Type  string `json:"type"`
 		Value any    `json:"value,omitempty"`
-	}{v.Type(), v.plain()})
+	}{v.Type(), v.value()})
 }
 
 // Type returns the name of v's type.
@@ -83,51 +83,38 @@ func (v Typed) Type() string {
 	return "string"
 }
 
-// plain returns the value that represents v in JSON.
-func (v Typed) plain() any {
-	switch v := v.V.(type) {
-	case nil, bool, int8, uint8, int16, uint16, int32, uint32, string:
-		return v
-	case int:
-		return int32(v) // #nosec G115 -- as the client library writes it
+// value returns the value that represents v in JSON.
+func (v Typed) value() any {
+	switch x := v.V.(type) {
+	case nil:
+		return nil
 	case int64:
-		return exact(v)
-	case float32:
-		return plainFloat(float64(v), 32)
-	case float64:
-		return plainFloat(v, 64)
-	case amqp.Decimal:
-		return map[string]any{"scale": v.Scale, "value": v.Value}
-	case []byte:
-		return base64.StdEncoding.EncodeToString(v)
+		return readable(x)
 	case time.Time:
-		return exact(v.Unix())
+		return readable(x.Unix())
 	case []any:
-		list := make([]Typed, len(v))
-		for i, e := range v {
+		list := make([]Typed, len(x))
+		for i, e := range x {
 			list[i] = Typed{e}
 		}
 		return list
 	case amqp.Table:
-		return TypedTable(v)
+		return TypedTable(x)
 	}
-	return fmt.Sprint(v.V)
+	if v.Type() == "string" {
+		return fmt.Sprint(v.V)
+	}
+	w := jsonWriter{limit: math.MaxInt}
+	w.exact(v.V)
+	return json.RawMessage(w.out)
 }
 
-func exact(n int64) any {
+// readable returns n, or its text if some JSON readers would not keep it exactly.
+func readable(n int64) any {
 	if n > maxExact || n < -maxExact {
 		return strconv.FormatInt(n, 10)
 	}
 	return n
-}
-
-// plainFloat returns f as a number, or as text if JSON does not have it. bits is the size that it is read back with.
-func plainFloat(f float64, bits int) any {
-	text := strconv.FormatFloat(f, 'g', -1, bits)
-	if math.IsNaN(f) || math.IsInf(f, 0) || f == 0 && math.Signbit(f) {
-		return text
-	}
-	return json.RawMessage(text)
 }
 
 // UnmarshalJSON is the reverse of MarshalJSON. It accepts only what MarshalJSON can write.
@@ -253,10 +240,7 @@ func decodeName(name string) (string, error) {
 
 // MarshalJSON writes a string or its bytes.
 func (s ShortString) MarshalJSON() ([]byte, error) {
-	if utf8.ValidString(string(s)) {
-		return json.Marshal(string(s))
-	}
-	return json.Marshal(typedJSON{Base64: []byte(s)})
+	return appendShort(nil, string(s)), nil
 }
 
 // UnmarshalJSON is the reverse of MarshalJSON.

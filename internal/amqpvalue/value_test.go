@@ -81,10 +81,10 @@ func TestProperties(t *testing.T) {
 	t.Parallel()
 	p := amqpvalue.Properties{
 		ContentType: "text/plain", ContentEncoding: "gzip", DeliveryMode: 2, Priority: 4, CorrelationId: "\xff", ReplyTo: "r", Expiration: "60000", MessageId: "m",
-		Timestamp: time.Unix(5, 0), Type: "<t>", UserId: "u", AppId: "a",
+		Timestamp: time.Unix(5, 0).UTC(), Type: "<t>", UserId: "u", AppId: "a",
 	}
 	const want = `{"content_type":"text/plain","content_encoding":"gzip","delivery_mode":2,"priority":4,"correlation_id":{"base64":"/w=="},"reply_to":"r",` +
-		`"expiration":"60000","message_id":"m","timestamp":5,"type":"\u003ct\u003e","user_id":"u","app_id":"a"}`
+		`"expiration":"60000","message_id":"m","timestamp":"1970-01-01T00:00:05Z","type":"\u003ct\u003e","user_id":"u","app_id":"a"}`
 	b := must.Get(json.Marshal(p))(t)
 	if string(b) != want {
 		t.Errorf("%s, want %s", b, want)

@@ -3,6 +3,8 @@ package amqpwire
 import (
 	"hash"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"sidecar/internal/amqpvalue"
 )
 
@@ -34,7 +36,9 @@ func (c *content) drop() {
 
 func (r *returning) begin(d *Delivery) {
 	d.DecodeHeaders()
-	r.digest = digestOf(r.why.Exchange, r.why.Key, d.Headers, amqpvalue.PropertiesOf(&d.Delivery))
+	m := amqp.Publishing(amqpvalue.PropertiesOf(&d.Delivery))
+	m.Headers = d.Headers
+	r.digest = digestOf(r.why.Exchange, r.why.Key, m)
 }
 
 // write takes a part of the body.

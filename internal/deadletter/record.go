@@ -78,7 +78,7 @@ func readLine(line []byte) (d amqp.Delivery, err error) {
 	if err = in.Decode(line); err == nil {
 		err = in.Invalid
 	}
-	if err == nil && !in.HasBody() {
+	if err == nil && in.Msg.Body == nil && in.Base64 == nil {
 		err = errNoBody
 	}
 	if err == nil {

@@ -65,7 +65,7 @@ function properties(m) {
   const all = Object.entries({ ...m.properties, exchange: m.exchange, routing_key: m.key }).filter(([, v]) => v !== '');
   return el('table', { class: 'pairs' }, el('thead', {}, el('tr', {}, el('th', { scope: 'col' }, 'Property'), el('th', { scope: 'col' }, 'Value'))),
     el('tbody', {}, all.map(([name, v]) => el('tr', {}, el('th', { scope: 'row' }, name.replaceAll('_', ' ')),
-      el('td', {}, long(name === 'timestamp' ? stamp(v) : textOf(v)))))));
+      el('td', {}, long(textOf(v)))))));
 }
 
 function headers(h) {
