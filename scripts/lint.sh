@@ -25,6 +25,8 @@ echo "lint: words (scripts/words.tsv says what to write instead)"
 scripts/words.sh
 echo "lint: new commits"
 scripts/commits.sh
+echo "lint: age of the figures"
+scripts/measured.sh
 
 echo "lint: workflows"
 scripts/workflows.sh

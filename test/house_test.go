@@ -44,20 +44,56 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestCommits: what the lint says of a commit by its message.
-func TestCommits(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	git := func(args ...string) {
+// repository is a new one with one commit, and git in it.
+func repository(t *testing.T) (dir string, git func(args ...string) string) {
+	t.Helper()
+	dir = t.TempDir()
+	git = func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=t", "-c", "user.email=t@example.com"}, args...)...)
 		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
+		out, err := cmd.CombinedOutput()
+		if err != nil {
 			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
+		return strings.TrimSpace(string(out))
 	}
 	git("init", "-q")
 	git("commit", "-q", "--allow-empty", "-m", "begin")
+	return dir, git
+}
+
+// TestMeasured: the lint warns of figures that are too many commits old, and of none where it cannot know.
+func TestMeasured(t *testing.T) {
+	t.Parallel()
+	dir, git := repository(t)
+	commit := git("rev-parse", "--short", "HEAD")
+	page := filepath.Join(dir, "page.md")
+	must.Do(t, os.WriteFile(page, []byte("Measured 2026-01-31 at "+commit+"-dirty, go1.26, on this.\n"+
+		"Measured 2026-01-31 at 0123abc, of another history.\n"), 0o600))
+	warns := func(in, want string) {
+		t.Helper()
+		out, ok := script(t, in, "measured.sh", page, "2")
+		if !ok || (want == "") != (out == "") || !strings.Contains(out, want) {
+			t.Errorf("passed: %v, want %q in\n%s", ok, want, out)
+		}
+	}
+	for range 2 {
+		git("commit", "-q", "--allow-empty", "-m", "more")
+		warns(dir, "")
+	}
+	git("commit", "-q", "--allow-empty", "-m", "more")
+	warns(dir, "has figures of "+commit+", 3 commits ago")
+	shallow := filepath.Join(t.TempDir(), "shallow")
+	git("clone", "-q", "--depth", "1", "file://"+dir, shallow)
+	warns(shallow, "")
+	warns(t.TempDir(), "")
+}
+
+// TestCommits: what the lint says of a commit by its message.
+func TestCommits(t *testing.T) {
+	t.Parallel()
+	dir, git := repository(t)
 	for message, want := range map[string]string{
 		"broker: name the exchange\n\nThe error did not.":                      "",
 		"broker: process returns\n\nThey were dropped.":                        "",
