@@ -173,6 +173,12 @@ rolling: build ## SIDECAR_RETRY_DELAY is 5 s, 1 s, 10 s, 1 s and 5 s again, in r
 bench: build ## the figures of docs/performance.md on a private broker and a private PostgreSQL, beside programs written by hand (ARGS='-quick' for a first look, ARGS=-h for all)
 	@scripts/bench.sh $(ARGS)
 
+# Each half at the same commit; retries need the queue that delays them.
+.PHONY: bench-docs
+bench-docs: build ## measures every figure of docs/performance.md anew and rewrites the page; half an hour on a machine that does nothing else
+	@scripts/bench.sh -docs
+	@TEST_BROKER_VERSION=4.3 scripts/bench.sh -docs -only retries
+
 .PHONY: bench-deadletter
 bench-deadletter: build ## how long the dlq commands take and what CPU and memory they need (ARGS='-n 20000,1000000 -queue-type quorum', -against old=BINARY compares)
 	@scripts/bench-deadletter.sh $(ARGS)

@@ -76,8 +76,8 @@ func cpuOfTree(root int) (time.Duration, error) {
 	return sum, nil
 }
 
-// memory is a process's resident memory in bytes, now and at its most.
-type memory struct{ now, peak int64 }
+// memory is a process's resident memory in bytes: now, at its most, and now without pages of files, which processes share.
+type memory struct{ now, peak, own int64 }
 
 func memoryOf(pid int) (memory, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -96,6 +96,8 @@ func memoryOf(pid int) (memory, error) {
 			m.now = kib << 10
 		case "VmHWM:":
 			m.peak = kib << 10
+		case "RssAnon:":
+			m.own = kib << 10
 		}
 	}
 	if m.now == 0 {

@@ -78,12 +78,13 @@ func (r *result) figures() (out []figure) {
 	add("drain rate ÷ hand-written consumer", ratios(each(own, rateOf), each(base, rateOf)), "", 1.6, 1.9, true)
 	add("slow app (10 ms, C=100): share of the ceiling", ratios(each(of(r.Slow, "sidecar"), rateOf), r.Ceilings), "",
 		0.95, 0.98, true)
-	var fresh, rested []float64
+	var fresh, rested, anonymous []float64
 	for _, i := range r.Idle["sidecar"] {
-		fresh, rested = append(fresh, mib(i.Fresh)), append(rested, mib(i.Rested))
+		fresh, rested, anonymous = append(fresh, mib(i.Fresh)), append(rested, mib(i.Rested)), append(anonymous, mib(i.Own))
 	}
 	add("idle RSS after the start", fresh, " MiB", 14, 10, false)
 	add("idle RSS after a burst", rested, " MiB", 14, 10, false)
+	add("idle memory of its own after a burst", anonymous, " MiB", 5, 4, false)
 	add("peak RSS", each(own, peakOf), " MiB", 22, 16, false)
 	var cpu []float64
 	for _, p := range r.Rate {
@@ -245,16 +246,17 @@ func (r *result) others(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\n### Start and rest\n")
-	table(b, []string{"", "start to first POST, ms", "RSS after the start, MiB", "RSS 12 s after a burst, MiB"},
-		func(row func(...string)) {
-			for _, name := range sortedKeys(r.Start, r.Idle) {
-				var fresh, rested []float64
-				for _, i := range r.Idle[name] {
-					fresh, rested = append(fresh, mib(i.Fresh)), append(rested, mib(i.Rested))
-				}
-				row(name, spreadOf(r.Start[name]).String(), spreadOf(fresh).String(), spreadOf(rested).String())
+	table(b, []string{"", "start to first POST, ms", "RSS after the start, MiB", "RSS 12 s after a burst, MiB",
+		"of them its own"}, func(row func(...string)) {
+		for _, name := range sortedKeys(r.Start, r.Idle) {
+			var fresh, rested, own []float64
+			for _, i := range r.Idle[name] {
+				fresh, rested, own = append(fresh, mib(i.Fresh)), append(rested, mib(i.Rested)), append(own, mib(i.Own))
 			}
-		})
+			row(name, spreadOf(r.Start[name]).String(), spreadOf(fresh).String(), spreadOf(rested).String(),
+				spreadOf(own).String())
+		}
+	})
 }
 
 func (c *curve) markdown(b *strings.Builder) {

@@ -30,6 +30,7 @@ type result struct {
 type idle struct {
 	Fresh  int64 `json:"after_start_bytes"`
 	Rested int64 `json:"after_burst_bytes"`
+	Own    int64 `json:"own_after_burst_bytes"`
 }
 
 // machine is what the figures depend on.
@@ -49,13 +50,22 @@ func newResult(r *rig, o *options) *result {
 	res := &result{Start: map[string][]float64{}, Idle: map[string][]idle{}, Quick: o.quick}
 	res.Machine = machine{
 		Date: time.Now().UTC().Format(time.DateOnly), Go: runtime.Version(), Broker: r.version, Cores: runtime.NumCPU(),
-		CPU: cpuModel(), Commit: output(r.ctx, "git", "describe", "--always", "--dirty"),
+		CPU: cpuModel(), Commit: commit(r.ctx),
 		Kernel: output(r.ctx, "uname", "-sr"), BrokerCPU: r.brokerPID != 0,
 	}
 	if s, err := os.Stat(o.sidecar); err == nil {
 		res.Binary = s.Size()
 	}
 	return res
+}
+
+// commit names the commit that is measured, and says when the files differ, except for those that a run with -docs writes.
+func commit(ctx context.Context) string {
+	name := output(ctx, "git", "describe", "--always")
+	if output(ctx, "git", "status", "--porcelain", "-uno", "--", ".", ":!docs", ":!bench/*.json") != "" {
+		name += "-dirty"
+	}
+	return name
 }
 
 func output(ctx context.Context, name string, args ...string) string {

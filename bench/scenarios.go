@@ -220,53 +220,54 @@ func (b *bench) firstPost(c candidate) (ms float64, err error) {
 func (b *bench) idle() error {
 	for range min(b.o.runs, 3) {
 		for _, c := range b.candidates {
-			fresh, rested, err := b.resting(c)
+			i, err := b.resting(c)
 			if err != nil {
 				return err
 			}
-			b.say("  %-10s %.1f MiB after the start, %.1f MiB after a burst", c.name, mib(fresh), mib(rested))
-			b.result.Idle[c.name] = append(b.result.Idle[c.name], idle{fresh, rested})
+			b.say("  %-10s %.1f MiB after the start, %.1f MiB after a burst, %.1f of them its own", c.name, mib(i.Fresh),
+				mib(i.Rested), mib(i.Own))
+			b.result.Idle[c.name] = append(b.result.Idle[c.name], i)
 		}
 	}
 	return nil
 }
 
-func (b *bench) resting(c candidate) (fresh, rested int64, err error) {
+func (b *bench) resting(c candidate) (idle, error) {
 	burst := load{Messages: b.size(30_000), Body: 1024, Concurrency: 50}
 	if err := b.ask("POST", "/reset", appPlan{Expect: burst.Messages}, nil); err != nil {
-		return 0, 0, err
+		return idle{}, err
 	}
 	p, err := b.launch(c, burst.Concurrency)
 	if err != nil {
-		return 0, 0, err
+		return idle{}, err
 	}
-	fresh, rested, err = b.restingAround(p, burst)
+	i, err := b.restingAround(p, burst)
 	if err := errors.Join(err, p.stop()); err != nil {
-		return 0, 0, fmt.Errorf("%s: %w", c.name, err)
+		return idle{}, fmt.Errorf("%s: %w", c.name, err)
 	}
-	return fresh, rested, b.account(&run{Candidate: c.name, Load: burst})
+	return i, b.account(&run{Candidate: c.name, Load: burst})
 }
 
 // restingAround is the memory of p before and after a burst.
-func (b *bench) restingAround(p *process, burst load) (fresh, rested int64, err error) {
+func (b *bench) restingAround(p *process, burst load) (idle, error) {
 	if err := b.pause(3 * time.Second); err != nil {
-		return 0, 0, err
+		return idle{}, err
 	}
 	before, err := memoryOf(p.pid())
 	if err != nil {
-		return 0, 0, err
+		return idle{}, err
 	}
 	if err := b.fill(burst); err != nil {
-		return 0, 0, err
+		return idle{}, err
 	}
 	if err := b.waitReceived(p, burst.Messages); err != nil {
-		return 0, 0, err
+		return idle{}, err
 	}
 	if err := b.pause(12 * time.Second); err != nil {
-		return 0, 0, err
+		return idle{}, err
 	}
 	after, err := memoryOf(p.pid())
-	return before.now, after.now, err
+	return idle{before.now, after.now, after.own}, err
 }
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }
