@@ -17,7 +17,7 @@ const (
 	Deliveries  = "deliveries"   // messages taken from the service's queue and not settled
 	Publish     = "publish"      // requests to the publish listener: headers, bodies, lines of batches
 	Outbox      = "outbox"       // rows on their way to the broker
-	Answers     = "answers"      // bodies of the app's answers
+	Answers     = "answers"      // bodies of the app's answers, and requests with several messages
 	DeadLetters = "dead_letters" // messages taken from the dead-letter queue
 	Requests    = "requests"     // to the admin and control listeners
 )

@@ -20,13 +20,13 @@ import (
 //     "delivery":{"attempt":1,"retry_count":0,"last_attempt":false,"redelivered":false,"queue":"…"}. Headers have their
 //     own names and types; those are there that a request may have, but for reserved ones. A trace context is that of
 //     the message's span.
-//   - multipart: a part for each message, with all header fields and the body of a request with that message alone, but
-//     for Host, User-Agent and Authorization.
-//   - cloudevents: an array of events in JSON. Attributes are those of binary mode, as strings; names of other characters
-//     than a-z and 0-9 are left out. There are deliveryattempt, a number, contentencoding, if the message has one, and
-//     the trace context of its span as traceparent and tracestate. data is JSON if the content type and the body are,
-//     or text of a text/* type; data_base64 is anything else. Other headers and properties have no place here. The body
-//     of a structured event, a JSON object, is an element as it is.
+//   - multipart: a part for each message, with all header fields and the body of a request with that message alone,
+//     but for Host, User-Agent and Authorization.
+//   - cloudevents: an array of events in JSON. Attributes are those of binary mode, as strings; names of other
+//     characters than a-z and 0-9 are left out. There are deliveryattempt, a number, contentencoding, if the message
+//     has one, and the trace context of its span as traceparent and tracestate. data is JSON if the content type and
+//     the body are, or text of a text/* type; data_base64 is anything else. Other headers and properties have no place
+//     here. The body of a structured event, a JSON object, is an element as it is.
 //
 // The request itself has the trace context of the POST.
 type format struct {

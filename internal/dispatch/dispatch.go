@@ -1,5 +1,6 @@
-// Package dispatch POSTs a message, or a batch of them, to the app and reports the result as a message.Outcome: it writes
-// messages as a request, and reads an answer as outcomes. The connections and the bytes of HTTP are internal/http1.
+// Package dispatch POSTs a message, or a batch of them, to the app and reports the result as a message.Outcome: it
+// writes messages as a request, and reads an answer as outcomes. The connections and the bytes of HTTP are
+// internal/http1.
 //
 // It judges nothing: a 500, a refused connection and an answer that is not HTTP are facts, never errors of this
 // package. It never lets a message header become a bare HTTP header unless it was listed and is harmless.

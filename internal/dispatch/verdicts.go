@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
@@ -127,11 +129,7 @@ func (v *verdict) apply(o *message.Outcome, retryAfterMax time.Duration) (proble
 // message ids, and here indexes, too. An identifier that is no message's makes the whole batch fail, as in Lambda. Any
 // other object says nothing.
 func readFailures(body []byte, ms []*message.Message, each []message.Outcome) (problem string) {
-	var answer struct{ BatchItemFailures json.RawMessage }
-	if json.Unmarshal(body, &answer) != nil {
-		return "not a JSON object"
-	}
-	failed, problem := identifiers(answer.BatchItemFailures, len(ms))
+	failed, problem := identifiers(body, len(ms))
 	if len(failed) == 0 || problem != "" {
 		return problem
 	}
@@ -158,26 +156,36 @@ func readFailures(body []byte, ms []*message.Message, each []message.Outcome) (p
 	return ""
 }
 
-// identifiers reads the identifiers, of which there cannot be more than messages. It reads one after the other: decoded
-// as a whole, small items would take many times the memory of their text.
-func identifiers(list json.RawMessage, most int) (all map[string]bool, problem string) {
-	d := json.NewDecoder(bytes.NewReader(list))
-	switch start, err := d.Token(); {
-	case len(list) == 0, err == nil && start == nil: // absent, or null
-		return nil, ""
-	case start != json.Delim('['):
-		return nil, "batchItemFailures is not an array"
+// identifiers reads the identifiers, of which there cannot be more than messages. It decodes one after the other: all
+// at once, small items would take many times the memory of their text.
+func identifiers(body []byte, most int) (all map[string]bool, problem string) {
+	d, err := amqpvalue.DecodeJSON(body)
+	if err != nil {
+		return nil, "not a JSON object"
 	}
 	all = map[string]bool{}
-	for count := 0; d.More(); count++ {
-		var item struct{ ItemIdentifier string }
-		switch err := d.Decode(&item); {
-		case err != nil || item.ItemIdentifier == "":
-			return nil, "batchItemFailures without an itemIdentifier"
-		case count == most:
-			return nil, "more batchItemFailures than messages"
+	for _, _ = d.ReadToken(); d.PeekKind() != '}'; {
+		name, _ := d.ReadToken()
+		kind := d.PeekKind()
+		switch {
+		case kind == 'n' || !strings.EqualFold(name.String(), "batchItemFailures"):
+			_ = d.SkipValue()
+			continue
+		case kind != '[':
+			return nil, "batchItemFailures is not an array"
 		}
-		all[item.ItemIdentifier] = false
+		_, _ = d.ReadToken()
+		for count := 0; d.PeekKind() != ']'; count++ {
+			var item struct{ ItemIdentifier string }
+			switch value, _ := d.ReadValue(); {
+			case json.Unmarshal(value, &item) != nil || item.ItemIdentifier == "":
+				return nil, "batchItemFailures without an itemIdentifier"
+			case count == most:
+				return nil, "more batchItemFailures than messages"
+			}
+			all[item.ItemIdentifier] = false
+		}
+		_, _ = d.ReadToken()
 	}
 	return all, ""
 }
