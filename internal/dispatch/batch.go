@@ -59,8 +59,10 @@ func (t *Target) DispatchBatch(ctx context.Context, ms []*message.Message, trace
 
 func (t *Target) postBatch(ctx context.Context, ms []*message.Message, trace *message.TraceContext) (
 	message.Outcome, []message.Outcome) {
-	if n := int64(len(ms[0].Body)); n > t.o.MaxBody && len(ms) == 1 {
-		return tooLarge("body too large: %d bytes, limit %d", n, t.o.MaxBody), nil
+	for _, m := range ms {
+		if n := int64(len(m.Body)); n > t.o.MaxBody {
+			return tooLarge("body too large: %d bytes, limit %d", n, t.o.MaxBody), nil
+		}
 	}
 	x := newAttempt(t, time.Time{})
 	defer x.release()
@@ -79,7 +81,7 @@ func (t *Target) postBatch(ctx context.Context, ms []*message.Message, trace *me
 	// The memory of the answer is taken already, see encode. The app has its whole time, also after a wait for memory.
 	x.exchange.Begin(nil, time.Now().Add(t.o.Timeout))
 	x.exchange.Answer.Limit = answerLimit(len(ms))
-	x.answer.dapr, x.answer.batch = false, true
+	x.answer.batch = true
 	x.request.batch(t, x.out.URL, t.format.contentType+b.boundary, len(b.out), trace)
 	x.send(ctx, t, b.out)
 	return x.out, x.verdicts(ms, b.leftOut, t.o.RetryAfterMax)

@@ -1,9 +1,11 @@
 package dispatch
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +143,27 @@ func TestJSONLinesOfHostileMessages(t *testing.T) {
 	}
 }
 
+// Headers of the broker and of a trace are not those of the publisher.
+func TestHeadersOfJSONLines(t *testing.T) {
+	t.Parallel()
+	m, traced := everything(), everything()
+	m.Trace = message.TraceContext{}
+	traced.Trace = message.TraceContext{Traceparent: "00-1-2-03"}
+	traced.Headers = amqp.Table{"TraceParent": "own", "baggage": "own"}
+	r, _, _ := postAll(t, "jsonl", []*message.Message{m, traced, sample()})
+	var got []string
+	for line := range bytes.Lines(r.Body) {
+		var v struct{ Headers json.RawMessage }
+		if err := json.Unmarshal(line, &v); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, string(v.Headers))
+	}
+	if want := []string{`{"n":7,"secret":"s","tenant":"acme"}`, `{"traceparent":"00-1-2-03"}`, ""}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestBatchHead(t *testing.T) {
 	t.Parallel()
 	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
@@ -199,12 +222,14 @@ func TestBatchThatIsNotSent(t *testing.T) {
 	s, target := listen(t, 204, inBatches("jsonl"), func(o *Options) { o.MaxBody, o.Routes = 100, []string{"order.#=/orders"} })
 	large, unrouted := sized(101), sample()
 	unrouted.RoutingKey = "other"
-	whole, each := dispatchAll(t, target, large)
-	wantFailure(t, whole, message.FailureTooLarge, "body too large: 101 bytes, limit 100")
-	if each != nil {
-		t.Error(each)
+	for _, ms := range [][]*message.Message{{large}, {sample(), large}} {
+		whole, each := dispatchAll(t, target, ms...)
+		wantFailure(t, whole, message.FailureTooLarge, "body too large: 101 bytes, limit 100")
+		if each != nil {
+			t.Error(each)
+		}
 	}
-	whole, each = dispatchAll(t, target, unrouted)
+	whole, each := dispatchAll(t, target, unrouted)
 	wantFailure(t, whole, message.FailureNoRoute, "no route matches")
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(errors.New("drain"))

@@ -331,6 +331,36 @@ func TestEventsLeaveOut(t *testing.T) {
 	}
 }
 
+// The trace context of the message's span takes the place of the event's own, and what a message before left out is not
+// counted again.
+func TestEventOfATrace(t *testing.T) {
+	t.Parallel()
+	m := hostileMessages()["event"]
+	m.Trace = message.TraceContext{Traceparent: "00-1-2-03"}
+	r, _, _ := postAll(t, "cloudevents", []*message.Message{m})
+	if bytes.Count(r.Body, []byte(`"traceparent":`)) != 1 || !bytes.Contains(r.Body, []byte(`"traceparent":"00-1-2-03"`)) {
+		t.Errorf("%s", r.Body)
+	}
+	for format := range formats {
+		b := batch{table: amqp.Table{}, part: request{leftOut: 5}}
+		if b.encode(t.Context(), newTarget(t, "http://127.0.0.1:1/", inBatches(format)), samples(1)); b.leftOut[0] != 0 {
+			t.Errorf("%s: %d headers are left out", format, b.leftOut[0])
+		}
+	}
+}
+
+func TestManyAttributes(t *testing.T) {
+	t.Parallel()
+	m := withHeaders(sample(), amqp.Table{})
+	for i := range maxHeaders + 10 {
+		m.Headers["cloudEvents_x"+itoa(i)] = "y"
+	}
+	r, whole, _ := postAll(t, "cloudevents", []*message.Message{m})
+	if n := bytes.Count(r.Body, []byte(`:"y"`)); n != maxHeaders || whole.Truncated != 10 {
+		t.Errorf("%d attributes, %d left out", n, whole.Truncated)
+	}
+}
+
 // With structured mode every body is an event.
 func TestEventsOfEnvelopes(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,33 @@ func TestMemoryOfABatch(t *testing.T) {
 	wantFailure(t, whole, message.FailureReset, "closed")
 	if n := answers.Held(); n != 0 {
 		t.Errorf("%d bytes are left", n)
+	}
+}
+
+// A POST needs nothing that others may have taken once it has its memory: neither for a long answer, nor after its
+// messages have turned out larger than usual.
+func TestMemoryOfABatchIsTakenOnce(t *testing.T) {
+	t.Parallel()
+	s := apptest.Listen(t, apptest.Answer(apptest.Full(207, strings.Repeat("\n", 60<<10)+`{"index":1,"status":500}`)))
+	ms := samples(100)
+	for _, m := range ms {
+		m.Type = strings.Repeat("\x01", 255)
+		m.Body = make([]byte, keptBody/100) // not a buffer that is kept
+	}
+	most := 4 * answerLimit(100)
+	for _, m := range ms {
+		_, n := room(m)
+		most += int64(n)
+	}
+	answers := budget.New(2 * most).Account(budget.Answers)
+	target := newTarget(t, s.URL, inBatches("jsonl"), func(o *Options) { o.Memory = answers })
+	for range 2 {
+		if whole, each := dispatchAll(t, target, ms...); len(each) != 100 || each[1].Status != 500 {
+			t.Errorf("%+v", whole)
+		}
+		if n := answers.Held(); n != 0 {
+			t.Errorf("%d bytes are left", n)
+		}
 	}
 }
 
