@@ -160,8 +160,11 @@ func readFailures(body []byte, ms []*message.Message, each []message.Outcome) (p
 // at once, small items would take many times the memory of their text.
 func identifiers(body []byte, most int) (all map[string]bool, problem string) {
 	d, err := amqpvalue.DecodeJSON(body)
-	if err != nil {
-		return nil, "not a JSON object"
+	switch {
+	case err != nil && !bytes.Contains(bytes.ToLower(body), []byte("batchitemfailures")):
+		return nil, "" // as any other text
+	case err != nil:
+		return nil, "batchItemFailures in what is not a JSON object"
 	}
 	all = map[string]bool{}
 	for _, _ = d.ReadToken(); d.PeekKind() != '}'; {
