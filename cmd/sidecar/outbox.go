@@ -56,7 +56,7 @@ func (c *call) onOutbox(ctx context.Context, do func(*outboxCall) error) error {
 	conn, err := db.Connect(ctx, nil)
 	if err == nil {
 		defer outbox.Close(conn)
-		o := outboxCall{c, cfg, outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Column), conn}
+		o := outboxCall{c, cfg, outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Columns), conn}
 		err = errors.Join(do(&o), c.out.Flush())
 	}
 	switch {

@@ -108,7 +108,7 @@ func (sh *shared) outboxOptions(p *broker.Publisher, plan *topology.Plan) outbox
 		Database: outbox.Database{
 			DSN: cfg.Outbox.DSN.Value, Name: fmt.Sprintf("sidecar %s outbox", cfg.Service.Name),
 		},
-		Names:    outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Column),
+		Names:    outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Columns),
 		Exchange: outboxExchange(cfg, plan),
 		Batch:    cfg.Outbox.Batch, PollInterval: cfg.Outbox.PollInterval, MaxAttempts: cfg.Outbox.MaxAttempts,
 		Retention: cfg.Outbox.Retention, Publisher: p, Memory: sh.budget.Account(budget.Outbox),

@@ -26,7 +26,7 @@ var ErrConfig = errors.New("configuration")
 func Rule(cfg *config.Config, before []*config.Config, reject func(variables []string, reasons ...string)) {
 	if cfg.Topology.PlanFile != "" {
 		if _, err := parsePlan(cfg); err != nil {
-			reject([]string{"SIDECAR_PLAN_FILE"}, reasons(err)...)
+			reject([]string{"SIDECAR_PLAN_FILE"}, strings.Split(err.Error(), "\n")...)
 		}
 	} else {
 		for _, m := range topology.ValidateOptions(planOptions(cfg)) {
@@ -123,18 +123,6 @@ func checkBeside(cfg *config.Config, before []*config.Config, reject func(variab
 	}
 }
 
-// reasons returns the texts of the errors that err joins.
-func reasons(err error) (all []string) {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []string{err.Error()}
-	}
-	for _, e := range joined.Unwrap() {
-		all = append(all, e.Error())
-	}
-	return all
-}
-
 // declaredPlan is the topology of the configured preset or file, as it is declared; of several subscriptions that of
 // the first one.
 func declaredPlan(cfg *config.Config) (p *topology.Plan, err error) {
@@ -198,15 +186,15 @@ func longestAttempt(cfg *config.Config) time.Duration {
 }
 
 // queueArguments gives each value the type that a broker compares it by: an integer, true or false, or a text.
-func queueArguments(pairs []config.Pair) amqp.Table {
-	args := make(amqp.Table, len(pairs))
-	for _, p := range pairs {
-		if n, err := strconv.ParseInt(p.Value, 10, 64); err == nil {
-			args[p.Name] = n
-		} else if b, err := strconv.ParseBool(p.Value); err == nil {
-			args[p.Name] = b
+func queueArguments(texts map[string]string) amqp.Table {
+	args := make(amqp.Table, len(texts))
+	for name, text := range texts {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			args[name] = n
+		} else if b, err := strconv.ParseBool(text); err == nil {
+			args[name] = b
 		} else {
-			args[p.Name] = p.Value
+			args[name] = text
 		}
 	}
 	return args

@@ -65,8 +65,8 @@ func (e *endpoint) check() admin.Check {
 // publishAliases returns the exchanges that the app may publish to, by alias.
 func publishAliases(cfg *config.Config, plan *topology.Plan) map[string]string {
 	aliases := map[string]string{config.DefaultAlias: mainExchange(cfg, plan)}
-	for _, e := range cfg.Publish.Exchanges {
-		aliases[e.Name] = exchangeName(e.Value)
+	for alias, exchange := range cfg.Publish.Exchanges {
+		aliases[alias] = exchangeName(exchange)
 	}
 	return aliases
 }

@@ -12,9 +12,6 @@ import (
 // Binding ties the service's queue to an exchange.
 type Binding struct{ Exchange, Key string }
 
-// Pair gives a name a value.
-type Pair struct{ Name, Value string }
-
 // noDelays is the value that asks for an empty list, because an empty value means unset.
 const noDelays = "none"
 
@@ -113,17 +110,18 @@ func parseBindings(v string) ([]Binding, error) {
 }
 
 // parsePairs parses name=value items, in which no name may be there twice.
-func parsePairs(v string) ([]Pair, error) {
-	seen := map[string]bool{}
-	return parseItems(v, func(item string) (Pair, error) {
+func parsePairs(v string) (map[string]string, error) {
+	pairs := map[string]string{}
+	_, err := parseItems(v, func(item string) (string, error) {
 		name, value, found := strings.Cut(item, "=")
 		switch {
 		case !found || name == "" || value == "":
-			return Pair{}, fmt.Errorf("%s is not name=value", shown(item))
-		case seen[name]:
-			return Pair{}, fmt.Errorf("%s is there twice", shown(name))
+			return "", fmt.Errorf("%s is not name=value", shown(item))
+		case pairs[name] != "":
+			return "", fmt.Errorf("%s is there twice", shown(name))
 		}
-		seen[name] = true
-		return Pair{Name: name, Value: value}, nil
+		pairs[name] = value
+		return "", nil
 	})
+	return pairs, err
 }

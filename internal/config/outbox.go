@@ -1,7 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,7 +20,7 @@ type Outbox struct {
 	Table string `env:"OUTBOX_TABLE" check:"table" envDefault:"outbox" allowed:"'table' or 'schema.table' of letters, digits, '_', '-' and '$', each at most 63 bytes"`
 
 	// What the columns of an existing table are called, where that differs: `body=payload,routing_key=topic`.
-	Columns []Pair `env:"OUTBOX_COLUMNS" check:"columns" allowed:"'column=name', separated by commas; the columns are 'id', 'exchange', 'routing_key', 'body', 'headers', 'properties', 'message_id', 'tracking_ids', 'ordering_key', 'created_at', 'send_after', 'sent_at', 'attempts', 'last_error' and 'quarantined_at'"`
+	Columns map[string]string `env:"OUTBOX_COLUMNS" check:"columns" allowed:"'column=name', separated by commas; the columns are 'id', 'exchange', 'routing_key', 'body', 'headers', 'properties', 'message_id', 'tracking_ids', 'ordering_key', 'created_at', 'send_after', 'sent_at', 'attempts', 'last_error' and 'quarantined_at'"`
 
 	// The exchange of rows that name none.
 	Exchange string `env:"OUTBOX_EXCHANGE" check:"shortstring" derived:"the service's main exchange" allowed:"at most 255 bytes, no control characters"`
@@ -61,33 +63,22 @@ func isTable(name string) bool {
 }
 
 func checkColumns(v string) error {
-	pairs, _ := parsePairs(v)
-	o := Outbox{Columns: pairs}
-	for _, c := range o.Columns {
+	columns, _ := parsePairs(v)
+	for _, c := range slices.Sorted(maps.Keys(columns)) {
 		switch {
-		case !slices.Contains(outboxColumns, c.Name):
-			return fmt.Errorf("an outbox has no column %s", shown(c.Name))
-		case !isIdentifier(c.Value):
-			return fmt.Errorf("%s is not the name of a column", shown(c.Value))
+		case !slices.Contains(outboxColumns, c):
+			return fmt.Errorf("an outbox has no column %s", shown(c))
+		case !isIdentifier(columns[c]):
+			return fmt.Errorf("%s is not the name of a column", shown(columns[c]))
 		}
 	}
 	seen := map[string]bool{}
 	for _, c := range outboxColumns {
-		name := o.Column(c)
+		name := cmp.Or(columns[c], c)
 		if seen[name] {
 			return fmt.Errorf("two columns would be %s", shown(name))
 		}
 		seen[name] = true
 	}
 	return nil
-}
-
-// Column is what the column of an outbox is called in the table.
-func (o *Outbox) Column(name string) string {
-	for _, c := range o.Columns {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	return name
 }

@@ -15,19 +15,19 @@ import (
 // parsers replace the library's own wherever it is too generous (booleans like "1", numbers with a sign) or says too
 // much: their errors do not repeat the value, which a problem's line does.
 var parsers = map[reflect.Type]env.ParserFunc{
-	reflect.TypeFor[int]():             parser(parseInt),
-	reflect.TypeFor[float64]():         parser(parseShare),
-	reflect.TypeFor[bool]():            parser(parseBool),
-	reflect.TypeFor[time.Duration]():   parser(parseDuration),
-	reflect.TypeFor[Millis]():          parser(parseMillis),
-	reflect.TypeFor[Size]():            parser(ParseSize),
-	reflect.TypeFor[Rate]():            parser(parseRate),
-	reflect.TypeFor[[]string]():        parser(split),
-	reflect.TypeFor[[]int]():           parser(parseStatuses),
-	reflect.TypeFor[[]time.Duration](): parser(parseDelays),
-	reflect.TypeFor[[]Binding]():       parser(parseBindings),
-	reflect.TypeFor[[]Pair]():          parser(parsePairs),
-	reflect.TypeFor[Secret]():          parser(func(string) (Secret, error) { return Secret{}, nil }), // see readSecret
+	reflect.TypeFor[int]():               parser(parseInt),
+	reflect.TypeFor[float64]():           parser(parseShare),
+	reflect.TypeFor[bool]():              parser(parseBool),
+	reflect.TypeFor[time.Duration]():     parser(parseDuration),
+	reflect.TypeFor[Millis]():            parser(parseMillis),
+	reflect.TypeFor[Size]():              parser(ParseSize),
+	reflect.TypeFor[Rate]():              parser(parseRate),
+	reflect.TypeFor[[]string]():          parser(split),
+	reflect.TypeFor[[]int]():             parser(parseStatuses),
+	reflect.TypeFor[[]time.Duration]():   parser(parseDelays),
+	reflect.TypeFor[[]Binding]():         parser(parseBindings),
+	reflect.TypeFor[map[string]string](): parser(parsePairs),
+	reflect.TypeFor[Secret]():            parser(func(string) (Secret, error) { return Secret{}, nil }), // see readSecret
 }
 
 func parser[T any](parse func(string) (T, error)) env.ParserFunc {

@@ -1,6 +1,10 @@
 package config
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // DefaultAlias is the alias of the exchange that requests reach without any configuration: the plan's main exchange.
 const DefaultAlias = "default"
@@ -17,7 +21,7 @@ type Publish struct {
 	// Exchanges that may be published to besides the service's main exchange, which is `default` unless that is in the
 	// list: `orders=shop.orders,audit=audit.events`. The path holds the first part, the alias. `amq.default` is the
 	// broker's default exchange, whose routing keys are names of queues.
-	Exchanges []Pair `env:"PUBLISH_EXCHANGES" allowed:"'alias=exchange', separated by commas; an alias has letters, digits, '-', '_' and '.'"`
+	Exchanges map[string]string `env:"PUBLISH_EXCHANGES" allowed:"'alias=exchange', separated by commas; an alias has letters, digits, '-', '_' and '.'"`
 
 	// Routing keys that may be published with. `*` stands for any characters, `?` for one. An empty value means
 	// unset here, too: all keys. To publish nothing, leave `SIDECAR_PUBLISH_ADDR` unset.
@@ -37,11 +41,12 @@ type Publish struct {
 
 func (l *loader) checkPublish() {
 	const exchanges, keys = "SIDECAR_PUBLISH_EXCHANGES", "SIDECAR_PUBLISH_ROUTING_KEYS"
-	for _, e := range l.cfg.Publish.Exchanges {
-		if len(e.Name) > maxIdentifier || !aliasPattern.MatchString(e.Name) {
-			l.reject(exchanges, "%s is not an alias", shown(e.Name))
-		} else if err := checkShortString(e.Value); err != nil {
-			l.reject(exchanges, "%s %v", shown(e.Value), err)
+	for _, alias := range slices.Sorted(maps.Keys(l.cfg.Publish.Exchanges)) {
+		exchange := l.cfg.Publish.Exchanges[alias]
+		if len(alias) > maxIdentifier || !aliasPattern.MatchString(alias) {
+			l.reject(exchanges, "%s is not an alias", shown(alias))
+		} else if err := checkShortString(exchange); err != nil {
+			l.reject(exchanges, "%s %v", shown(exchange), err)
 		}
 	}
 	for _, key := range l.cfg.Publish.RoutingKeys {

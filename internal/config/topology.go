@@ -91,7 +91,7 @@ type Topology struct {
 
 	// More arguments that the service's queue is declared with, e.g. `x-max-priority=10,x-max-length=100000`. An existing
 	// queue is used with those it has.
-	QueueArguments []Pair `env:"QUEUE_ARGUMENTS" allowed:"'name=value' of arguments of classic or quorum queues, separated by commas" plan:"$.queues[].arguments"`
+	QueueArguments map[string]string `env:"QUEUE_ARGUMENTS" allowed:"'name=value' of arguments of classic or quorum queues, separated by commas" plan:"$.queues[].arguments"`
 
 	// First part of all names.
 	Prefix string `env:"PREFIX" check:"name" holds:"{subscription}" derived:"part of SIDECAR_SERVICE before its first hyphen" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.queues[].name"`

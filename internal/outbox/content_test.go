@@ -90,12 +90,7 @@ func TestAdopted(t *testing.T) {
 			t.Parallel()
 			r := bareRig(t, postgrestest.New(t))
 			r.db.Exec(tc.create)
-			r.options.Names = ParseTable(tc.table, func(c string) string {
-				if n, found := tc.columns[c]; found {
-					return n
-				}
-				return c
-			})
+			r.options.Names = ParseTable(tc.table, tc.columns)
 			migrate(t, r.db, r.options.Names, false)
 			r.db.Exec(tc.insert)
 			r.start()

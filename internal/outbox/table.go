@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,7 @@ var (
 	errNotOutbox = errors.New("not usable as an outbox")
 )
 
-// Columns of an outbox, by their own names, which Names.Rename may change.
+// Columns of an outbox, by their own names, which Names.Columns may change.
 const (
 	colID, colExchange, colRoutingKey, colBody, colHeaders = "id", "exchange", "routing_key", "body", "headers"
 	colProperties, colMessageID, colTrackingIDs            = "properties", "message_id", "tracking_ids"
@@ -36,25 +37,22 @@ var (
 
 // Names say which table is the outbox and what its columns are called there.
 type Names struct {
-	Schema string // "" = the first of the role's search_path that has the table
-	Table  string
-	Rename func(column string) string // what a column is called in the table; nil: by its own name
+	Schema  string // "" = the first of the role's search_path that has the table
+	Table   string
+	Columns map[string]string // what columns are called in the table; the others have their own names
 }
 
 // ParseTable splits 'table' or 'schema.table'.
-func ParseTable(text string, rename func(column string) string) Names {
+func ParseTable(text string, columns map[string]string) Names {
 	if schema, table, found := strings.Cut(text, "."); found {
-		return Names{schema, table, rename}
+		return Names{schema, table, columns}
 	}
-	return Names{"", text, rename}
+	return Names{"", text, columns}
 }
 
 // Column is what the column is called in the table, unquoted.
 func (n *Names) Column(column string) string {
-	if n.Rename == nil {
-		return column
-	}
-	return n.Rename(column)
+	return cmp.Or(n.Columns[column], column)
 }
 
 // quoted is the table in SQL.

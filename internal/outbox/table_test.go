@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -20,7 +19,7 @@ func TestTableOfOthers(t *testing.T) {
 		CREATE TABLE "My-Shop"."Out-Box" ("Id" varchar(36) PRIMARY KEY, topic text NOT NULL, payload payload NOT NULL, sent_at timestamptz,
 			gone int, "order" text); ALTER TABLE "My-Shop"."Out-Box" DROP COLUMN gone`)
 	renamed := map[string]string{"id": "Id", "routing_key": "topic", "body": "payload", "ordering_key": "order"}
-	names := ParseTable("My-Shop.Out-Box", func(column string) string { return cmp.Or(renamed[column], column) })
+	names := ParseTable("My-Shop.Out-Box", renamed)
 	table := must.Get(readTable(t.Context(), conn, names))(t)
 	if err := table.checkApp(); err != nil {
 		t.Errorf("the app's part: %v", err)
