@@ -22,6 +22,7 @@ import (
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
+	"sidecar/internal/publish"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
@@ -56,7 +57,7 @@ type App struct {
 	subscriptions []*subscription // none when the sidecar only publishes
 	dialer        *broker.Dialer  // of the connection that they consume on, with a channel each
 	senders       []sender        // of what the app publishes
-	endpoint      *endpoint       // one of them; nil without a listener for messages of the app
+	endpoint      *publish.Server // of one of them; nil without a listener for messages of the app
 	admin         *admin.Server
 
 	measured time.Time // when Flow last asked for the depths of the queues
@@ -106,8 +107,9 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		a.senders = append(a.senders, newRelay(a.shared, plan))
 	}
 	if cfg.Publish.Addr != "" {
-		a.endpoint = newEndpoint(a.shared, plan)
-		a.senders = append(a.senders, a.endpoint.sender())
+		var s sender
+		a.endpoint, s = newEndpoint(a.shared, plan)
+		a.senders = append(a.senders, s)
 	}
 	a.listeners(owners)
 	return a, nil
@@ -134,7 +136,7 @@ func (a *App) parts() (base, senders, consumers []part) {
 		{name: "memory", run: a.freeMemory},
 	}
 	for _, s := range a.senders {
-		senders = append(senders, s.part)
+		senders = append(senders, s.connected())
 	}
 	if len(a.subscriptions) > 0 {
 		consumers = []part{{name: "subscriptions", run: a.consume, stop: a.drainAll}}
@@ -150,7 +152,7 @@ func (a *App) listen() error {
 	}
 	listening := []any{"admin", addrs.Admin, "control", addrs.Control}
 	if a.endpoint != nil {
-		addr, err := a.endpoint.server.Listen()
+		addr, err := a.endpoint.Listen()
 		if err != nil {
 			a.admin.Shutdown(context.Background())
 			return err

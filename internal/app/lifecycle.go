@@ -21,11 +21,28 @@ type part struct {
 	stop func(stopTime)              // called before that context ends; may be nil
 }
 
-// sender publishes for the app. It is not needed to consume.
+// sender publishes for the app. It is not needed to consume. Its publisher has a connection of its own: neither a channel
+// that the broker closes nor a write that is cut off must disturb parking.
 type sender struct {
 	part
+	publisher *broker.Publisher
 	check     func() admin.Check // in the readiness. It is not a condition: consuming does not depend on it
-	publisher *broker.Publisher  // with a connection of its own
+}
+
+// connected returns the part with its connection, which ends after the last batch or request.
+func (s sender) connected() part {
+	return part{s.name, func(ctx context.Context) error {
+		link, unlink := context.WithCancel(context.WithoutCancel(ctx))
+		var connection sync.WaitGroup
+		connection.Go(func() { _ = s.publisher.Run(link) }) // returns only the end of link
+		defer connection.Wait()
+		defer unlink()
+		if err := s.run(ctx); err != nil {
+			return err
+		}
+		<-ctx.Done() // requests outlive their listener, which stop closes first
+		return nil
+	}, s.stop}
 }
 
 // stopTime says how long a stop may take.

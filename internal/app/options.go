@@ -27,7 +27,7 @@ func (sh *shared) tracingOptions() (telemetry.TracingOptions, error) {
 	}
 	return telemetry.TracingOptions{
 		Resource: t.Resource, Version: sh.build.Version, Sampler: t.Sampler, SamplerArg: t.SamplerArg,
-		Endpoint: t.Endpoint, Headers: t.HeaderValues(), Timeout: t.Timeout, Gzip: t.Compression == "gzip", TLS: tls,
+		Endpoint: t.Endpoint, Headers: t.Headers(), Timeout: t.Timeout, Gzip: t.Compression == "gzip", TLS: tls,
 		Logger: sh.log,
 	}, err
 }
@@ -65,24 +65,15 @@ func (s *subscription) batchOptions() consume.Batch {
 	}
 }
 
-// reader reads a secret that may rotate. Errors, of a file that is missing, empty or wrong, are reported at most once a
-// minute; with an error comes the last good value.
-func reader(s config.Secret, report func(err error, suppressed int)) func() (string, error) {
+// appToken reads the token that is sent to the app: the last good one, because the app decides about it. Errors, of a
+// file that is missing, empty or wrong, are reported at most once a minute.
+func appToken(s config.Secret, log *slog.Logger) func() string {
 	failures := telemetry.Throttle{Interval: time.Minute}
-	return func() (string, error) {
+	return func() string {
 		v, err := s.Value()
 		if err != nil {
-			failures.Do(func(suppressed int) { report(err, suppressed) })
+			failures.Do(func(n int) { log.Warn("secret not read", "error", err, "suppressed", n) })
 		}
-		return v, err
-	}
-}
-
-// appToken reads the token that is sent to the app: the last good one, because the app decides about it.
-func appToken(s config.Secret, log *slog.Logger) func() string {
-	read := reader(s, func(err error, n int) { log.Warn("secret not read", "error", err, "suppressed", n) })
-	return func() string {
-		v, _ := read()
 		return v
 	}
 }
@@ -93,12 +84,14 @@ func listenerToken(s config.Secret, log *slog.Logger) func() string {
 	if !s.IsSet() {
 		return nil
 	}
-	read := reader(s, func(err error, n int) { log.Warn("token not read", "error", err, "suppressed", n) })
+	failures := telemetry.Throttle{Interval: time.Minute}
 	return func() string {
-		if v, err := read(); err == nil {
-			return v
+		v, err := s.Value()
+		if err != nil {
+			failures.Do(func(n int) { log.Warn("token not read", "error", err, "suppressed", n) })
+			return ""
 		}
-		return ""
+		return v
 	}
 }
 

@@ -7,59 +7,35 @@ import (
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"sidecar/internal/admin"
-	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/publish"
 	"sidecar/internal/topology"
 )
 
-// endpoint is the listener for messages of the app. It has a connection of its own, so that the broker's answers to
-// what the app publishes do not disturb parking.
-type endpoint struct {
-	server    *publish.Server
-	publisher *broker.Publisher
-}
-
-func newEndpoint(sh shared, plan *topology.Plan) *endpoint {
-	c := &sh.cfg.Publish
-	p := sh.newPublisher("publish endpoint")
-	return &endpoint{publisher: p, server: publish.New(publish.Options{
-		Addr: c.Addr, Exchanges: publishAliases(sh.cfg, plan), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
-		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Token: listenerToken(c.Token, sh.log), Publisher: p,
-		Memory: sh.budget.Account(budget.Publish), Tracing: sh.tracing, Registerer: sh.registry, Logger: sh.log,
-	})}
-}
-
-func (e *endpoint) sender() sender {
-	return sender{part{name: "publish endpoint", run: e.run, stop: e.stop}, e.check, e.publisher}
-}
-
-// run serves until ctx ends; stop comes first, to finish the requests.
-func (e *endpoint) run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return e.publisher.Run(ctx) })
-	group.Go(func() error { return e.server.Serve(ctx) })
-	return group.Wait()
-}
-
 // leastStop is how long requests may take to finish, also when the grace is over.
 const leastStop = time.Second
 
-// stop accepts no more requests, and waits for those that have begun until t ends.
-func (e *endpoint) stop(t stopTime) {
-	ctx, cancel := context.WithTimeout(context.Background(), max(time.Until(t.until), leastStop))
-	defer cancel()
-	defer context.AfterFunc(t.now, cancel)()
-	e.server.Shutdown(ctx)
-}
-
-func (e *endpoint) check() admin.Check {
-	problem := e.server.Problem()
-	return admin.Check{Name: "publish_endpoint", OK: problem == "", Detail: problem}
+// newEndpoint returns the listener for messages of the app.
+func newEndpoint(sh shared, plan *topology.Plan) (*publish.Server, sender) {
+	c := &sh.cfg.Publish
+	p := sh.newPublisher("publish endpoint")
+	server := publish.New(publish.Options{
+		Addr: c.Addr, Exchanges: publishAliases(sh.cfg, plan), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
+		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Token: listenerToken(c.Token, sh.log), Publisher: p,
+		Memory: sh.budget.Account(budget.Publish), Tracing: sh.tracing, Registerer: sh.registry, Logger: sh.log,
+	})
+	stop := func(t stopTime) {
+		ctx, cancel := context.WithTimeout(context.Background(), max(time.Until(t.until), leastStop))
+		defer cancel()
+		defer context.AfterFunc(t.now, cancel)()
+		server.Shutdown(ctx)
+	}
+	return server, sender{part{"publish endpoint", server.Serve, stop}, p, func() admin.Check {
+		problem := server.Problem()
+		return admin.Check{Name: "publish_endpoint", OK: problem == "", Detail: problem}
+	}}
 }
 
 // publishAliases returns the exchanges that the app may publish to, by alias.

@@ -93,14 +93,7 @@ type Tracing struct {
 	Sampler    string // one of the values of OTEL_TRACES_SAMPLER
 	SamplerArg float64
 
-	headers Secret
-}
-
-// HeaderValues returns the headers for the collector in the clear, by name as configured.
-func (t *Tracing) HeaderValues() map[string]string {
-	text, _ := t.headers.Value() // from the environment, and checked: neither can fail
-	values, _ := parseOTelPairs(text)
-	return values
+	Headers func() map[string]string // for the collector, in the clear; printing a function does not show them
 }
 
 // otlp returns the variable that counts: the one for traces alone when it is set, else the general one.
@@ -132,7 +125,7 @@ func (l *loader) checkOTel() {
 	}
 	resource["service.name"] = cmp.Or(o.ServiceName, resource["service.name"], l.cfg.Service.Name)
 	l.cfg.Tracing = &Tracing{
-		Endpoint: l.otelEndpoint(), headers: l.otelHeaders(), Resource: resource,
+		Endpoint: l.otelEndpoint(), Headers: l.otelHeaders(), Resource: resource,
 		Timeout: time.Duration(l.otlp("TIMEOUT").value.Int()), Compression: l.otlp("COMPRESSION").value.String(),
 		CAFile: ca.text, CertFile: cert.text, KeyFile: key.text, Sampler: o.Sampler, SamplerArg: o.SamplerArg,
 	}
@@ -172,7 +165,7 @@ func (l *loader) otelEndpoint() string {
 	return u.String()
 }
 
-func (l *loader) otelHeaders() Secret {
+func (l *loader) otelHeaders() func() map[string]string {
 	v := l.otlp("HEADERS")
 	pairs, err := parseOTelPairs(v.text)
 	for name, value := range pairs {
@@ -183,7 +176,7 @@ func (l *loader) otelHeaders() Secret {
 	if err != nil {
 		l.reject(v.Name, "%v", err)
 	}
-	return newSecret(&source{value: v.text})
+	return func() map[string]string { return pairs }
 }
 
 var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_|~`-]+$")

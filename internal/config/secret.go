@@ -93,8 +93,5 @@ func readSecret(path string) (string, fs.FileInfo, error) {
 // Format prints "***" for every verb and flag.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(masked)) }
 
-// String returns "***".
-func (Secret) String() string { return masked }
-
 // MarshalText makes encoders and slog print "***".
 func (Secret) MarshalText() ([]byte, error) { return []byte(masked), nil }

@@ -12,7 +12,7 @@ const collector = "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318"
 func TestTracing(t *testing.T) {
 	t.Parallel()
 	c := load(t, collector).Tracing
-	if c.Endpoint != "http://127.0.0.1:4318/v1/traces" || c.Timeout != 10*time.Second || c.Compression != "none" || len(c.HeaderValues()) != 0 ||
+	if c.Endpoint != "http://127.0.0.1:4318/v1/traces" || c.Timeout != 10*time.Second || c.Compression != "none" || len(c.Headers()) != 0 ||
 		c.Resource["service.name"] != "wms-cincout" || c.Sampler != "parentbased_always_on" || c.SamplerArg != 1 {
 		t.Errorf("got %+v", c)
 	}
@@ -24,7 +24,7 @@ func TestTracing(t *testing.T) {
 		c.Resource["service.name"] != "named" || c.Resource["deployment.environment.name"] != "prod,1" || c.SamplerArg != 0.25 {
 		t.Errorf("got %+v", c)
 	}
-	if h := c.HeaderValues(); len(h) != 2 || h["Api-Key"] != "x y=" || h["a"] != "1" {
+	if h := c.Headers(); len(h) != 2 || h["Api-Key"] != "x y=" || h["a"] != "1" {
 		t.Error("headers are wrong")
 	}
 	// What is said for traces alone wins.
@@ -33,7 +33,7 @@ func TestTracing(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT=7", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf",
 		"OTEL_EXPORTER_OTLP_TRACES_COMPRESSION=gzip", "OTEL_SERVICE_NAME=mine", "OTEL_RESOURCE_ATTRIBUTES=service.name=other",
 	).Tracing
-	if c.Endpoint != "https://c/" || len(c.HeaderValues()) != 1 || c.Timeout != 7*time.Millisecond || c.Compression != "gzip" || c.Resource["service.name"] != "mine" {
+	if c.Endpoint != "https://c/" || len(c.Headers()) != 1 || c.Timeout != 7*time.Millisecond || c.Compression != "gzip" || c.Resource["service.name"] != "mine" {
 		t.Errorf("got %+v", c)
 	}
 	cert, key := certificate(t, time.Now().Add(time.Hour))
