@@ -1,7 +1,6 @@
 package consume
 
 import (
-	"hash/maphash"
 	"sync"
 	"time"
 
@@ -38,7 +37,6 @@ const (
 type attempts struct {
 	delayAfter func(deliveries int) time.Duration
 	undelayed  func()
-	seed       maphash.Seed
 	start      time.Time
 
 	mu    sync.Mutex
@@ -64,7 +62,7 @@ type attempt struct {
 
 func newAttempts(delayAfter func(int) time.Duration, undelayed func()) *attempts {
 	return &attempts{
-		delayAfter: delayAfter, undelayed: undelayed, seed: maphash.MakeSeed(), start: time.Now(), limit: maxKnown,
+		delayAfter: delayAfter, undelayed: undelayed, start: time.Now(), limit: maxKnown,
 		known: map[attempted]attempt{},
 	}
 }
@@ -75,7 +73,7 @@ func (a *attempts) take(r *record) {
 	if deliveries == 0 || !r.m.Redelivered { // a count at the first delivery is a publisher's
 		return
 	}
-	r.known = attempted{a.identify(&r.m), deliveries}
+	r.known = attempted{r.id, deliveries}
 	var undelayed bool
 	if r.failed, undelayed = a.remove(r.known); undelayed {
 		a.undelayed()
@@ -124,7 +122,7 @@ func (a *attempts) ended(r *record, by topology.Final, lost bool) {
 	}
 	key, kept := r.known, r.failed > 0
 	if key.deliveries == 0 {
-		key.message = a.identify(&r.m)
+		key.message = r.id
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,25 +159,6 @@ func (a *attempts) room(now time.Duration) bool {
 		}
 	}
 	return len(a.known)+a.taken < a.limit
-}
-
-// identify is a hash of what a delivery does not change.
-func (a *attempts) identify(m *message.Message) uint64 {
-	var h maphash.Hash
-	h.SetSeed(a.seed)
-	for _, s := range []string{m.MessageID, m.CorrelationID, m.Type, m.Exchange, m.RoutingKey} {
-		_, _ = h.WriteString(s)
-		_ = h.WriteByte(0)
-	}
-	maphash.WriteComparable(&h, m.Timestamp.Unix())
-	_, _ = h.Write(m.Body)
-	sum := h.Sum64()
-	for name, value := range m.Headers { // in any order
-		if text, ok := value.(string); ok && !topology.Bookkeeping(name) {
-			sum += maphash.String(a.seed, name+"\x00"+text)
-		}
-	}
-	return sum
 }
 
 // waiting is how many messages this process has rejected that the broker still delays.

@@ -53,6 +53,9 @@ func (c *Consumer) handleBatch(b *batch) {
 
 // dispatchBatch POSTs the messages of b, see BatchDispatcher.
 func (c *Consumer) dispatchBatch(b *batch) (whole message.Outcome, each []message.Outcome) {
+	for i := range b.records {
+		c.recall(&b.records[i], &b.records[i].m)
+	}
 	if b.records[0].session.gone() { // the broker delivers the messages again: a POST now would double them
 		return message.Outcome{Failure: message.FailureUndispatched}, nil
 	}

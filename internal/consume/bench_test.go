@@ -166,7 +166,7 @@ func BenchmarkOrderAtABroker(b *testing.B) {
 // benchSession is a session that settles into nothing.
 func benchSession(tb testing.TB, c *Consumer) *session {
 	tb.Helper()
-	r := &session{c: c, plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics)}
+	r := &session{c: c, plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics, &c.remembered)}
 	r.settler.ordered = c.order != nil
 	r.leaving, r.leave = context.WithCancel(tb.Context())
 	context.AfterFunc(r.leaving, func() { signal(c.woken) })
@@ -319,7 +319,7 @@ func settling(tb testing.TB, a arrival) (finish func(), frames func() int) {
 	tb.Helper()
 	acker := &counting{}
 	m := newMetrics(prometheus.NewRegistry(), &Consumer{})
-	s, next := newSettler(acker, benchPrefetch, m), a.next()
+	s, next := newSettler(acker, benchPrefetch, m, &remembered{}), a.next()
 	go s.run()
 	return func() { s.endings <- ending{tag: next(), final: topology.FinalAck} },
 		func() int {

@@ -85,6 +85,8 @@ type Consumer struct {
 
 	attempts *attempts // nil: the headers of a message say how often it failed
 
+	remembered remembered
+
 	posts     atomic.Int64 // that are under way
 	inflight  atomic.Int64 // messages being POSTed
 	delayed   atomic.Int64 // held before a requeue

@@ -105,7 +105,7 @@ func TestStopPausesAfterTheLastNack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a := New(benchOptions(t, 1)), &counting{}
 			done := make(chan struct{})
-			r := &session{c: c, leaving: context.Background(), done: done, settler: newSettler(a, 1, c.metrics)}
+			r := &session{c: c, leaving: context.Background(), done: done, settler: newSettler(a, 1, c.metrics, &c.remembered)}
 			c.background.Go(r.settler.run)
 			r.receive(benchDelivery(1, nil, time.Now()))
 			closed := make(chan struct{})

@@ -57,10 +57,14 @@ func (c *Consumer) judge(r *record, o message.Outcome) {
 
 // dispatch POSTs the message, unless it must not be POSTed: then the outcome says why.
 func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
-	if r.session.gone() { // the broker delivers the message again: a POST now would double it
+	remembered, known := c.recall(r, m)
+	if !known && r.session.gone() { // the broker delivers the message again: a POST now would double it
 		return message.Outcome{Failure: message.FailureUndispatched}
 	}
 	c.trace(r)
+	if known {
+		return remembered
+	}
 	if c.o.Plan.Foreign(&r.delivery.Delivery) {
 		return message.Outcome{Failure: message.FailureForeign}
 	}
@@ -91,6 +95,7 @@ func (s *session) settle(r *record, by topology.Settlement) {
 	if r.held != nil && by.Verdict.Action == message.Retry {
 		r.held.failed++
 		r.held.due = time.Now().Add(by.Hold) // also for the next delivery
+		r.counted = true
 	}
 	switch {
 	case s.gone(): // the message is delivered again, and that delivery decides: neither park nor copy it
@@ -99,6 +104,8 @@ func (s *session) settle(r *record, by topology.Settlement) {
 			why = by.Verdict.Reason
 		}
 		s.end(r, by.Released(why))
+	case r.verdict != nil:
+		s.beside(r.keep(), by, s.await)
 	case by.Publish != nil:
 		s.beside(r.retain(), by, s.replace)
 	case r.held != nil && by.Hold > 0:
@@ -126,7 +133,11 @@ func (s *session) end(r *record, by topology.Settlement) {
 	r.done = true
 	s.c.attempts.ended(r, by.Final, s.gone())
 	r.recycle()
-	s.hand(ending{tag: r.tag, action: v.Action, reason: v.Reason, final: by.Final})
+	e := ending{tag: r.tag, action: v.Action, reason: v.Reason, final: by.Final}
+	if r.passed {
+		e.id, e.named, e.outcome = r.id, r.m.MessageID != "", r.lasting(&by)
+	}
+	s.hand(e)
 	if r.held != nil { // behind hand: the acks of a key leave in its order
 		s.c.order.end(r.held, by.Final != topology.FinalRequeue)
 	}
@@ -138,6 +149,7 @@ func (s *session) again(r *record, by topology.Settlement) {
 	s.c.write(r, v, "hold")
 	s.c.metrics.settled[v.Action][v.Reason].Inc()
 	r.done, r.delivery = true, nil
+	s.settler.hand.again(r)
 	s.c.order.hold(r.held, by.Hold+rand.N(by.Jitter+1)) // #nosec G404 -- spreads load, guards nothing
 	s.outstanding.Done()
 }

@@ -108,6 +108,7 @@ type settings struct {
 	slots                 []chan struct{}
 	batch                 Batch // its Dispatcher is the one that start gets
 	spool                 *broker.Spool
+	backoff               time.Duration
 }
 
 // start declares a fanout topology of its own and consumes from it.
@@ -168,7 +169,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 	memory := budget.New(cmp.Or(s.memory, 64<<20)).Account(budget.Deliveries)
 	dial := func(name string) *broker.Dialer {
 		return broker.NewDialer(broker.Options{
-			URLs: func() ([]string, error) { return []string{r.proxy.URL(t, url)}, nil }, Name: name, Registerer: registry, Memory: memory, Spool: s.spool, MemoryPatience: 200 * time.Millisecond,
+			URLs: func() ([]string, error) { return []string{r.proxy.URL(t, url)}, nil }, Name: name, Registerer: registry, Memory: memory, Backoff: s.backoff, Spool: s.spool, MemoryPatience: 200 * time.Millisecond,
 		})
 	}
 	r.flow = flow.New(flow.Options{

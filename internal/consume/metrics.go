@@ -17,6 +17,7 @@ type metrics struct {
 	throttled    prometheus.Counter
 	batch        prometheus.Observer
 	split        prometheus.Counter
+	remembered   prometheus.Counter
 }
 
 // newMetrics registers the metrics of c. They have no label for the queue: r adds it.
@@ -53,6 +54,10 @@ func newMetrics(r prometheus.Registerer, c *Consumer) *metrics {
 		stale: create.NewCounter(prometheus.CounterOpts{
 			Name: "sidecar_stale_deliveries_total",
 			Help: "Settlements skipped because their session had gone; the broker delivers these messages again.",
+		}),
+		remembered: create.NewCounter(prometheus.CounterOpts{
+			Name: "sidecar_settled_from_memory_total",
+			Help: "Messages that were delivered again after a lost connection and settled by an earlier answer, without a POST.",
 		}),
 	}
 	m.registerBatches(create, c)
@@ -113,6 +118,7 @@ var parkReasons = []message.Reason{
 var possibleReasons = [message.Actions][]message.Reason{
 	message.Ack: {
 		message.ReasonSuccess, message.ReasonDisposition, message.ReasonForeignRetry, message.ReasonNoRoute,
+		message.ReasonReplaced,
 	},
 	message.Retry: {
 		message.ReasonDisposition, message.ReasonConflict, message.ReasonRateLimited, message.ReasonServerError,

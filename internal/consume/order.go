@@ -36,6 +36,7 @@ type entry struct {
 	arrived  time.Time
 	timer    *time.Timer // until due; nil: none runs
 	inflight bool
+	recalled bool // see Consumer.recall
 }
 
 // identity is by what the next delivery of a message is recognised.
@@ -224,6 +225,7 @@ func (o *order) drop(s *session) {
 	}
 	for e := range o.all {
 		if !e.inflight {
+			s.untaken(e.delivery)
 			o.remove(e)
 		}
 	}

@@ -2,9 +2,11 @@ package consume
 
 import (
 	"context"
+	"hash/maphash"
 	"log/slog"
 	"time"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
@@ -20,7 +22,11 @@ type record struct {
 	held     *entry // of a delivery in order
 	failed   int    // attempts, where this process remembers some
 	known    attempted
-	done     bool // for this goroutine: the delivery has ended, or another goroutine has the record
+	id       uint64          // of equal messages, see identify
+	passed   bool            // by recall
+	counted  bool            // order has counted the failure
+	verdict  <-chan struct{} // see recall
+	done     bool            // for this goroutine: the delivery has ended, or another goroutine has the record
 
 	m            message.Message
 	span         telemetry.Span
@@ -38,8 +44,7 @@ func (r *record) begin(d delivery) {
 
 // read makes the delivery's bytes and headers a Message.
 func (r *record) read(plan *topology.Plan) *message.Message {
-	r.delivery.DecodeHeaders()
-	plan.Read(&r.m, &r.delivery.Delivery)
+	r.identify(plan)
 	switch a := r.session.c.attempts; {
 	case r.held != nil:
 		r.m.RetryCount += r.held.failed
@@ -52,11 +57,27 @@ func (r *record) read(plan *topology.Plan) *message.Message {
 	return &r.m
 }
 
+// identify is read without what this process knows of the message.
+func (r *record) identify(plan *topology.Plan) {
+	r.delivery.DecodeHeaders()
+	plan.Read(&r.m, &r.delivery.Delivery)
+	r.id = identify(&r.m)
+	if r.session.c.attempts == nil { // otherwise it may change
+		r.id += uint64(r.m.RetryCount) // #nosec G115 -- not negative
+	}
+}
+
 // retain returns a copy for a goroutine that ends the delivery later: the worker reuses its record.
 func (r *record) retain() *record {
+	kept := r.keep()
+	kept.m.Body, kept.m.Headers = nil, nil // only publications are still made of the message
+	return kept
+}
+
+// keep is retain with the message.
+func (r *record) keep() *record {
 	kept := *r
 	r.done, r.delivery = true, nil
-	kept.m.Body, kept.m.Headers = nil, nil // only publications are still made of the message
 	return &kept
 }
 
@@ -137,8 +158,34 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 	if o.Detail != "" {
 		a = append(a, slog.String("detail", o.Detail))
 	}
+	if o.Remembered {
+		a = append(a, slog.Bool("remembered", true))
+	}
 	if o.Unknown {
 		a = append(a, slog.Bool("unknown_disposition", true))
 	}
 	c.o.Logger.LogAttrs(ctx, level, "settled", a...)
+}
+
+var seed = maphash.MakeSeed()
+
+// identify returns a hash of what a further delivery of the message does not change.
+func identify(m *message.Message) uint64 {
+	sum := maphash.Bytes(seed, m.Body)
+	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.Type, m.Exchange, m.RoutingKey} {
+		sum = sum*31 + maphash.String(seed, s)
+	}
+	sum = sum*31 + uint64(m.Timestamp.Unix()) // #nosec G115 -- any bits
+	for name, value := range m.Headers {      // in any order
+		if topology.Bookkeeping(name) {
+			continue
+		}
+		text, isString := value.(string)
+		if !isString {
+			b, _ := amqpvalue.AppendText(nil, value, 1<<10)
+			text = string(b)
+		}
+		sum += (maphash.String(seed, name) | 1) * (maphash.String(seed, text) | 1)
+	}
+	return sum
 }

@@ -57,7 +57,7 @@ type session struct {
 func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan func() *topology.Plan) *session {
 	s := &session{
 		c: c, plan: plan, sub: sub, kill: kill, done: sub.Done(),
-		settler: newSettler(sub, c.o.Prefetch, c.metrics),
+		settler: newSettler(sub, c.o.Prefetch, c.metrics, &c.remembered),
 		// At least one, also when the window leaves no room beside the workers.
 		delays: make(chan struct{}, max(1, c.o.Prefetch-c.atOnce())),
 	}
@@ -95,8 +95,11 @@ func (s *session) consume(ctx context.Context) error {
 		}
 		s.c.setActive(false)
 		if s.c.order != nil || !errors.Is(why, errPaused) {
-			consumer.Drop() // the broker delivers again what no worker has taken
+			s.freePending() // the broker delivers again what no worker has taken
+			s.pending, _ = consumer.Take(s.batch)
+			s.lastTag += uint64(len(s.pending))
 			s.freePending()
+			consumer.Drop()
 			if s.c.order != nil {
 				s.c.order.drop(s)
 			}
@@ -107,6 +110,7 @@ func (s *session) consume(ctx context.Context) error {
 
 func (s *session) freePending() {
 	for _, d := range s.pending {
+		s.untaken(delivery{d, s, nil})
 		d.Free()
 	}
 	clear(s.pending)
@@ -267,6 +271,9 @@ func (s *session) releaseUnstarted(d delivery) {
 // release requeues a message that no worker has taken. The broker may count that against its delivery limit. In order
 // the end of the channel returns it.
 func (s *session) release(r *record, read bool) {
+	if !r.passed {
+		s.untaken(delivery{r.delivery, s, r.held})
+	}
 	by := topology.Settlement{}.Released(message.ReasonUndispatched)
 	if p := s.plan(); p.RequeueLimit > 0 && r.delivery.Missing == 0 { // else the headers need not be read
 		if !read {
@@ -280,6 +287,11 @@ func (s *session) release(r *record, read bool) {
 // close ends the session's consumer. On a live session it waits until every delivery has ended and is settled; on a
 // lost one it leaves the rest to the settler, which counts late settlements as stale.
 func (s *session) close() {
+	defer func() {
+		if s.gone() {
+			s.settler.hand.lose(int(s.lastTag)) // #nosec G115 -- of one session
+		}
+	}()
 	s.c.background.Go(func() {
 		s.outstanding.Wait()
 		close(s.settler.endings)

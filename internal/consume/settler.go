@@ -35,6 +35,10 @@ type ending struct {
 	action message.Action
 	reason message.Reason
 	final  topology.Final
+	named  bool // the message has an id
+
+	id      uint64           // see record.id; 0: recall has not passed the message
+	outcome *message.Outcome // see record.lasting
 }
 
 // settler is the one goroutine that settles for one session. Acks are coalesced: all that are ready when no further
@@ -43,6 +47,7 @@ type ending struct {
 type settler struct {
 	acker   acker
 	window  *window
+	hand    *hand
 	endings chan ending
 	metrics *metrics
 	ordered bool        // messages are given back by closing the channel, and acks leave in the order of their tags
@@ -52,9 +57,9 @@ type settler struct {
 	done    chan struct{}
 }
 
-func newSettler(a acker, prefetch int, m *metrics) *settler {
+func newSettler(a acker, prefetch int, m *metrics, all *remembered) *settler {
 	s := &settler{
-		acker: a, window: newWindow(prefetch), metrics: m,
+		acker: a, window: newWindow(prefetch), hand: newHand(all, prefetch), metrics: m,
 		endings: make(chan ending, min(prefetch, 1024)), done: make(chan struct{}),
 		timer: time.NewTimer(time.Hour),
 	}
@@ -181,6 +186,7 @@ func (s *settler) flushBehind(age uint32) {
 // count counts one settlement. One that failed is stale: its session has ended and the broker delivers the message
 // again.
 func (s *settler) count(err error, e ending) {
+	s.hand.settled(&e, err)
 	if err != nil {
 		s.metrics.stale.Inc()
 		return

@@ -114,7 +114,7 @@ func TestWindowStuckHead(t *testing.T) {
 func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
 	t.Parallel()
 	a := &recording{}
-	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{}))
+	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{}), &remembered{})
 	s.timer.Stop()
 	ack := func(tag uint64) {
 		s.take(ending{tag: tag, final: topology.FinalAck})
@@ -156,7 +156,7 @@ type acked struct {
 func TestSettlerInOrder(t *testing.T) {
 	t.Parallel()
 	a := &recording{}
-	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{}))
+	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{}), &remembered{})
 	s.ordered = true
 	s.take(ending{tag: 1, action: message.Release, reason: message.ReasonAppDown, final: topology.FinalRequeue})
 	for _, tag := range []uint64{5, 3, 2, 4} {
@@ -211,7 +211,7 @@ func TestRampIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New(benchOptions(t, 4))
 		c.posts.Store(int64(c.o.Flow.Limit()))
-		r := &session{c: c, leaving: context.Background(), plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics)}
+		r := &session{c: c, leaving: context.Background(), plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics, &c.remembered)}
 		c.background.Go(r.settler.run)
 		deliveries := amqpwire.NewDeliveries(0)
 		deliveries.Add(benchDelivery(1, nil, time.Now()))

@@ -21,11 +21,12 @@ const (
 	FailureUndispatched // not POSTed: the delivery's session has ended, and the broker delivers the message again
 	FailureForeign      // not POSTed: a retry of another service, see topology.Plan.Foreign
 	FailureNoRoute      // not POSTed: no route matches it
+	FailureReplaced     // not POSTed: its replacement was published before, but the ack did not arrive
 )
 
 var failureNames = [...]string{
 	"", "refused", "timeout", "reset", "malformed", "too_large", "interrupted", "crash", "crash", "undispatched",
-	"foreign", "no_route",
+	"foreign", "no_route", "replaced",
 }
 
 // String returns the name of f in metric labels and logs; "" for FailureNone.
@@ -71,6 +72,7 @@ type Outcome struct {
 	URL         string        // of the POST, if a route decided about it
 	Elapsed     time.Duration // of the attempt
 	At          time.Time     // when the attempt ended
+	Remembered  bool          // of an attempt on an earlier delivery whose settlement was lost: not POSTed now
 
 	// CrashProven: the app or the sidecar crashed during the last attempt, and no other message can have caused it.
 	CrashProven bool
@@ -84,10 +86,10 @@ type Suspect interface{ Settled(stays bool) }
 // Posted reports whether the app was asked.
 func (o *Outcome) Posted() bool {
 	switch o.Failure {
-	case FailureCrash, FailureUndispatched, FailureForeign, FailureNoRoute:
+	case FailureCrash, FailureUndispatched, FailureForeign, FailureNoRoute, FailureReplaced:
 		return false
 	}
-	return true
+	return !o.Remembered
 }
 
 // OK reports whether the app accepted the message: its status is 2xx.

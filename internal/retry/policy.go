@@ -64,6 +64,7 @@ var byFailure = map[message.Failure]message.Verdict{
 	message.FailureCrash:        {Action: message.Requeue, Reason: message.ReasonCrash},
 	message.FailurePanic:        {Action: message.Requeue, Reason: message.ReasonPanic},
 	message.FailureNoRoute:      {Action: message.Park, Reason: message.ReasonNoRoute},
+	message.FailureReplaced:     {Action: message.Ack, Reason: message.ReasonReplaced},
 	message.FailureTooLarge:     {Action: message.Park, Reason: message.ReasonTooLarge},
 	message.FailureRefused:      {Action: message.Retry, Reason: message.ReasonRefused},
 	message.FailureTimeout:      {Action: message.Retry, Reason: message.ReasonTimeout},

@@ -1,0 +1,168 @@
+package consume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/flow"
+	"sidecar/internal/message"
+	"sidecar/internal/topology"
+)
+
+const cutRetries = 2 // SIDECAR_MAX_RETRIES in this test
+
+// taken is an app that takes each message after as many failures as the beginning of its id says, and writes down the
+// retry counts that it saw.
+type taken struct {
+	mu    sync.Mutex
+	seen  map[string][]int // by body
+	total int
+	grown chan struct{} // closed when there is one more
+}
+
+func newTaken() *taken { return &taken{seen: map[string][]int{}, grown: make(chan struct{})} }
+
+func (a *taken) Dispatch(_ context.Context, m *message.Message) message.Outcome {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.seen[string(m.Body)] = append(a.seen[string(m.Body)], m.RetryCount)
+	a.total++
+	close(a.grown)
+	a.grown = make(chan struct{})
+	if m.RetryCount < int(m.Body[0]-'0') {
+		return answer(503)
+	}
+	return answer(200)
+}
+
+// took is how many messages have had their last attempt.
+func (a *taken) took() (n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for body, counts := range a.seen {
+		if slices.Contains(counts, lastCount(body)) {
+			n++
+		}
+	}
+	return n
+}
+
+func lastCount(body string) int { return min(int(body[0]-'0'), cutRetries) }
+
+// reach waits until there were n attempts.
+func (a *taken) reach(n int) {
+	for {
+		a.mu.Lock()
+		total, grown := a.total, a.grown
+		a.mu.Unlock()
+		if total >= n {
+			return
+		}
+		<-grown
+	}
+}
+
+// beside is a publisher with a link that is not cut.
+func beside(t *testing.T) func(Publisher) Publisher {
+	t.Helper()
+	return func(Publisher) Publisher {
+		url := brokertest.URL(t) // start has chosen the node
+		p := broker.NewPublisher(broker.NewDialer(broker.Options{
+			URLs: func() ([]string, error) { return []string{url}, nil }, Name: "beside", Registerer: prometheus.NewRegistry(),
+		}))
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() { _ = p.Run(ctx) })
+		t.Cleanup(func() {
+			cancel()
+			running.Wait()
+		})
+		return p
+	}
+}
+
+// TestNothingIsRepeatedAfterACut: the link to the broker is cut again and again under load. Every attempt of a message
+// with an id is made once, and what is parked is parked once. Messages that are equal to the last byte are never lost.
+func TestNothingIsRepeatedAfterACut(t *testing.T) {
+	t.Parallel()
+	const messages, cuts = 600, 8
+	for name, s := range map[string]settings{
+		"classic":   {},
+		"quorum":    {queueType: "quorum"},
+		"published": {change: func(p *topology.Plan) { *p = *p.WithoutReject() }},
+		"native":    {native: true},
+		"in order":  {order: byKey, queueType: "quorum", retryDelay: 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			app := newTaken()
+			s.backoff = time.Millisecond
+			s.concurrency, s.prefetch, s.maxRetries, s.quiet = 8, 30, cutRetries, true
+			s.publisher = beside(t)
+			r := start(t, app, s)
+			r.eventuallyDeclared()
+			r.flow.Hold(flow.Operator, "until there is a backlog")
+			publish := func(id, body, key string) *amqp.DeferredConfirmation {
+				confirm, err := r.ch.PublishWithDeferredConfirm("", r.plan.Queue, false, false, amqp.Publishing{
+					MessageId: id, Body: []byte(body), DeliveryMode: 2, Headers: amqp.Table{"key": key},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return confirm
+			}
+			r.eventually("a queue that takes messages", func() bool { return publish("first", "0/first", "").Wait() })
+			var confirms []*amqp.DeferredConfirmation
+			for n := range messages {
+				body := fmt.Sprintf("%d/%d", max(0, n%10-6), n) // three of ten fail: once, twice, always
+				id := body
+				switch n % 10 {
+				case 0:
+					body, id = "0/equal", "0/equal"
+				case 1:
+					body, id = "0/without an id", ""
+				}
+				confirms = append(confirms, publish(id, body, fmt.Sprint(n%20)))
+			}
+			for _, confirm := range confirms {
+				if !confirm.Wait() {
+					t.Fatal("a message was not confirmed")
+				}
+			}
+			r.flow.Lift(flow.Operator)
+			for n := range cuts {
+				app.reach((n + 1) * messages / (cuts + 1))
+				before := r.sessions.Load()
+				r.proxy.Cut()
+				r.eventually("the next session", func() bool { return r.sessions.Load() > before && r.Active() })
+			}
+			r.eventually("the last attempt of each", func() bool { return app.took() == messages/10*8+3 })
+			r.holds(r.dlq(), messages/10)
+			r.holds(r.plan.Queue, 0)
+			c := r.Consumer
+			r.drain(soon)
+			for body, counts := range app.seen {
+				slices.Sort(counts)
+				want := []int{0, 1, 2}[:1+lastCount(body)]
+				switch n := len(counts); {
+				case strings.HasSuffix(body, "equal") && n <= messages/10:
+				case strings.HasSuffix(body, "id") && n >= messages/10:
+				case !slices.Equal(counts, want):
+					t.Errorf("%s was POSTed with the retry counts %v, want %v", body, counts, want)
+				}
+			}
+			t.Log(testutil.ToFloat64(c.metrics.remembered), "from memory;", len(app.seen["0/equal"]), "of", messages/10, "equal ones,", len(app.seen["0/without an id"]), "without an id,")
+		})
+	}
+}

@@ -1,0 +1,192 @@
+package consume
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/message"
+	"sidecar/internal/topology"
+)
+
+// model is a queue, a link and an app, and what is in hand between them, without time.
+type model struct {
+	t        *testing.T
+	random   *rand.Rand
+	c        *Consumer
+	prefetch int
+
+	ready   []*copied
+	unacked map[*record]*copied // of the session
+	frames  []*record           // acks on the link
+	session *session
+	done    chan struct{}
+
+	pending  []*record // delivered, and not given to the app
+	posted   []*record // the app has them; also of lost sessions
+	waiting  []*record
+	posts    map[string]int
+	received int
+}
+
+// copied is a message as the queue has it.
+type copied struct {
+	id          string
+	redelivered bool
+}
+
+func (m *model) begin() {
+	m.done = make(chan struct{})
+	m.session = &session{c: m.c, done: m.done, settler: newSettler(&counting{}, m.prefetch, m.c.metrics, &m.c.remembered)}
+	m.unacked, m.frames, m.received = map[*record]*copied{}, nil, 0
+}
+
+func (m *model) deliver() {
+	if len(m.ready) == 0 || len(m.unacked) == m.prefetch {
+		return
+	}
+	d := m.ready[0]
+	m.ready = m.ready[1:]
+	m.received++
+	r := &record{}
+	r.begin(delivery{&broker.Delivery{}, m.session, nil})
+	r.delivery.MessageId, r.delivery.Body, r.delivery.Redelivered = d.id, []byte("x"), d.redelivered
+	m.unacked[r] = d
+	m.pending = append(m.pending, r)
+}
+
+// pick removes any element.
+func pick[T any](m *model, from *[]T) (one T, ok bool) {
+	if len(*from) == 0 {
+		return one, false
+	}
+	i := m.random.IntN(len(*from))
+	one = (*from)[i]
+	*from = slices.Delete(*from, i, i+1)
+	return one, true
+}
+
+// attempt gives a message to the app, unless its outcome is known.
+func (m *model) attempt(from *[]*record) {
+	r, ok := pick(m, from)
+	if !ok {
+		return
+	}
+	r.identify(m.c.o.Plan)
+	o, known := m.c.recall(r, &r.m)
+	switch {
+	case r.verdict != nil:
+		m.waiting = append(m.waiting, r)
+	case known:
+		m.settle(r, &o)
+	default:
+		m.posts[r.m.MessageID]++
+		m.posted = append(m.posted, r)
+	}
+}
+
+// settle ends a delivery: on a lost session nothing is sent.
+func (m *model) settle(r *record, o *message.Outcome) {
+	e := ending{id: r.id, named: r.m.MessageID != "", outcome: o, final: topology.FinalAck}
+	if r.session != m.session {
+		r.session.settler.hand.settled(&e, broker.ErrDisconnected)
+		return
+	}
+	m.frames = append(m.frames, r)
+	r.session.settler.hand.settled(&e, nil)
+}
+
+// resume lets the copies go on whose verdicts are there.
+func (m *model) resume() {
+	for _, r := range slices.Clone(m.waiting) {
+		select {
+		case <-r.verdict:
+			r.verdict = nil
+			m.waiting = slices.DeleteFunc(m.waiting, func(w *record) bool { return w == r })
+			one := []*record{r}
+			m.attempt(&one)
+		default:
+		}
+	}
+}
+
+// process makes the broker read one ack.
+func (m *model) process() {
+	if len(m.frames) > 0 {
+		delete(m.unacked, m.frames[0])
+		m.frames = m.frames[1:]
+	}
+}
+
+func (m *model) cut() {
+	close(m.done)
+	for _, r := range m.pending {
+		m.session.untaken(delivery{r.delivery, m.session, nil})
+	}
+	m.session.settler.hand.lose(m.received)
+	m.pending, m.waiting = nil, nil // a copy that waited has no stake in its verdict
+	for _, d := range m.unacked {
+		d.redelivered = true
+		m.ready = slices.Insert(m.ready, 0, d)
+	}
+	m.begin()
+}
+
+// TestEveryMessageIsPostedOnce: with cuts at any time, any order of endings and messages that are equal, each message is
+// POSTed once; one without an id at least once.
+func TestEveryMessageIsPostedOnce(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		m := &model{t: t, random: rand.New(rand.NewPCG(seed, 1)), posts: map[string]int{}}
+		m.prefetch = 1 + m.random.IntN(20)
+		m.c = New(benchOptions(t, 1))
+		m.begin()
+		published := map[string]int{}
+		ids := []string{"", "a", "b", "c", "d", "e"}
+		for n := range 2000 {
+			if n < 1000 && m.random.IntN(4) == 0 {
+				id := ids[m.random.IntN(len(ids))]
+				if m.random.IntN(2) == 0 {
+					id = fmt.Sprint("own ", n)
+				}
+				published[id]++
+				m.ready = append(m.ready, &copied{id: id})
+			}
+			switch step := m.random.IntN(50); {
+			case step == 0 && n < 1900:
+				m.cut()
+			case step < 15:
+				m.deliver()
+			case step < 28:
+				m.attempt(&m.pending)
+			case step < 40:
+				if r, ok := pick(m, &m.posted); ok {
+					m.settle(r, &plain[0])
+				}
+			default:
+				m.process()
+			}
+			m.resume()
+		}
+		for len(m.ready)+len(m.pending)+len(m.posted)+len(m.waiting)+len(m.frames) > 0 {
+			m.deliver()
+			m.attempt(&m.pending)
+			if r, ok := pick(m, &m.posted); ok {
+				m.settle(r, &plain[0])
+			}
+			m.process()
+			m.resume()
+		}
+		for id, n := range published {
+			if m.posts[id] < n || m.posts[id] > n && id != "" {
+				t.Errorf("seed %d, prefetch %d: %q was POSTed %d times, published %d times", seed, m.prefetch, id, m.posts[id], n)
+			}
+		}
+		m.c.Drain(t.Context())
+		if t.Failed() {
+			return
+		}
+	}
+}
