@@ -101,7 +101,7 @@ type slot struct {
 
 	now     entry    // the journal's entry for the message, written or not
 	turn    uint64   // of the attempt
-	alone   bool     // no other attempt is under way during the turn
+	weight  int64    // of the attempt: 1, or maxSlots for one beside which there must be no other
 	proven  bool     // the last crash was caused by this message: it was alone
 	suspect *suspect // the journal's further entry for the message; nil without one
 }
@@ -123,8 +123,10 @@ func (s *slot) identify(m *message.Message) {
 
 // begin waits for the message's turn and writes it down. After an error nothing was begun.
 func (s *slot) begin(ctx context.Context, m *message.Message) (err error) {
-	s.alone = m.Crashes > 0
-	if s.turn, err = s.g.exclusive.enter(ctx, m.Lost, s.alone); err != nil {
+	if s.weight = 1; m.Crashes > 0 {
+		s.weight = maxSlots
+	}
+	if s.turn, err = s.g.exclusive.enter(ctx, m.Lost, s.weight); err != nil {
 		return err
 	}
 	s.now.at = now()
@@ -144,7 +146,7 @@ func (s *slot) end() {
 		s.suspect = s.g.add(s.now)
 	}
 	s.g.report(s.g.journal.clear(s.number))
-	s.g.exclusive.leave(s.alone)
+	s.g.exclusive.leave(s.weight)
 }
 
 // unsettled is the suspect for the settlement of its message: nil without one, and not an interface with a nil pointer.

@@ -25,8 +25,8 @@ func newExclusive() *exclusive { return &exclusive{turns: semaphore.NewWeighted(
 var errLost = errors.New("the delivery's session has ended")
 
 // enter waits for a turn and returns its number. The error is the cause of ctx, or errLost when lost is closed.
-func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool) (turn uint64, err error) {
-	if !t.turns.TryAcquire(weight(alone)) {
+func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, weight int64) (turn uint64, err error) {
+	if !t.turns.TryAcquire(weight) {
 		waiting, end := context.WithCancelCause(ctx)
 		defer end(nil)
 		go func() {
@@ -36,7 +36,7 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 			case <-waiting.Done():
 			}
 		}()
-		if t.turns.Acquire(waiting, weight(alone)) != nil {
+		if t.turns.Acquire(waiting, weight) != nil {
 			return 0, fmt.Errorf("wait for a turn: %w", context.Cause(waiting))
 		}
 	}
@@ -47,7 +47,7 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		t.turns.Release(weight(alone))
+		t.turns.Release(weight)
 		return 0, fmt.Errorf("wait for a turn: %w", err)
 	}
 	t.mu.Lock()
@@ -59,19 +59,11 @@ func (t *exclusive) enter(ctx context.Context, lost <-chan struct{}, alone bool)
 	return t.begun, nil
 }
 
-// weight is the part of all turns that a message takes.
-func weight(alone bool) int64 {
-	if alone {
-		return maxSlots
-	}
-	return 1
-}
-
-func (t *exclusive) leave(alone bool) {
+func (t *exclusive) leave(weight int64) {
 	t.mu.Lock()
 	t.inHand--
 	t.mu.Unlock()
-	t.turns.Release(weight(alone))
+	t.turns.Release(weight)
 }
 
 // solitary reports whether no other attempt was under way at any time since the turn began.

@@ -33,8 +33,7 @@ type Options struct {
 }
 
 // Guard is the journal of one process, and its suspects. It counts the crashes around the attempts of another
-// dispatcher, at most Options.Workers at a time. A crash is a fact of the outcome: what happens to the message is
-// decided by the retry policy, as for every other outcome.
+// dispatcher, at most Options.Workers at a time.
 type Guard struct {
 	o         Options
 	next      Next
@@ -85,7 +84,13 @@ func Open(o Options) (*Guard, error) {
 		g.slots <- &slot{g: g, number: n, hasher: newHasher()}
 	}
 	room := min(max(4*o.Workers, 64), maxSlots-o.Workers)
-	left := suspectsOf(said, room)
+	died := 0
+	for _, e := range said {
+		if e.state == inHand {
+			died++
+		}
+	}
+	left := suspectsOf(said, died == 1, room)
 	for i := range left {
 		g.suspects = append(g.suspects, &suspect{entry: left[i], g: g, slot: o.Workers + i})
 	}
@@ -93,24 +98,14 @@ func Open(o Options) (*Guard, error) {
 		g.room = append(g.room, slot)
 	}
 	g.report(j.reset(o.Workers, room, left))
-	if n := inHandOf(said); n > 0 {
-		o.Logger.Warn("crash", "suspects", n, "limit", o.Limit)
+	if died > 0 {
+		o.Logger.Warn("crash", "suspects", died, "limit", o.Limit)
 	}
 	return g, nil
 }
 
-func inHandOf(said []entry) (n int) {
-	for _, e := range said {
-		if e.state == inHand {
-			n++
-		}
-	}
-	return n
-}
-
 // suspectsOf makes suspects of the attempts that were under way, beside the earlier suspects; at most room, the newest.
-func suspectsOf(said []entry, room int) []entry {
-	alone := inHandOf(said) == 1
+func suspectsOf(said []entry, alone bool, room int) []entry {
 	var left []entry
 	for _, e := range said {
 		if e.state == inHand {

@@ -251,13 +251,13 @@ func TestIdentity(t *testing.T) {
 func TestAloneMeansAlone(t *testing.T) {
 	t.Parallel()
 	turns := newExclusive()
-	first, err := turns.enter(t.Context(), nil, false)
+	first, err := turns.enter(t.Context(), nil, 1)
 	if err != nil || !turns.solitary(first) {
 		t.Fatalf("the first turn: %v", err)
 	}
 	alone := make(chan uint64)
 	go func() {
-		x, _ := turns.enter(context.Background(), nil, true)
+		x, _ := turns.enter(context.Background(), nil, maxSlots)
 		alone <- x
 	}()
 	for !turns.waited() {
@@ -266,22 +266,22 @@ func TestAloneMeansAlone(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stop")
 	cancel(stop)
-	for _, want := range []bool{true, false} {
-		if _, err := turns.enter(ctx, nil, want); !errors.Is(err, stop) {
+	for _, weight := range []int64{maxSlots, 1} {
+		if _, err := turns.enter(ctx, nil, weight); !errors.Is(err, stop) {
 			t.Errorf("a turn before the suspect that waits: %v", err)
 		}
 	}
-	turns.leave(false)
+	turns.leave(1)
 	x := <-alone
-	if _, err := turns.enter(ctx, nil, false); !errors.Is(err, stop) {
+	if _, err := turns.enter(ctx, nil, 1); !errors.Is(err, stop) {
 		t.Errorf("a turn beside the suspect: %v", err)
 	}
 	if !turns.solitary(x) {
 		t.Error("not solitary")
 	}
-	turns.leave(true)
-	a, _ := turns.enter(t.Context(), nil, false)
-	b, _ := turns.enter(t.Context(), nil, false)
+	turns.leave(maxSlots)
+	a, _ := turns.enter(t.Context(), nil, 1)
+	b, _ := turns.enter(t.Context(), nil, 1)
 	if turns.solitary(a) || turns.solitary(b) {
 		t.Error("two are solitary")
 	}
@@ -355,7 +355,7 @@ func TestNoTurnForNothing(t *testing.T) {
 		} else {
 			cancel(want)
 		}
-		if _, err := turns.enter(ctx, lost, true); !errors.Is(err, want) {
+		if _, err := turns.enter(ctx, lost, maxSlots); !errors.Is(err, want) {
 			t.Errorf("a turn after %q: %v", want, err)
 		}
 		if turns.waited() {

@@ -3,7 +3,6 @@ package crash
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -44,7 +43,6 @@ var (
 	errInUse   = errors.New("in use by another sidecar")
 )
 
-// entry is what a slot says.
 type entry struct {
 	state   byte
 	alone   bool   // no other attempt was under way at the last crash
@@ -58,7 +56,7 @@ type journal struct{ f *os.File }
 // fileName is a journal's name: n distinguishes the sidecars of one machine that serve the same queue.
 func fileName(queue string, n int) string {
 	sum := sha256.Sum256([]byte(queue))
-	return fmt.Sprintf("sidecar-%s-%d.journal", hex.EncodeToString(sum[:8]), n)
+	return fmt.Sprintf("sidecar-%x-%d.journal", sum[:8], n)
 }
 
 // openJournal takes the first journal of queue in dir that is not locked, with what it says. Files of that name that
@@ -154,7 +152,6 @@ func (j *journal) write(slot int, e *entry, buf *[unit]byte) error {
 
 var emptySlot = []byte{empty}
 
-// clear makes a slot empty.
 func (j *journal) clear(slot int) error {
 	_, err := j.f.WriteAt(emptySlot, int64(1+slot)*unit)
 	return err
