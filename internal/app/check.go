@@ -224,7 +224,7 @@ func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
 
 // withoutBindings says what a missing binding does.
 func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
-	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject })
+	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.By == topology.ByReject })
 	declares := modeOf(cfg) == topology.ModeDeclare
 	lost := "loses"
 	if plan.Quorum { // the broker keeps what it cannot route, and tries it again every three minutes

@@ -90,9 +90,11 @@ func withPolicies(s *management.Seen, plan *topology.Plan, major int, findings [
 // policyRisk says what can happen by a difference that sidecar run adapts to, but does not see where a policy makes it;
 // "" for one that it does not adapt to anyway.
 func policyRisk(plan *topology.Plan, d *topology.Difference, found amqp.Table) string {
-	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject })
+	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.By == topology.ByReject })
 	own, full := d.Name == plan.Queue, found[topology.ArgOverflow] != "drop-head" && found[topology.ArgOverflow] != nil
-	waits := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.ByReject && w.Queue == d.Name })
+	waits := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool {
+		return w.By == topology.ByReject && w.Queue == d.Name
+	})
 	switch {
 	case own && plan.DelaysItself() && d.Property == topology.ArgDeliveryLimit && d.Judgement != topology.Harmless:
 		return fmt.Sprintf("after %v failed attempts, of all replicas, and lost connections the broker takes the message "+

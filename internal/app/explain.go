@@ -175,7 +175,7 @@ func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
 		switch {
 		case s.Publish != nil && w.Exchange == s.Publish.Exchange && w.Key == s.Publish.Key:
 			lines = append(lines, what)
-		case s.Final == topology.FinalReject && w.ByReject:
+		case s.Final == topology.FinalReject && w.By == topology.ByReject:
 			lines = append(lines, "rejected: "+what)
 		}
 	}

@@ -133,7 +133,7 @@ func (p *Plan) besideChangedDelays(f Found) []Difference {
 		if w.Exchange != "" {
 			p.Bindings = append(p.Bindings, Binding{Exchange: w.Exchange, Key: name, Queue: name})
 		}
-		w.Queue, w.Key, w.ByReject = name, name, false
+		w.Queue, w.Key, w.By = name, name, ByPublish
 		p.Queues = slices.Insert(p.Queues, 0, beside)
 	}
 	slices.SortStableFunc(p.Waits, func(a, b WaitPath) int { return cmp.Compare(a.Delay, b.Delay) })

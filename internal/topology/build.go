@@ -190,12 +190,14 @@ func (b *builder) wait() {
 	w := &b.preset.wait
 	if w.inQueue {
 		shortest, _ := b.o.delayRange()
-		b.p.Waits = []WaitPath{{Delay: shortest, Route: Route{Key: b.o.Queue, Queue: b.o.Queue}, InQueue: true}}
+		b.p.Waits = []WaitPath{{Delay: shortest, Route: Route{Key: b.o.Queue, Queue: b.o.Queue}, By: ByDelay}}
 		return
 	}
 	if b.o.plainRetryQueue(b.preset) {
 		one := b.waitQueue(b.o.RetryQueue, w.key, cmp.Or(b.o.RetryDelay, w.delay))
-		one.ByReject = b.o.Partitions == 0 && !b.p.Tiered && !b.preset.parksDeadLetters
+		if b.o.Partitions == 0 && !b.p.Tiered && !b.preset.parksDeadLetters {
+			one.By = ByReject
+		}
 		if !b.p.Tiered {
 			b.p.Waits = append(b.p.Waits, one)
 		}
@@ -212,18 +214,18 @@ func (b *builder) wait() {
 // waitQueue adds a queue that gives its messages back after delay. Those of a partition wait in the sidecar.
 func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 	if b.o.Partitions > 0 {
-		return WaitPath{Delay: delay}
+		return WaitPath{Delay: delay, By: ByPublish}
 	}
 	w := &b.preset.wait
 	b.queue(Queue{Name: queue, Kind: KindRetry, Args: amqp.Table{
-		ArgTTL: delay.Milliseconds(), ArgDLX: b.names.Replace(w.backExchange), ArgDLKey: b.names.Replace(w.backKey),
+		ArgTTL: delay.Milliseconds(), ArgDLX: b.o.nameFrom(w.backExchange), ArgDLKey: b.o.nameFrom(w.backKey),
 	}})
 	r := Route{Key: queue, Queue: queue}
 	if b.o.RetryExchange != "" {
 		r.Exchange, r.Key = b.o.RetryExchange, cmp.Or(key, queue)
 		b.p.Bindings = append(b.p.Bindings, Binding{Exchange: r.Exchange, Key: r.Key, Queue: queue})
 	}
-	return WaitPath{Delay: delay, Route: r}
+	return WaitPath{Delay: delay, Route: r, By: ByPublish}
 }
 
 func (b *builder) service() {

@@ -43,7 +43,7 @@ func TestFanoutToTheLetter(t *testing.T) {
 		},
 		Queue: "wms.queue.wms-cincout",
 		Waits: []WaitPath{{
-			Delay: 5 * time.Second, ByReject: true,
+			Delay: 5 * time.Second, By: ByReject,
 			Route: Route{"wms.retry-exchange.wms-cincout", "retry", "wms.retry-queue.wms-cincout"},
 		}},
 		Park:       Route{"", "wms.dlq.wms-cincout", "wms.dlq.wms-cincout"},
@@ -85,7 +85,7 @@ func TestFanoutTiers(t *testing.T) {
 	p := build(t, Options{Service: "svc", RetryDelays: []time.Duration{30 * time.Second, 5 * time.Minute, 90 * time.Minute}})
 	var got []string
 	for _, w := range p.Waits {
-		if w.ByReject {
+		if w.By == ByReject {
 			t.Errorf("tier %s leaves by reject", w.Tier())
 		}
 		got = append(got, w.Tier(), w.Key, w.Queue)

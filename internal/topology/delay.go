@@ -11,7 +11,7 @@ import (
 	"sidecar/internal/amqpvalue"
 )
 
-// A quorum queue of RabbitMQ 4.3 can delay messages itself (WaitPath.InQueue). What is rejected with requeue, and what
+// A quorum queue of RabbitMQ 4.3 can delay messages itself (ByDelay). What is rejected with requeue, and what
 // a lost connection returns, waits x-delayed-retry-min for each time that this has happened to the message, at most
 // x-delayed-retry-max. A nack with requeue returns at once and is not counted.
 
@@ -21,9 +21,9 @@ const returnsPerRetry = 20
 
 func ownLimit(maxRetries int) int64 { return int64(max(maxRetries, 1)) * returnsPerRetry }
 
-// DelaysItself reports whether retries wait in the service's queue, see WaitPath.InQueue. Brokers before RabbitMQ 4.3
+// DelaysItself reports whether retries wait in the service's queue, see ByDelay. Brokers before RabbitMQ 4.3
 // ignore its arguments: a rejected message is delivered again at once, over a thousand times in a second.
-func (p *Plan) DelaysItself() bool { return len(p.Waits) > 0 && p.Waits[0].InQueue }
+func (p *Plan) DelaysItself() bool { return len(p.Waits) > 0 && p.Waits[0].By == ByDelay }
 
 // DelayAfter is how long a message waits in the service's queue that is rejected at a delivery to which the broker
 // wrote that count, see message.Deliveries; 0 where that queue delays nothing itself.
@@ -111,7 +111,7 @@ func (p *Plan) besideOwnDelays(f Found) {
 			return // it keeps its own delays
 		}
 		q.makeQuorum()
-		queues, waits = append(queues, q), append(waits, WaitPath{Delay: d, Route: Route{Key: q.Name, Queue: q.Name}})
+		queues, waits = append(queues, q), append(waits, WaitPath{d, Route{Key: q.Name, Queue: q.Name}, ByPublish})
 	}
 	p.Queues, p.Waits, p.Tiered = append(queues, p.Queues...), waits, len(waits) > 1
 }

@@ -252,7 +252,7 @@ func TestTypeOfWhatExists(t *testing.T) {
 				t.Errorf("%+v beside a %s queue: %+v", c.o, c.found, q)
 			}
 		}
-		if got.Quorum != c.quorum || got.Waits[0].ByReject {
+		if got.Quorum != c.quorum || got.Waits[0].By == ByReject {
 			t.Errorf("%+v beside a %s queue: %+v", c.o, c.found, got)
 		}
 		if again := build(t, c.o); !reflect.DeepEqual(p, again) {
@@ -274,7 +274,7 @@ func TestAnotherDelay(t *testing.T) {
 		f := asFound(p, old, amqp.Table{ArgTTL: int64(5000)})
 		got, all := p.AsFound(f)
 		w := got.Waits[0]
-		if w.Queue != old+".1s" || w.ByReject || w.Delay != time.Second || len(all) != 1 || all[0].Judgement != Harmless {
+		if w.Queue != old+".1s" || w.By == ByReject || w.Delay != time.Second || len(all) != 1 || all[0].Judgement != Harmless {
 			t.Errorf("%s: %+v, %v", name, w, all)
 		}
 		if err := got.Validate(); err != nil {
@@ -329,7 +329,7 @@ func TestOtherDelaysOfTheQueue(t *testing.T) {
 		got, _ := p.AsFound(f)
 		var waits []string
 		for _, w := range got.Waits {
-			if w.InQueue {
+			if w.By == ByDelay {
 				w.Queue = "in the queue"
 			} else if q := got.queue(w.Queue); !q.Beside || q.Args[ArgTTL] != w.Delay.Milliseconds() || !atLeastOnce(q.Args) || q.Args[ArgDLKey] != p.Queue {
 				t.Errorf("%s: %+v", c.name, q)
@@ -365,7 +365,7 @@ func TestRequeueLimit(t *testing.T) {
 			t.Errorf("limit %v on %d: %d, want %d", c.limit, c.major, got.RequeueLimit, c.want)
 		}
 	}
-	if c := p.Cautious(); c.RequeueLimit != 10 || c.Waits[0].ByReject {
+	if c := p.Cautious(); c.RequeueLimit != 10 || c.Waits[0].By == ByReject {
 		t.Errorf("%+v", c)
 	}
 }

@@ -57,9 +57,9 @@ func (p *Plan) drawSettlements(d *drawing, all *Plan) {
 	for _, w := range p.Waits {
 		if w.Route == (Route{}) {
 			d.line("sidecar -->|failed: wait %s| sidecar", w.Tier())
-		} else if w.ByReject {
+		} else if w.By == ByReject {
 			d.line("sidecar -->|failed: reject| %s", own)
-		} else if w.InQueue {
+		} else if w.By == ByDelay {
 			d.arrow("sidecar", "-->", "failed: reject, wait "+p.DelaysText(), own)
 		} else {
 			all.drawPublish(d, w.Route, "failed: publish, wait "+w.Tier())

@@ -79,7 +79,7 @@ func (p *Plan) PublishRoutes() []Route {
 		routes = append(routes, p.Park)
 	}
 	for _, w := range p.Waits {
-		if w.Route != (Route{}) && !w.InQueue {
+		if w.Route != (Route{}) && w.By != ByDelay {
 			routes = append(routes, w.Route)
 		}
 	}

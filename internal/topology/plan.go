@@ -216,16 +216,21 @@ type Route struct {
 
 // WaitPath is one way to wait: a queue that gives its messages back to the service's queue after Delay.
 type WaitPath struct {
-	Delay time.Duration
-	Route // zero: in the sidecar
+	Delay time.Duration `json:"-"`
+	Route               // zero: in the sidecar
 
-	// ByReject says that rejecting a message on the service's queue takes it here too. At most one path can say so.
-	ByReject bool
-
-	// InQueue says that Queue is the service's own, which delays a rejected message itself: by Delay for each delivery
-	// that failed, at most by its argument x-delayed-retry-max. There is no other path then.
-	InQueue bool
+	// How a message gets there: publish, or reject where the service's queue dead-letters to this queue. Messages that
+	// must not be rejected are published there too. Or delay: the queue is the service's own, and delays it itself.
+	By string `json:"by" oneof:"publish|reject|delay"` // at most one path says reject; one that says delay is the only one
 }
+
+// The ways to a queue where messages wait, see WaitPath.By. The delay of ByDelay is for each delivery that failed, at
+// most the queue's argument x-delayed-retry-max.
+const (
+	ByPublish = "publish"
+	ByReject  = "reject"
+	ByDelay   = "delay"
+)
 
 // Tier returns the delay as it appears in names and texts.
 func (w *WaitPath) Tier() string { return TierLabel(w.Delay) }
@@ -249,7 +254,9 @@ func (p *Plan) clone() *Plan {
 
 func (p *Plan) publishRetries() {
 	for i := range p.Waits {
-		p.Waits[i].ByReject = false
+		if p.Waits[i].By == ByReject {
+			p.Waits[i].By = ByPublish
+		}
 	}
 }
 

@@ -33,18 +33,8 @@ type planWait struct {
 	// x-delayed-retry-min where the service's queue delays the message itself.
 	Delay planDelay `json:"delay"`
 
-	Route
-
-	// How a message gets there: publish, or reject where the service's queue dead-letters to this queue. Messages that
-	// must not be rejected are published there too. Or delay: the queue is the service's own, and delays it itself.
-	By string `json:"by" oneof:"publish|reject|delay"`
+	WaitPath
 }
-
-const (
-	byPublish = "publish"
-	byReject  = "reject"
-	byDelay   = "delay"
-)
 
 // planDelay is a duration that JSON writes as text.
 type planDelay time.Duration
@@ -59,14 +49,7 @@ func (p *Plan) JSON() ([]byte, error) {
 	}
 	f := planFile{Plan: *p, Waits: []planWait{}, Redrive: &p.Redrive}
 	for _, w := range p.Waits {
-		wait := planWait{Delay: planDelay(w.Delay), Route: w.Route, By: byPublish}
-		switch {
-		case w.ByReject:
-			wait.By = byReject
-		case w.InQueue:
-			wait.By = byDelay
-		}
-		f.Waits = append(f.Waits, wait)
+		f.Waits = append(f.Waits, planWait{planDelay(w.Delay), w})
 	}
 	if p.Park != (Route{}) {
 		f.Park = &p.Park
@@ -122,9 +105,8 @@ func (f *planFile) plan(service string) *Plan {
 	p := &f.Plan
 	p.Service, p.FromFile, p.Redrive = service, true, Route{Key: f.Queue, Queue: f.Queue}
 	for _, w := range f.Waits {
-		p.Waits = append(p.Waits, WaitPath{
-			Delay: time.Duration(w.Delay), Route: w.Route, ByReject: w.By == byReject, InQueue: w.By == byDelay,
-		})
+		w.WaitPath.Delay = time.Duration(w.Delay)
+		p.Waits = append(p.Waits, w.WaitPath)
 	}
 	if f.Park != nil {
 		p.Park = *f.Park

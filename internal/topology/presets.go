@@ -32,7 +32,7 @@ type blueprint struct {
 
 // wait is how retries wait. A queue that is reached through the default exchange has its name for a key.
 type wait struct {
-	inQueue      bool   // see WaitPath.InQueue; only delay has a meaning then
+	inQueue      bool   // see ByDelay; only delay has a meaning then
 	exchange     string // direct; empty: the default exchange
 	shared       bool   // other services declare that exchange too
 	queue        string // the only queue, or what the tiers' names start with

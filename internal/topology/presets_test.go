@@ -53,9 +53,9 @@ func TestPresetsToTheLetter(t *testing.T) {
 			},
 			Queue: "freeflow.user", Tiered: true, StampQueue: true, MaxRetries: 3,
 			Waits: []WaitPath{
-				{Delay: 30 * time.Second, Route: Route{"freeflow.events.retry", "user.30s", "freeflow.user.retry.30s"}},
-				{Delay: 5 * time.Minute, Route: Route{"freeflow.events.retry", "user.5m", "freeflow.user.retry.5m"}},
-				{Delay: 30 * time.Minute, Route: Route{"freeflow.events.retry", "user.30m", "freeflow.user.retry.30m"}},
+				{Delay: 30 * time.Second, Route: Route{"freeflow.events.retry", "user.30s", "freeflow.user.retry.30s"}, By: ByPublish},
+				{Delay: 5 * time.Minute, Route: Route{"freeflow.events.retry", "user.5m", "freeflow.user.retry.5m"}, By: ByPublish},
+				{Delay: 30 * time.Minute, Route: Route{"freeflow.events.retry", "user.30m", "freeflow.user.retry.30m"}, By: ByPublish},
 			},
 			Park: Route{"freeflow.events.dlx", "freeflow.user", "freeflow.events.dlq"}, Redrive: Route{"", "freeflow.user", "freeflow.user"},
 		}},
@@ -80,7 +80,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 			},
 			Queue: "q.upload.commands", MaxRetries: 3,
 			Waits: []WaitPath{{
-				Delay: 15 * time.Second, ByReject: true, Route: Route{"retry.q.upload.commands", "retry", "q.upload.commands.retry"},
+				Delay: 15 * time.Second, By: ByReject, Route: Route{"retry.q.upload.commands", "retry", "q.upload.commands.retry"},
 			}},
 			Park:    Route{"dlq.q.upload.commands", "parking", "q.upload.commands.dlq"},
 			Redrive: Route{"retry.q.upload.commands", "retry", "q.upload.commands.retry"},
@@ -101,9 +101,9 @@ func TestPresetsToTheLetter(t *testing.T) {
 			Bindings: []Binding{{Exchange: "demo.events", Key: "order.process", Queue: "demo.order_processor"}},
 			Queue:    "demo.order_processor", Tiered: true, Quorum: true, MaxRetries: 3, CountHeader: "x-delivery-count",
 			Waits: []WaitPath{
-				{Delay: 2 * time.Second, Route: Route{"", "demo.order_processor.delay_2s", "demo.order_processor.delay_2s"}},
-				{Delay: 5 * time.Second, Route: Route{"", "demo.order_processor.delay_5s", "demo.order_processor.delay_5s"}},
-				{Delay: 15 * time.Second, Route: Route{"", "demo.order_processor.delay_15s", "demo.order_processor.delay_15s"}},
+				{Delay: 2 * time.Second, Route: Route{"", "demo.order_processor.delay_2s", "demo.order_processor.delay_2s"}, By: ByPublish},
+				{Delay: 5 * time.Second, Route: Route{"", "demo.order_processor.delay_5s", "demo.order_processor.delay_5s"}, By: ByPublish},
+				{Delay: 15 * time.Second, Route: Route{"", "demo.order_processor.delay_15s", "demo.order_processor.delay_15s"}, By: ByPublish},
 			},
 			Park: Route{"", "demo.order_processor.dlq", "demo.order_processor.dlq"}, Redrive: Route{"", "demo.order_processor", "demo.order_processor"},
 		}},
@@ -126,7 +126,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 			},
 			Queue: "order-service.order-placed", MaxRetries: 4,
 			Waits: []WaitPath{{
-				Delay: 5 * time.Second,
+				Delay: 5 * time.Second, By: ByPublish,
 				Route: Route{"", "order-service.order-placed.retry", "order-service.order-placed.retry"},
 			}},
 			Park:    Route{"foodies.dlx", "order-service.order-placed.dlq", "order-service.order-placed.dlq"},
@@ -144,7 +144,7 @@ func TestPresetsToTheLetter(t *testing.T) {
 			Bindings: []Binding{{Exchange: "shop.main-exchange", Queue: "shop.queue.shop-billing"}},
 			Queue:    "shop.queue.shop-billing", Quorum: true, MaxRetries: 10,
 			Waits: []WaitPath{{
-				Delay: 5 * time.Second, Route: Route{"", "shop.queue.shop-billing", "shop.queue.shop-billing"}, InQueue: true,
+				Delay: 5 * time.Second, Route: Route{"", "shop.queue.shop-billing", "shop.queue.shop-billing"}, By: ByDelay,
 			}},
 			Park: Route{"", "shop.dlq.shop-billing", "shop.dlq.shop-billing"}, Redrive: Route{"", "shop.queue.shop-billing", "shop.queue.shop-billing"},
 		}},

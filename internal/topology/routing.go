@@ -54,7 +54,7 @@ func (p *Plan) WayBack() *Binding {
 
 // wayBack is WayBack for the retries that wait in w.
 func (p *Plan) wayBack(w WaitPath) *Binding {
-	if q := p.queue(w.Queue); q != nil && !w.InQueue {
+	if q := p.queue(w.Queue); q != nil && w.By != ByDelay {
 		if exchange, key, _ := q.DeadLetter(); exchange != "" {
 			return &Binding{Exchange: exchange, Key: key, Queue: p.Queue}
 		}

@@ -110,10 +110,10 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 	switch {
 	case nearFrameMax(m):
 		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
-	case w.InQueue:
+	case w.By == ByDelay:
 		s.Final = FinalDelay
 	// A reject cannot write a crash down, nor correct a stamp.
-	case w.ByReject && rejectable(m) && !m.NewCrash() && !p.stampedElsewhere(m.Headers):
+	case w.By == ByReject && rejectable(m) && !m.NewCrash() && !p.stampedElsewhere(m.Headers):
 		s.Final = FinalReject
 	default:
 		s.Final = FinalAck

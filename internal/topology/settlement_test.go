@@ -138,7 +138,7 @@ func TestRetryLeavesByPublish(t *testing.T) {
 			}
 		})
 	}
-	if !p.Waits[0].ByReject {
+	if p.Waits[0].By != ByReject {
 		t.Error("WithoutReject changed the plan it came from")
 	}
 }

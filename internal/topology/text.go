@@ -32,7 +32,7 @@ func (p *Plan) Text() string {
 	fmt.Fprintf(w, "\nWHAT HAPPENS\tBY\tTO\na message arrives\tconsume from\t%s\n", strings.Join(p.Consumed(), ", "))
 	waits := min(len(p.Waits), p.MaxRetries) // others only serve messages that ask for their delay
 	for i, path := range p.Waits[:waits] {
-		if path.InQueue {
+		if path.By == ByDelay {
 			fmt.Fprintf(w, "a failure waits %s\treject and requeue\t%s, which delays it\n", p.DelaysText(), path.Queue)
 			break
 		}
@@ -70,7 +70,7 @@ func (w *WaitPath) sentence(attempt, retries, of int) string {
 	if w.Route == (Route{}) {
 		return when + "\tkeep in\tthe sidecar"
 	}
-	if w.ByReject {
+	if w.By == ByReject {
 		return when + "\treject\t" + w.Queue
 	}
 	return when + "\t" + w.Route.sentence()

@@ -53,12 +53,12 @@ func TestValidateRefuses(t *testing.T) {
 		{"wait queue unknown", func(p *Plan) { p.Waits[0].Queue = "x" }, `queue "x" is not in the plan`},
 		{"one queue for two delays", func(p *Plan) {
 			w := p.Waits[0]
-			w.Delay, w.ByReject = time.Minute, false
+			w.Delay, w.By = time.Minute, ByPublish
 			p.Waits = append(p.Waits, w)
 		}, "every delay needs a queue of its own"},
 		{"delays not ascending", func(p *Plan) {
 			w := p.Waits[0]
-			w.Delay, w.ByReject = time.Second, false
+			w.Delay, w.By = time.Second, ByPublish
 			p.Waits = append(p.Waits, w)
 		}, "ascending"},
 		{"wait queue without ttl", set(wait, ArgTTL, nil), "must be the number 5000 and is not set"},

@@ -99,7 +99,7 @@ func (v *planValidator) waits() {
 			v.misrouted(v.Partitions == nil, path+".queue", "wait path %s: queue %q is not in the plan", w.Tier(), w.Queue)
 			continue
 		}
-		if w.InQueue {
+		if w.By == ByDelay {
 			v.waitInQueue(path, &w, q)
 			continue
 		}
@@ -168,7 +168,7 @@ func (v *planValidator) rejects() {
 	exchange, key, ok := q.DeadLetter()
 	rejects := 0
 	for i, w := range v.Waits {
-		if !w.ByReject {
+		if w.By != ByReject {
 			continue
 		}
 		rejects++

@@ -57,7 +57,7 @@ func retryQueueDeleted(t *testing.T, plan *topology.Plan) {
 		queues = append(queues, w.Queue)
 	}
 	r, fail, repair := broken(t, plan, id, []apptest.Reply{failing(), status(http.StatusOK)}, deleted(queues...))
-	if plan.Waits[0].ByReject {
+	if plan.Waits[0].By == topology.ByReject {
 		r.pauses(t)
 	} else {
 		fail()

@@ -218,7 +218,7 @@ func TestVhostThatMakesQuorumQueues(t *testing.T) {
 	p := build(t, topology.Options{Service: "wms-cincout"})
 	must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
 	r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
-	if len(r.Blocking()) > 0 || len(r.Findings) == 0 || !r.Plan.Quorum || r.Plan.Waits[0].ByReject {
+	if len(r.Blocking()) > 0 || len(r.Findings) == 0 || !r.Plan.Quorum || r.Plan.Waits[0].By == topology.ByReject {
 		t.Errorf("%v", r.Findings)
 	}
 }
