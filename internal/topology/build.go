@@ -23,7 +23,7 @@ func Build(given Options) (*Plan, error) {
 		return nil, errors.Join(errs...)
 	}
 	o := Fill(given)
-	b := builder{o: o, preset: blueprints[o.Preset], names: o.names()}
+	b := builder{o: o, preset: blueprints[o.Preset]}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
 		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && o.Partitions == 0 && !b.preset.wait.inQueue,
@@ -63,7 +63,7 @@ func Fill(o Options) Options {
 	}
 	o.ExchangeType = cmp.Or(o.ExchangeType, b.exchangeType)
 	for _, n := range o.settable(b) {
-		*n.value = cmp.Or(*n.value, o.names().Replace(n.template))
+		*n.value = cmp.Or(*n.value, o.nameFrom(n.template))
 	}
 	if o.NoDeadLetter {
 		o.DLX, o.DLQ = "", ""
@@ -110,14 +110,13 @@ func (o *Options) plainRetryQueue(b *blueprint) bool {
 
 // tierNames are the queue of a tier and the key that leads to it; an empty key is the queue's name.
 func (o *Options) tierNames(b *blueprint, d time.Duration) (queue, key string) {
-	names, tier := o.names(), placeholders{"{tier}": b.wait.tier(d)}
-	return tier.Replace(names.Replace(b.wait.tierQueue)), tier.Replace(names.Replace(b.wait.tierKey))
+	tier := placeholders{"{tier}": b.wait.tier(d)}
+	return tier.Replace(o.nameFrom(b.wait.tierQueue)), tier.Replace(o.nameFrom(b.wait.tierKey))
 }
 
 type builder struct {
 	o      Options // filled
 	preset *blueprint
-	names  names
 	p      *Plan
 }
 
@@ -127,7 +126,7 @@ func (b *builder) feed() {
 	if len(bindings) == 0 {
 		own := Binding{Exchange: b.o.Exchange}
 		if b.o.ExchangeType == "topic" {
-			own.Key = b.names.Replace(b.preset.bindingKey)
+			own.Key = b.o.nameFrom(b.preset.bindingKey)
 		}
 		bindings = []Binding{own}
 	}
@@ -167,13 +166,13 @@ func (b *builder) park() {
 		return
 	}
 	b.queue(Queue{
-		Name: queue, Kind: KindDLQ, Args: amqp.Table{}, Shared: p.sharedQueue && queue == b.names.Replace(p.queue),
+		Name: queue, Kind: KindDLQ, Args: amqp.Table{}, Shared: p.sharedQueue && queue == b.o.nameFrom(p.queue),
 	})
 	b.p.Park = Route{Exchange: b.o.DLX, Key: queue, Queue: queue}
 	if b.o.DLX == "" {
 		return
 	}
-	b.p.Park.Key = b.names.Replace(p.key)
+	b.p.Park.Key = b.o.nameFrom(p.key)
 	b.p.Exchanges = append(b.p.Exchanges, Exchange{Name: b.o.DLX, Type: p.exchangeType, Shared: p.shared})
 	b.p.Bindings = append(b.p.Bindings, Binding{Exchange: b.o.DLX, Key: b.parkKey(), Queue: queue})
 }
@@ -183,7 +182,7 @@ func (b *builder) parkKey() string {
 	if b.preset.park.exchangeType == "fanout" {
 		return ""
 	}
-	return b.names.Replace(b.preset.park.key)
+	return b.o.nameFrom(b.preset.park.key)
 }
 
 func (b *builder) wait() {
@@ -268,7 +267,7 @@ func (b *builder) queue(q Queue) {
 
 // back adds the binding that returns retries from an exchange to the service's queue, if no other binding does.
 func (b *builder) back() {
-	exchange, key := b.names.Replace(b.preset.wait.backExchange), b.names.Replace(b.preset.wait.backKey)
+	exchange, key := b.o.nameFrom(b.preset.wait.backExchange), b.o.nameFrom(b.preset.wait.backKey)
 	if exchange != "" && b.o.Partitions == 0 && !slices.Contains(b.p.reach(exchange, key), b.o.Queue) {
 		b.bind(Binding{Exchange: exchange, Key: key, Queue: b.o.Queue})
 	}

@@ -19,20 +19,14 @@ func halves(service string) (first, rest string) {
 	return "default", service
 }
 
-// names fills the placeholders of a blueprint.
-type names struct {
-	scope, values placeholders
-}
-
-// Replace returns the name that a template comes to.
-func (n names) Replace(template string) string { return n.values.Replace(n.scope.Replace(template)) }
-
-func (o *Options) names() names {
+// nameFrom fills the placeholders of a blueprint's template.
+func (o *Options) nameFrom(template string) string {
 	first, rest := halves(o.Service)
-	return names{o.scope(), placeholders{
+	values := placeholders{
 		"{first}": first, "{rest}": rest, "{prefix}": o.Prefix, "{service}": o.Service, "{subscription}": o.Subscription,
 		"{exchange}": o.Exchange, "{queue}": o.Queue, "{retry-queue}": o.RetryQueue, "{dlq}": o.DLQ,
-	}}
+	}
+	return values.Replace(o.scope().Replace(template))
 }
 
 // placeholders are names in braces and their values. A strings.Replacer makes a tree of all names for each set of values:

@@ -78,7 +78,7 @@ func (c *optionValidator) parts(template string) []part {
 		if n, named := c.names[fills[h]]; named {
 			all = append(all, n.parts...)
 		} else {
-			all = append(all, part{fills[h], len(c.o.names().Replace(h))})
+			all = append(all, part{fills[h], len(c.o.nameFrom(h))})
 		}
 	}
 	return all
@@ -110,9 +110,9 @@ func (c *optionValidator) keys() []name {
 	add := func(key, template string) {
 		all = append(all, name{what: "routing key", value: key, parts: c.parts(template)})
 	}
-	add(c.o.names().Replace(c.b.wait.backKey), c.b.wait.backKey)
+	add(c.o.nameFrom(c.b.wait.backKey), c.b.wait.backKey)
 	if len(c.o.Bindings) == 0 && c.o.ExchangeType == "topic" {
-		add(c.o.names().Replace(c.b.bindingKey), c.b.bindingKey)
+		add(c.o.nameFrom(c.b.bindingKey), c.b.bindingKey)
 	}
 	for _, d := range c.o.tiers(c.b) {
 		_, key := c.o.tierNames(c.b, d)
@@ -121,7 +121,6 @@ func (c *optionValidator) keys() []name {
 	return all
 }
 
-// checkNames refuses what a broker or the client library would in names that are made from others.
 func (c *optionValidator) checkNames() {
 	for _, n := range slices.Concat(c.queues(), c.exchanges(), c.keys()) {
 		if n.given || n.variable == "SIDECAR_EXCHANGE" && !c.o.declaresMain(c.b) {
