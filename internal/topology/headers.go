@@ -46,20 +46,14 @@ func copyHeaders(m *message.Message, drop func(key string) bool) amqp.Table {
 
 func count(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) } // #nosec G115 -- bounded
 
-// setHistory writes down what the message has been through: its crashes, unless there are none, which leaves what it
-// says itself, and what setOrigin and keepDropped do.
+// setHistory writes down what the message has been through. Without crashes the header of an earlier republish stays.
 func setHistory(h amqp.Table, m *message.Message) {
 	if m.Crashes > 0 {
 		h[message.HeaderCrashes] = count(m.Crashes)
 	}
-	setOrigin(h, m)
+	h[message.HeaderOriginalExchange], h[message.HeaderOriginalRoutingKey] = m.Exchange, m.RoutingKey
 	keepDropped(h, m)
 	keepDead(h, m)
-}
-
-// setOrigin writes down where the message was first published.
-func setOrigin(h amqp.Table, m *message.Message) {
-	h[message.HeaderOriginalExchange], h[message.HeaderOriginalRoutingKey] = m.Exchange, m.RoutingKey
 }
 
 // keepDropped writes down what publishing and copyHeaders leave out. What an earlier republish wrote stays when the

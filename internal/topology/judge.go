@@ -144,17 +144,11 @@ func (f *property) judge() (d Difference, explains []string) {
 		d.Judgement, d.Reason = Weaker, "it is not known here what this argument does"
 	default:
 		_, variable := f.role()
-		d.Judgement, d.Reason, explains = r.judgement, fill(r.reason, f.value), r.explains
-		d.Fix = f.plan.fixOf(fill(r.fix, f.value), variable)
+		found := strings.NewReplacer("%v", fmt.Sprint(f.value))
+		d.Judgement, d.Reason, explains = r.judgement, found.Replace(r.reason), r.explains
+		d.Fix = f.plan.fixOf(found.Replace(r.fix), variable)
 	}
 	return d, explains
-}
-
-func fill(text string, value any) string {
-	if !strings.Contains(text, "%v") {
-		return text
-	}
-	return fmt.Sprintf(text, value)
 }
 
 // differences compares an object with what was found of it. What one difference explains is not reported.

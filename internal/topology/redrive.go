@@ -60,7 +60,7 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 		h[message.HeaderRetryCount] = int32(0) // the origin is only read from messages with a count
 	}
 	if r.Reset && (m.Exchange != d.Exchange || m.RoutingKey != d.RoutingKey) { // else it is not known
-		setOrigin(h, &m)
+		h[message.HeaderOriginalExchange], h[message.HeaderOriginalRoutingKey] = m.Exchange, m.RoutingKey
 	}
 	h[headerRedrivenAt] = r.At.UTC().Format(finalAtFmt)
 	h[headerRedrivenBy] = plainText(r.By, maxActor)

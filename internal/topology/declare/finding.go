@@ -125,36 +125,24 @@ func Unroutable(p *topology.Plan, exchange, key string) Finding {
 	return f
 }
 
-// needs are what a plan can rest on that brokers before RabbitMQ 4.3 ignore.
-var needs = []struct {
-	of          func(p *topology.Plan) bool
-	reason, fix string // %s: the service's queue
-}{
-	{
-		(*topology.Plan).DelaysItself,
-		"it ignores the delays of %s: a rejected message would be delivered again at once, thousands of times",
-		"another topology, such as fanout with SIDECAR_QUEUE_TYPE=quorum",
-	},
-	{
-		func(p *topology.Plan) bool { return p.Attempt > topology.MaxHeld },
-		"an attempt can take longer than its half hour, after which it delivers a message of %s again and again",
-		topology.FixAttempt + " at most 25m",
-	},
-}
-
 // TooOld is the finding of a broker that ignores what the plan rests on; ok is false for one that does not. It has to
 // be known before anything is declared or rejected.
 func TooOld(s Session, p *topology.Plan) (f Finding, ok bool) {
-	for _, n := range needs {
-		if n.of(p) && !s.AtLeast(4, 3) {
-			return Finding{
-				Object: "broker", Problem: ProblemVersion, Wanted: "RabbitMQ 4.3 or newer", Found: written(s.Version()),
-				Reason: fmt.Sprintf(n.reason, topology.QueueTitle(p.Queue)),
-				Fix:    n.fix + ", or upgrade every node of the broker",
-			}, true
-		}
+	f = Finding{Object: "broker", Problem: ProblemVersion, Wanted: "RabbitMQ 4.3 or newer", Found: written(s.Version())}
+	queue, upgrade := topology.QueueTitle(p.Queue), ", or upgrade every node of the broker"
+	switch {
+	case p.DelaysItself():
+		f.Reason = "it ignores the delays of " + queue + ": a rejected message would be delivered again at once, " +
+			"thousands of times"
+		f.Fix = "another topology, such as fanout with SIDECAR_QUEUE_TYPE=quorum" + upgrade
+	case p.Attempt > topology.MaxHeld:
+		f.Reason = "an attempt can take longer than its half hour, after which it delivers a message of " + queue +
+			" again and again"
+		f.Fix = topology.FixAttempt + " at most 25m" + upgrade
+	default:
+		return f, false
 	}
-	return Finding{}, false
+	return f, !s.AtLeast(4, 3)
 }
 
 // Undelayed is the finding of a rejected message that was delivered again at once.
@@ -180,7 +168,6 @@ func MissingBinding(b topology.Binding, instead string, mode topology.Mode) Find
 	return f
 }
 
-// absent reports an object that is not there.
 func (e *ensurer) absent(o *object) {
 	f := Finding{
 		Object: o.title, Problem: ProblemMissing, Wanted: "a durable " + o.kind, Found: "nothing", Fix: fixMissing,

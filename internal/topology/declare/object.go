@@ -16,7 +16,6 @@ import (
 
 // Session is a broker connection, as *broker.Session provides it.
 type Session interface {
-	// Channel opens a channel.
 	Channel(ctx context.Context) (*amqp.Channel, error)
 	// Do runs a blocking client call under a deadline.
 	Do(ctx context.Context, name string, fn func() error) error
@@ -24,9 +23,7 @@ type Session interface {
 	Try(ctx context.Context, pub *message.Publication) error
 	// Major is the first part of the broker's version, 0 if unknown.
 	Major() int
-	// Version is what the broker says that its version is, such as 4.3.1.
 	Version() string
-	// AtLeast reports whether the broker says that its version is this one or a newer one.
 	AtLeast(major, minor int) bool
 }
 
@@ -45,9 +42,8 @@ type prober struct {
 // question was answered well, or p.err says why it was not.
 func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amqp.Error) {
 	if p.err == nil && (p.ch == nil || p.ch.IsClosed()) {
-		ch, err := p.s.Channel(ctx)
-		if p.ch = ch; err != nil {
-			p.ch, p.err = nil, fmt.Errorf("%s: open channel: %w", name, err)
+		if p.ch, p.err = p.s.Channel(ctx); p.err != nil {
+			p.ch, p.err = nil, fmt.Errorf("%s: open channel: %w", name, p.err)
 		}
 	}
 	ch := p.ch
@@ -114,7 +110,7 @@ type object struct {
 	ready  *int            // messages ready in the queue at the last passive question
 }
 
-// objects lists the exchanges and queues of a plan, each behind those that it needs.
+// objects lists each object behind those that it needs.
 func objects(p *topology.Plan) []object {
 	all := make([]object, 0, len(p.Exchanges)+len(p.Queues))
 	for i := range p.Exchanges {
