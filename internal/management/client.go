@@ -100,7 +100,6 @@ func cause(err error) error {
 	return err
 }
 
-// refusal is the error of an answer that is not 200.
 func refusal(answer *http.Response, body []byte) error {
 	var said struct{ Reason string }
 	if json.Unmarshal(body, &said) == nil && said.Reason != "" {

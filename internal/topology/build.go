@@ -120,7 +120,6 @@ type builder struct {
 	p      *Plan
 }
 
-// feed binds the service's queue to what it listens to.
 func (b *builder) feed() {
 	bindings := b.o.Bindings
 	if len(bindings) == 0 {
@@ -273,7 +272,6 @@ func (b *builder) back() {
 	}
 }
 
-// notes says what settings come to that may surprise.
 func (b *builder) notes(given *Options) []string {
 	var notes []string
 	if !slices.ContainsFunc(b.p.Exchanges, func(x Exchange) bool { return b.main(x.Name) }) {

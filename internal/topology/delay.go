@@ -116,14 +116,12 @@ func (p *Plan) besideOwnDelays(f Found) {
 	p.Queues, p.Waits, p.Tiered = append(queues, p.Queues...), waits, len(waits) > 1
 }
 
-// delaysFailed reports whether a queue as it was found delays what is rejected.
 func delaysFailed(found amqp.Table) bool {
 	return found[ArgRetryType] == delayFailed || found[ArgRetryType] == delayAll
 }
 
 // Conditions of rules.
 
-// wantsDelay reports whether the plan needs the service's queue to delay messages itself.
 func wantsDelay(f *property) bool {
 	own := f.plan.OwnQueue()
 	return own != nil && own.Args[ArgRetryType] == delayFailed

@@ -39,7 +39,6 @@ func nearFrameMax(m *message.Message) bool {
 	return overweight(&pub, reserve)
 }
 
-// overweight reports whether the properties do not fit a frame with reserve bytes to spare.
 func overweight(pub *amqp.Publishing, reserve int) bool {
 	return HeaderFrameSize(pub) > FrameMax-reserve
 }

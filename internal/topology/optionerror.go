@@ -48,7 +48,6 @@ const (
 
 var exchangeTypes = []string{"fanout", "direct", "topic", "headers"}
 
-// on are the variables of an OptionError.
 type on []string
 
 // optionValidator collects while it goes: no check ends the others.
@@ -71,7 +70,6 @@ func presetsWith(has func(*blueprint) bool) string {
 	}), ", ")
 }
 
-// checkOptions refuses what this preset cannot do anything with.
 func (c *optionValidator) checkOptions() {
 	o, b := &c.given, c.b
 	_, rest := halves(o.Service)
@@ -99,7 +97,6 @@ func (c *optionValidator) checkOptions() {
 		"SIDECAR_DLX and SIDECAR_DLQ name what there is not")
 }
 
-// checkPartitions refuses partitions without what decides which message is in which.
 func (c *optionValidator) checkPartitions() {
 	o, partitions := &c.given, "SIDECAR_PARTITIONS"
 	c.refuse(o.Partitions > 0 && c.b.wait.inQueue, on{partitions, "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue "+
@@ -112,7 +109,6 @@ func (c *optionValidator) checkPartitions() {
 		"SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the sidecar")
 }
 
-// checkRetries checks the number of retries and the delays with each other.
 func (c *optionValidator) checkRetries() {
 	o := &c.given
 	const delays = "SIDECAR_RETRY_DELAYS"
@@ -128,7 +124,6 @@ func (c *optionValidator) checkRetries() {
 		o.Preset)
 }
 
-// checkQueueArguments refuses what the topology sets itself, what loses messages, and what no broker takes.
 func (c *optionValidator) checkQueueArguments() {
 	args := c.given.QueueArguments
 	variable := on{"SIDECAR_QUEUE_ARGUMENTS"}

@@ -47,7 +47,6 @@ func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *message.
 	return pub
 }
 
-// describe writes down how the last attempt ended.
 func describe(h amqp.Table, o *message.Outcome) {
 	switch {
 	case o.Failure != message.FailureNone:
@@ -75,7 +74,6 @@ func setText(h amqp.Table, key, text string) {
 	}
 }
 
-// failureText names the class of a failure and what is known about it.
 func failureText(o *message.Outcome) string {
 	class := o.Failure.String()
 	if o.Failure == message.FailureTooLarge {

@@ -86,7 +86,6 @@ func (p *Plan) PublishRoutes() []Route {
 	return routes
 }
 
-// expression matches exactly the given names.
 func expression(names []string) string {
 	if len(names) == 0 {
 		return "^$"

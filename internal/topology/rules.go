@@ -229,7 +229,6 @@ func either(a, b func(*property) bool) func(*property) bool {
 	return func(f *property) bool { return a(f) || b(f) }
 }
 
-// rejecting reports whether the queue has a limit and refuses messages when it is full.
 func rejecting(f *property) bool {
 	overflow, _ := f.all[ArgOverflow].(string)
 	return f.value != nil && (overflow == overflowReject || overflow == "reject-publish-dlx")
@@ -281,7 +280,6 @@ func brokersOwnLimit(f *property) bool {
 	return f.value == nil && f.all[ArgType] == TypeQuorum && (f.major == 0 || f.major >= 4)
 }
 
-// shorterThanAttempt compares with the longest time that a delivery stays unsettled.
 func shorterThanAttempt(f *property) bool {
 	ms, ok := amqpvalue.Count(f.value)
 	return ok && int64(ms) < f.plan.Attempt.Milliseconds()

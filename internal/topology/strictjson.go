@@ -174,7 +174,6 @@ func (d *strictDecoder) object(path string, v reflect.Value) {
 	}
 }
 
-// field is a field of a struct as its tags describe it.
 type field struct {
 	reflect.StructField
 	name     string
@@ -199,7 +198,6 @@ func fieldsOf(t reflect.Type) []field {
 	return all
 }
 
-// wanted returns the kinds of values that v takes, and what they are to people.
 func wanted(v reflect.Value) (kinds, what string) {
 	switch v.Kind() {
 	case reflect.Struct, reflect.Map:

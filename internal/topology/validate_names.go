@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// name is a name in the plan.
 type name struct {
 	what     string // it is for
 	variable string // that sets it; empty: none does

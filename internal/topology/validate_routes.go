@@ -7,13 +7,11 @@ import (
 	"time"
 )
 
-// field returns the JSON path of a field of the queue with that name.
 func (v *planValidator) field(queue string, steps ...any) string {
 	i := slices.IndexFunc(v.Queues, func(q Queue) bool { return q.Name == queue })
 	return below(at("queues", i), steps...)
 }
 
-// argument returns the JSON path of an argument of the queue with that name.
 func (v *planValidator) argument(queue, arg string) string { return v.field(queue, "arguments", arg) }
 
 // ownQueue: without it nothing else is said about routes to it.

@@ -70,7 +70,6 @@ func typed(text, kind string) any {
 	return text
 }
 
-// denial is what a 403 says.
 type denial struct {
 	permission string // configure, write or read; empty where the broker does not say (3.10)
 	resource   string
