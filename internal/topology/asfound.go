@@ -115,17 +115,18 @@ func (p *Plan) besideChangedDelays(f Found) []Difference {
 			nameFault(name) != "" || p.queue(name) != nil, p.Redrive.Queue == w.Queue && !returnsAll(old, seen):
 			continue
 		}
+		d := Difference{
+			Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: seen[ArgTTL],
+			Judgement: Harmless, Reason: "it stays and returns what waits in it; retries wait in " + name + " instead",
+		}
 		if ttl, ok := seen[ArgTTL].(int64); ok && ttl > 0 && f.Barred[QueueTitle(name)] {
-			all = append(all, p.keepDelay(w, old, ttl, name))
+			p.keepDelay(&d, w, old, ttl, name)
+			all = append(all, d)
 			continue
 		}
 		beside := *old
 		beside.Name, beside.Args, beside.Beside = name, maps.Clone(old.Args), true
 		old.Found = seen
-		d := Difference{
-			Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: seen[ArgTTL],
-			Judgement: Harmless, Reason: "it stays and returns what waits in it; retries wait in " + name + " instead",
-		}
 		if !returnsAll(old, seen) {
 			d.Judgement, d.Reason = Weaker, "retries wait in "+name+" instead; messages that are in it may not return"
 		}
@@ -142,19 +143,15 @@ func (p *Plan) besideChangedDelays(f Found) []Difference {
 
 // keepDelay lets retries wait with the delay of an existing queue, ttl in ms, because the queue for the planned delay
 // cannot be declared.
-func (p *Plan) keepDelay(w *WaitPath, old *Queue, ttl int64, beside string) Difference {
-	d := Difference{
-		Object: old.Title(), Name: old.Name, Property: ArgTTL, Wanted: old.Args[ArgTTL], Found: ttl, Judgement: Weaker,
-		Reason: "retries wait that long, because " + beside + " does not exist and this user may not declare it",
-		Fix:    "let " + beside + " be declared",
-	}
+func (p *Plan) keepDelay(d *Difference, w *WaitPath, old *Queue, ttl int64, beside string) {
+	d.Judgement, d.Fix = Weaker, "let "+beside+" be declared"
+	d.Reason = "retries wait that long, because " + beside + " does not exist and this user may not declare it"
 	w.Delay = time.Duration(ttl) * time.Millisecond
 	old.Args = maps.Clone(old.Args)
 	old.Args[ArgTTL] = ttl
 	if !p.Tiered && !p.FromFile {
 		d.Fix = "set SIDECAR_RETRY_DELAY=" + w.Tier() + ", or " + d.Fix
 	}
-	return d
 }
 
 // returnsAll reports whether a retry queue as it was found returns everything to where it was planned.
