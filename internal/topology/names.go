@@ -29,8 +29,8 @@ func (o *Options) nameFrom(template string) string {
 	return values.Replace(o.scope().Replace(template))
 }
 
-// placeholders are names in braces and their values. A strings.Replacer makes a tree of all names for each set of values:
-// a seventh of what a start allocates.
+// placeholders are names in braces and their values. A strings.Replacer makes a tree of all names for each set of
+// values: a seventh of what a start allocates.
 type placeholders map[string]string
 
 // Replace returns the template with the values in place of their names.

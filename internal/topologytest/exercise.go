@@ -91,7 +91,8 @@ func alone(plan *topology.Plan) map[string]func(*testing.T, *topology.Plan) {
 		tests["dead-letter queue deleted"] = deadLetterQueueDeleted
 		tests["moved back by shovel"] = movedByShovel
 	}
-	if plan.Park.Exchange != "" || len(plan.Waits) > 0 && plan.Waits[0].By != topology.ByReject && plan.Waits[0].Exchange != "" {
+	if plan.Park.Exchange != "" ||
+		len(plan.Waits) > 0 && plan.Waits[0].By != topology.ByReject && plan.Waits[0].Exchange != "" {
 		tests["binding deleted"] = bindingDeleted
 	}
 	if plan.StampQueue && len(plan.Waits) > 0 && plan.Waits[0].By != topology.ByReject { // a reject stamps nothing
