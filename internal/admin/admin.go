@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -52,8 +51,7 @@ type Addrs struct{ Admin, Control string }
 type Server struct {
 	o Options
 
-	admin, control         *listener
-	hosts                  httpguard.Hosts
+	admin, control         *httpguard.Server
 	refusals               telemetry.Throttle
 	scrapes, busy, streams httpguard.Slots
 	waits                  waits
@@ -62,13 +60,6 @@ type Server struct {
 
 	stopping context.Context // ends with Shutdown, and waiting requests with it
 	cancel   context.CancelFunc
-}
-
-type listener struct {
-	*http.Server
-
-	name, addr string
-	ln         net.Listener // nil before Listen
 }
 
 // Bounds of both listeners. None of their requests is large or slow, except waiting on /drained.
@@ -89,43 +80,39 @@ func New(o Options) *Server {
 	}
 	s.stopping, s.cancel = context.WithCancel(context.Background())
 	s.admin = s.listener("admin", o.AdminAddr, s.adminRoutes())
+	s.admin.Public = true
 	s.control = s.listener("control", o.ControlAddr, s.guard(s.receive(s.busy.Limit(s.controlRoutes().ServeHTTP))))
 	return s
 }
 
-func (s *Server) listener(name, addr string, h http.Handler) *listener {
-	return &listener{name: name, addr: addr, Server: &http.Server{
-		Handler:           s.common(h),
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       requestTimeout,
-		WriteTimeout:      requestTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		// "OPTIONS *" would be answered without asking the handler.
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     telemetry.LibraryLog(s.o.Logger, "http"),
-	}}
+func (s *Server) listener(name, addr string, h http.Handler) *httpguard.Server {
+	return &httpguard.Server{
+		Purpose: name, Variable: "SIDECAR_" + strings.ToUpper(name) + "_ADDR", Token: s.o.Token != nil, Conns: maxConns,
+		Memory: s.o.Memory,
+		Server: &http.Server{
+			Addr:              addr,
+			Handler:           s.common(h),
+			ReadHeaderTimeout: headerTimeout,
+			ReadTimeout:       requestTimeout,
+			WriteTimeout:      requestTimeout,
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    maxHeaderBytes,
+			ErrorLog:          telemetry.LibraryLog(s.o.Logger, "http"),
+		},
+	}
 }
 
-func (s *Server) listeners() []*listener { return []*listener{s.admin, s.control} }
+func (s *Server) listeners() []*httpguard.Server { return []*httpguard.Server{s.admin, s.control} }
 
 // Listen binds both addresses. It refuses a control address that other machines can reach unless a token is set.
-func (s *Server) Listen() (Addrs, error) {
-	for _, l := range s.listeners() {
-		ln, err := httpguard.Listen("SIDECAR_"+strings.ToUpper(l.name)+"_ADDR", l.addr)
-		if err != nil {
-			s.close()
-			return Addrs{}, fmt.Errorf("listen for %s: %w", l.name, err)
-		}
-		l.ln = ln
+func (s *Server) Listen() (a Addrs, err error) {
+	if a.Admin, err = s.admin.Listen(); err == nil {
+		a.Control, err = s.control.Listen()
 	}
-	control := s.control.ln.Addr()
-	s.hosts = httpguard.NewHosts(s.o.ControlAddr, control, s.o.Token != nil)
-	if !s.hosts.Loopback() && s.o.Token == nil {
+	if err != nil {
 		s.close()
-		return Addrs{}, fmt.Errorf("listen for control: %s is not a loopback address and no token is set", control)
 	}
-	return Addrs{Admin: s.admin.ln.Addr().String(), Control: control.String()}, nil
+	return a, err
 }
 
 // Serve answers until Shutdown, then returns nil. It also ends, without waiting for requests, with ctx. When one
@@ -135,10 +122,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	ended := make(chan error, 2)
 	for _, l := range s.listeners() {
 		go func() {
-			err := httpguard.Serve(l.Server, l.ln, maxConns, s.o.Memory)
+			err := l.Serve()
 			if err != nil {
 				s.close()
-				err = fmt.Errorf("serve %s: %w", l.name, err)
 			}
 			ended <- err
 		}()
@@ -173,14 +159,11 @@ func (s *Server) stop() {
 	s.o.DeadLetters.Stop()
 }
 
-// close ends everything now. The listeners are closed here too because a server that never served does not know its.
+// close ends everything now.
 func (s *Server) close() {
 	s.stop()
 	for _, l := range s.listeners() {
-		_ = l.Close()
-		if l.ln != nil {
-			_ = l.ln.Close()
-		}
+		l.Close()
 	}
 }
 

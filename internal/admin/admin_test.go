@@ -72,8 +72,8 @@ func TestListenRefuses(t *testing.T) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 		// What was bound before the failure is free again.
-		if s.admin.ln != nil {
-			l, err := net.Listen("tcp", s.admin.ln.Addr().String())
+		if s.admin.Listener != nil {
+			l, err := net.Listen("tcp", s.admin.Listener.Addr().String())
 			if err != nil {
 				t.Errorf("still bound: %v", err)
 				continue
@@ -86,7 +86,7 @@ func TestListenRefuses(t *testing.T) {
 func TestServeReturnsWhatBroke(t *testing.T) {
 	t.Parallel()
 	s, _ := bound(t, newFakeState())
-	_ = s.control.ln.Close()
+	_ = s.control.Listener.Close()
 	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve control:") {
 		t.Errorf("got %v", err)
 	}

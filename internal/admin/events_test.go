@@ -206,10 +206,11 @@ func inMemory(t *testing.T, test func(s *Server, f *fakeState, p pipes)) {
 		f, p := newFakeState(), make(pipes)
 		logger := telemetry.NewLogger(new(apptest.Log), "info", "json")
 		s := New(Options{ControlAddr: "127.0.0.1:9091", State: f, DeadLetters: apiOf(nil, logger), Logger: logger})
-		s.hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
+		s.control.Hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
 		served := make(chan struct{})
 		go func() {
-			_ = httpguard.Serve(s.control.Server, p, maxConns, nil)
+			s.control.Listener = p
+			_ = s.control.Serve()
 			close(served)
 		}()
 		test(s, f, p)

@@ -37,7 +37,7 @@ func FuzzControl(f *testing.F) {
 			AdminAddr: ":0", ControlAddr: own, Token: func() string { return token }, ReadToken: func() string { return readToken },
 			State: state, DeadLetters: away(t, logger), Logger: logger,
 		})
-		s.hosts = httpguard.NewHosts(own, addr("127.0.0.1"), true)
+		s.control.Hosts = httpguard.NewHosts(own, addr("127.0.0.1"), true)
 		s.files = nil // which need no token
 		s.stop()      // so that streams end and no operation begins
 		w := httptest.NewRecorder()
@@ -76,7 +76,7 @@ func FuzzControlBody(f *testing.F) {
 		state := newFakeState()
 		logger := telemetry.NewLogger(new(apptest.Log), "info", "json")
 		s := New(Options{State: state, DeadLetters: apiOf(nil, logger), Logger: logger})
-		s.hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
+		s.control.Hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
 		r := parse("POST", "/pause", "127.0.0.1:9091", "", "", "application/json", "", body)
 		w := httptest.NewRecorder()
 		s.control.Handler.ServeHTTP(w, r)

@@ -49,7 +49,7 @@ func (s *Server) common(next http.Handler) http.Handler {
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var may httpguard.Scope
-		status, detail := s.checkOrigin(r)
+		status, detail := s.control.Hosts.CheckOrigin(r)
 		if status == 0 {
 			if s.console(w, r) {
 				return
@@ -77,21 +77,6 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// checkOrigin checks where a request comes from. It returns 0 for one that may go on.
-func (s *Server) checkOrigin(r *http.Request) (status int, detail string) {
-	switch {
-	case !s.hosts.Allow(r.Host):
-		return http.StatusMisdirectedRequest, "The Host header names another server."
-	case httpguard.CrossSite(r):
-		return http.StatusForbidden, "Requests from other sites are refused."
-	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
-		return http.StatusMethodNotAllowed, ""
-	case httpguard.OverridesMethod(r):
-		return http.StatusBadRequest, "Method override headers are refused."
-	}
-	return 0, ""
-}
-
 // scopeOf checks the token of a request. Without tokens, which only a loopback address allows, every request may do
 // everything.
 func (s *Server) scopeOf(r *http.Request) httpguard.Scope {
@@ -112,6 +97,8 @@ func (s *Server) scopeOf(r *http.Request) httpguard.Scope {
 // checkRequest checks the form of a request and its token. It returns 0 for one that may go on.
 func checkRequest(r *http.Request, may httpguard.Scope) (status int, detail string) {
 	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost:
+		return http.StatusMethodNotAllowed, ""
 	case may == httpguard.NoAccess:
 		return http.StatusUnauthorized, "A valid bearer token is required."
 	case may != httpguard.Writer && r.Method == http.MethodPost:

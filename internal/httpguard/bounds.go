@@ -23,31 +23,51 @@ const (
 
 var errNoMemory = errors.New("no memory for the header of a request")
 
-// listener keeps the connections of an HTTP server within bounds, before any request is complete: their number, and the
-// memory of their headers. To make room it closes the oldest connection that is idle or whose request is not complete.
-// One whose request is complete is left alone.
-type listener struct {
-	net.Listener
+// Server is the HTTP server of one address, which Server.Addr has as host:port. Listen and Serve are called once each,
+// in this order.
+type Server struct {
+	*http.Server
 
-	most   int
-	memory *budget.Account
+	Purpose, Variable string          // for errors: what it listens for, and the variable that has the address
+	Public            bool            // it needs no token at an address that other machines can reach
+	Token             bool            // every request needs one
+	Conns             int             // the most connections at once
+	Memory            *budget.Account // headers count in it; nil bounds nothing
 
-	mu    sync.Mutex
-	conns map[*conn]struct{}
+	Listener net.Listener // of Listen
+	Hosts    Hosts        // of Listen
 }
 
-// Serve serves what arrives at ln within bounds: at most so many connections, and headers count in memory; nil bounds
-// nothing. It returns nil once srv is closed or shut down.
-func Serve(srv *http.Server, ln net.Listener, most int, memory *budget.Account) error {
-	l := &listener{Listener: ln, most: most, memory: memory, conns: map[*conn]struct{}{}}
-	next := srv.Handler
-	srv.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
-	srv.ConnState = func(c net.Conn, state http.ConnState) {
+// Listen binds the address and returns it as host:port.
+func (s *Server) Listen() (string, error) {
+	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", s.Addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "", fmt.Errorf("listen for %s: %s=%s: %w: stop the process that listens there, or set another address",
+			s.Purpose, s.Variable, s.Addr, syscall.EADDRINUSE)
+	case err != nil:
+		return "", fmt.Errorf("listen for %s: %s=%s: %w", s.Purpose, s.Variable, s.Addr, err)
+	}
+	s.Listener, s.Hosts = ln, NewHosts(s.Addr, ln.Addr(), s.Token)
+	if !s.Public && !s.Token && !s.Hosts.Loopback() {
+		s.Close()
+		return "", fmt.Errorf("listen for %s: %s is not a loopback address and no token is set", s.Purpose, ln.Addr())
+	}
+	return ln.Addr().String(), nil
+}
+
+// Serve answers within bounds until the server is closed or shut down, then returns nil.
+func (s *Server) Serve() error {
+	l := &listener{Listener: s.Listener, most: s.Conns, memory: s.Memory, conns: map[*conn]struct{}{}}
+	s.DisableGeneralOptionsHandler = true // it would answer "OPTIONS *" without asking the handler
+	next := s.Handler
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	s.ConnState = func(c net.Conn, state http.ConnState) {
 		if c, ok := c.(*conn); ok && state == http.StateIdle {
 			c.idle()
 		}
 	}
-	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if c := connOf(r); c != nil {
 			twoLengths := c.begin(r)
 			defer c.end()
@@ -59,23 +79,31 @@ func Serve(srv *http.Server, ln net.Listener, most int, memory *budget.Account) 
 		}
 		next.ServeHTTP(w, r)
 	})
-	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return err
+	if err := s.Server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", s.Purpose, err)
 	}
 	return nil
 }
 
-// Listen binds the address that a variable of the configuration has. Its errors name both.
-func Listen(variable, addr string) (net.Listener, error) {
-	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s=%s: %w: stop the process that listens there, or set another address",
-			variable, addr, syscall.EADDRINUSE)
-	case err != nil:
-		return nil, fmt.Errorf("%s=%s: %w", variable, addr, err)
+// Close ends everything now. A server that has not served does not know its listener.
+func (s *Server) Close() {
+	_ = s.Server.Close()
+	if s.Listener != nil {
+		_ = s.Listener.Close()
 	}
-	return ln, nil
+}
+
+// listener keeps the connections of an HTTP server within bounds, before any request is complete: their number, and the
+// memory of their headers. To make room it closes the oldest connection that is idle or whose request is not complete.
+// One whose request is complete is left alone.
+type listener struct {
+	net.Listener
+
+	most   int
+	memory *budget.Account
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
 }
 
 // Received records that the body of a request has been read to its end: its connection is not closed any more to make

@@ -37,7 +37,7 @@ func bounded(t *testing.T, most int, memory *budget.Account) (addr string, start
 	})}
 	ln := must.Get((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
-	go func() { served <- Serve(srv, ln, most, memory) }()
+	go func() { served <- (&Server{Server: srv, Listener: ln, Conns: most, Memory: memory}).Serve() }()
 	t.Cleanup(func() {
 		_ = srv.Close()
 		if err := <-served; err != nil {

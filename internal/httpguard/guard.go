@@ -73,9 +73,22 @@ func hostname(host string) (string, bool) {
 	return strings.ToLower(name), name != ""
 }
 
-// CrossSite reports whether a web page of another site sent the request. It checks every method, reads included: their
+// CheckOrigin checks where a request comes from. It returns 0 for one that may go on.
+func (h Hosts) CheckOrigin(r *http.Request) (status int, detail string) {
+	switch {
+	case !h.Allow(r.Host):
+		return http.StatusMisdirectedRequest, "The Host header names another server."
+	case crossSite(r):
+		return http.StatusForbidden, "Requests from other sites are refused."
+	case overridesMethod(r):
+		return http.StatusBadRequest, "Method override headers are refused."
+	}
+	return 0, ""
+}
+
+// crossSite reports whether a web page of another site sent the request. It checks every method, reads included: their
 // answers are not for other sites either.
-func CrossSite(r *http.Request) bool {
+func crossSite(r *http.Request) bool {
 	for _, v := range r.Header["Sec-Fetch-Site"] {
 		if v != "same-origin" && v != "none" {
 			return true
@@ -90,8 +103,8 @@ func CrossSite(r *http.Request) bool {
 		!strings.EqualFold(u.Host, r.Host)
 }
 
-// OverridesMethod reports whether the request asks to be taken for one of another method.
-func OverridesMethod(r *http.Request) bool {
+// overridesMethod reports whether the request asks to be taken for one of another method.
+func overridesMethod(r *http.Request) bool {
 	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
 		if r.Header.Get(name) != "" {
 			return true

@@ -56,7 +56,7 @@ func request(headers ...string) *http.Request {
 func TestCrossSite(t *testing.T) {
 	t.Parallel()
 	for _, own := range [][]string{{}, {"Origin", "http://127.0.0.1:9"}, {"Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "none"}} {
-		if CrossSite(request(own...)) {
+		if crossSite(request(own...)) {
 			t.Errorf("%v is another site", own)
 		}
 	}
@@ -64,7 +64,7 @@ func TestCrossSite(t *testing.T) {
 		{"Origin", "null"}, {"Origin", "http://127.0.0.1:8"}, {"Origin", "file://127.0.0.1:9"}, {"Origin", "http://127.0.0.1:9", "Origin", "http://127.0.0.1:9"},
 		{"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "none", "Sec-Fetch-Site", "cross-site"},
 	} {
-		if !CrossSite(request(other...)) {
+		if !crossSite(request(other...)) {
 			t.Errorf("%v is no other site", other)
 		}
 	}
@@ -80,7 +80,7 @@ func TestHasToken(t *testing.T) {
 	if HasToken(request("Authorization", "Bearer "), "") || HasToken(request(), "") || HasToken(request("Authorization", "Bearer s", "Authorization", "Bearer s"), "s") {
 		t.Error("the empty token is accepted, or two tokens are")
 	}
-	if !OverridesMethod(request("X-HTTP-Method", "GET")) || OverridesMethod(request()) {
+	if !overridesMethod(request("X-HTTP-Method", "GET")) || overridesMethod(request()) {
 		t.Error("method override")
 	}
 }

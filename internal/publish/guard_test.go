@@ -77,7 +77,7 @@ func TestServeFails(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Addr: "127.0.0.1:0", Logger: telemetry.NewLogger(new(brokertest.Log), "info", "json")})
 	must.Get(s.Listen())(t)
-	_ = s.ln.Close()
+	_ = s.listener.Listener.Close()
 	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve publishing") {
 		t.Errorf("%v", err)
 	}

@@ -76,17 +76,17 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, start time.Time) 
 	}
 }
 
+// originCodes are the codes of requests that come from the wrong place, by their status.
+var originCodes = map[int]code{
+	http.StatusMisdirectedRequest: misdirected, http.StatusForbidden: forbidden, http.StatusBadRequest: invalid,
+}
+
 // guard checks the origin and the token of a request, whatever its path.
 func (s *Server) guard(r *http.Request, path string) *failure {
+	if status, detail := s.listener.Hosts.CheckOrigin(r); status != 0 {
+		return &failure{code: originCodes[status], status: status, detail: detail}
+	}
 	switch {
-	case !s.hosts.Allow(r.Host):
-		return &failure{
-			code: misdirected, status: http.StatusMisdirectedRequest, detail: "The Host header names another server.",
-		}
-	case httpguard.CrossSite(r):
-		return fail(forbidden, "Requests from other sites are refused.")
-	case httpguard.OverridesMethod(r):
-		return bad("Method override headers are refused.")
 	case path == readyPath: // probes have no token
 		return nil
 	case s.o.Token != nil && !httpguard.HasToken(r, s.o.Token()):

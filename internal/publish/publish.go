@@ -5,11 +5,8 @@ package publish
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -49,9 +46,7 @@ type Options struct {
 // Server is the listener. Listen, Serve and Shutdown are called once each, in this order.
 type Server struct {
 	o        Options
-	http     *http.Server
-	ln       net.Listener
-	hosts    httpguard.Hosts
+	listener *httpguard.Server
 	keys     message.Globs
 	lanes    map[string]*broker.Lane // by exchange
 	aliases  map[string]string       // by exchange: the first one
@@ -91,50 +86,40 @@ func New(o Options) *Server {
 			s.lanes[exchange], s.aliases[exchange] = o.Publisher.NewLane(exchange), alias
 		}
 	}
-	s.http = &http.Server{
-		Handler:           http.HandlerFunc(s.serve),
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       o.Timeout,                   // a message has arrived by then
-		WriteTimeout:      2*o.Timeout + answerTimeout, // both begin with the request
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		// "OPTIONS *" would be answered without asking the handler.
-		DisableGeneralOptionsHandler: true,
-		ErrorLog:                     telemetry.LibraryLog(o.Logger, "http"),
+	s.listener = &httpguard.Server{
+		Purpose: "publishing", Variable: "SIDECAR_PUBLISH_ADDR", Token: o.Token != nil, Conns: maxConns, Memory: o.Memory,
+		Server: &http.Server{
+			Addr:              o.Addr,
+			Handler:           http.HandlerFunc(s.serve),
+			ReadHeaderTimeout: headerTimeout,
+			ReadTimeout:       o.Timeout,                   // a message has arrived by then
+			WriteTimeout:      2*o.Timeout + answerTimeout, // both begin with the request
+			IdleTimeout:       idleTimeout,
+			MaxHeaderBytes:    maxHeaderBytes,
+			ErrorLog:          telemetry.LibraryLog(o.Logger, "http"),
+		},
 	}
 	return s
 }
 
 // Listen binds the address and returns it as host:port. Without a token only loopback is allowed.
-func (s *Server) Listen() (string, error) {
-	ln, err := httpguard.Listen("SIDECAR_PUBLISH_ADDR", s.o.Addr)
-	if err != nil {
-		return "", fmt.Errorf("listen for publishing: %w", err)
-	}
-	s.hosts = httpguard.NewHosts(s.o.Addr, ln.Addr(), s.o.Token != nil)
-	if !s.hosts.Loopback() && s.o.Token == nil {
-		err = fmt.Errorf("listen for publishing: %s is not a loopback address and no token is set", ln.Addr())
-		return "", errors.Join(err, ln.Close())
-	}
-	s.ln = ln
-	return ln.Addr().String(), nil
-}
+func (s *Server) Listen() (string, error) { return s.listener.Listen() }
 
 // Serve answers until Shutdown, then returns nil. It also ends, without waiting for requests, with ctx.
 func (s *Server) Serve(ctx context.Context) error {
 	defer context.AfterFunc(ctx, s.Close)()
-	if err := httpguard.Serve(s.http, s.ln, maxConns, s.o.Memory); err != nil {
+	err := s.listener.Serve()
+	if err != nil {
 		s.Close()
-		return fmt.Errorf("serve publishing: %w", err)
 	}
-	return nil
+	return err
 }
 
 // Shutdown refuses new messages and waits until ctx ends for the messages under way; then it cuts their requests off,
 // which is not an error. The publisher's connection must stay open until Shutdown returns.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.stopping.Store(true)
-	if err := s.http.Shutdown(ctx); err != nil {
+	if err := s.listener.Shutdown(ctx); err != nil {
 		s.o.Logger.Warn("publish requests cut off", "inflight", len(s.inflight), "error", err)
 	}
 	s.Close()
@@ -143,10 +128,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 // Close ends everything now.
 func (s *Server) Close() {
 	s.stopping.Store(true)
-	_ = s.http.Close()
-	if s.ln != nil {
-		_ = s.ln.Close() // s.http closes it only after Serve
-	}
+	s.listener.Close()
 }
 
 // Problem returns the code with which a message would be refused now; empty when it would be tried.
