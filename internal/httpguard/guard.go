@@ -44,10 +44,11 @@ func (h Hosts) Loopback() bool { return h.bound.IsLoopback() }
 
 // Allow checks a Host header. Its port is not compared: a port-forward has another one.
 func (h Hosts) Allow(host string) bool {
-	name, ok := hostname(host)
-	if !ok {
+	u, err := url.Parse("//" + host)
+	if err != nil || u.Host != host || u.Hostname() == "" {
 		return false
 	}
+	name := strings.ToLower(u.Hostname())
 	if h.token && !h.Loopback() || name == "localhost" || name == h.name {
 		return true
 	}
@@ -57,20 +58,6 @@ func (h Hosts) Allow(host string) bool {
 	}
 	ip = ip.Unmap()
 	return ip.IsLoopback() || ip == h.bound
-}
-
-// hostname removes the port and an IPv6 address's brackets. It returns false for a value that is not a host.
-func hostname(host string) (string, bool) {
-	name := host
-	if n, port, err := net.SplitHostPort(host); err == nil {
-		if strings.Trim(port, "0123456789") != "" {
-			return "", false
-		}
-		name = n
-	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
-		name = host[1 : len(host)-1]
-	}
-	return strings.ToLower(name), name != ""
 }
 
 // CheckOrigin checks where a request comes from. It returns 0 for one that may go on.
