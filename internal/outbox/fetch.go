@@ -22,12 +22,9 @@ var fetched = []string{colExchange, colRoutingKey, colHeaders, colProperties, co
 // text of a column once for its size and once more for itself. A second ORDER BY would have the server collect all
 // texts to sort them.
 func (t *Table) fetchSQL() string {
-	body, attempts := "t.{body}", "NULL::text"
+	body := "t.{body}"
 	if t.bodyJSON() {
 		body += "::text"
-	}
-	if t.Has(colAttempts) {
-		attempts = "t.{attempts}"
 	}
 	texts, shown, sizes := "", "CASE WHEN fits THEN body END", []string{"COALESCE(octet_length(body), 0)::bigint"}
 	for i, c := range fetched {
@@ -41,7 +38,7 @@ func (t *Table) fetchSQL() string {
 	}
 	return t.expand(`SELECT n, ` + shown + `, attempts, CASE WHEN NOT fits THEN concat_ws(' ', ` + strings.Join(sizes, ", ") + `) END FROM (
 		SELECT *, ` + sizes[0] + ` <= size AND ` + strings.Join(sizes[1:], " + ") + ` <= others AS fits FROM (
-			SELECT w.n, w.size, w.others, ` + body + ` AS body, ` + attempts + ` AS attempts` + texts + `
+			SELECT w.n, w.size, w.others, ` + body + ` AS body, t.{attempts} AS attempts` + texts + `
 			FROM unnest($1::{idtype}[], $2::int[], $3::int[]) WITH ORDINALITY AS w(id, size, others, n)
 			JOIN {table} t ON t.{id} = w.id ORDER BY w.n OFFSET 0) r OFFSET 0) q`)
 }

@@ -208,12 +208,6 @@ func (m markFailures) forget(now time.Time) {
 	maps.DeleteFunc(m, func(_ string, r markFailure) bool { return now.After(r.until.Add(unmarkedMemory)) })
 }
 
-// full reports that so many rows are left out that nothing is to be claimed now.
-func (m markFailures) full(now time.Time, most int) bool {
-	excluded, _ := m.excluded(now)
-	return len(excluded) >= most
-}
-
 // excluded returns the ids that must not be claimed now, and the ids that count as sent for other rows of their key.
 func (m markFailures) excluded(now time.Time) (excluded, sent []string) {
 	for id, r := range m {

@@ -248,7 +248,8 @@ func (s *session) loop(ctx, work context.Context) error {
 // ready reports whether the broker accepts messages, and the database accepts marks.
 func (s *session) ready() bool {
 	p := s.r.o.Publisher
-	return p.Connected() && !p.Blocked() && !s.r.markFailures.full(time.Now(), s.r.o.limits.maxUnmarked)
+	excluded, _ := s.r.markFailures.excluded(time.Now())
+	return p.Connected() && !p.Blocked() && len(excluded) < s.r.o.limits.maxUnmarked
 }
 
 // setState sets the relay's state to connected, with the rows that cannot be marked.
