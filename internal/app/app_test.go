@@ -136,7 +136,7 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 	if _, err := ch.QueueDelete(wait, false, false, false); err != nil {
 		t.Fatal(err)
 	}
-	a.subscriptions[0].askForCheck()
+	ask(a.subscriptions[0].check)
 	brokertest.Eventually(t, time.Minute, "it fits again", func() bool {
 		findings, checked := a.subscriptions[0].status.last()
 		return checked && len(findings) == 0
@@ -181,7 +181,7 @@ func TestMissingQueueIsDeclaredAgain(t *testing.T) {
 	if !a.subscriptions[0].flow.Open() {
 		t.Fatal("paused although nothing was reported")
 	}
-	a.subscriptions[0].askForCheck() // what a returned park does
+	ask(a.subscriptions[0].check) // what a returned park does
 	brokertest.Eventually(t, time.Minute, "the dead-letter queue is back", func() bool {
 		return brokertest.Ready(t, url, a.plan.Park.Queue) == 0
 	})

@@ -45,7 +45,7 @@ func TestOlderNodes(t *testing.T) {
 				t.Errorf("status: %+v", st.Findings)
 			}
 			for range 3 {
-				sub.askForCheck()
+				ask(sub.check)
 				brokertest.Eventually(t, time.Minute, "a check begins", func() bool { return len(sub.check) == 0 })
 			}
 			declares, channels := d.Asked()

@@ -53,13 +53,13 @@ func (s *subscription) missing(findings []declare.Finding) {
 		return
 	}
 	s.flow.Hold(flow.Topology, findings[0].String())
-	s.askForCheck()
+	ask(s.check)
 }
 
 // unroutable pauses consuming after a publication that reached no queue: the next one would not reach it either.
 func (s *subscription) unroutable(exchange, key string) {
 	s.report(routes, []declare.Finding{declare.Unroutable(s.current.Load(), exchange, key)})
-	s.askForCheck()
+	ask(s.check)
 }
 
 // undelayed pauses consuming until the next check: the next message might return at once, too.
@@ -67,10 +67,10 @@ func (s *subscription) undelayed() {
 	s.report(delays, []declare.Finding{declare.Undelayed(s.current.Load())})
 }
 
-// askForCheck makes repair check the topology without waiting for its next turn.
-func (s *subscription) askForCheck() {
+// ask makes the reader of a channel with capacity 1 act without waiting for its next turn.
+func ask(c chan<- struct{}) {
 	select {
-	case s.check <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -99,7 +99,7 @@ func TestSessionEndsWithItsChecks(t *testing.T) {
 	for err := error(nil); err == nil; _, err = s.Channel(t.Context()) {
 	}
 	must.Do(t, s.Err())
-	sub.askForCheck()
+	ask(sub.check)
 	brokertest.Eventually(t, time.Minute, "the session has ended", func() bool { return len(ended) > 0 && s.Err() != nil })
 }
 

@@ -30,16 +30,10 @@ const measureEvery = 2 * time.Second
 
 // Flow returns the counters of the moment, and asks for new depths of the queues for the next call.
 func (a *App) Flow() admin.Flow {
-	measure := time.Since(a.measured) >= measureEvery
-	if measure {
+	if time.Since(a.measured) >= measureEvery {
 		a.measured = time.Now()
-	}
-	for _, sub := range a.subscriptions {
-		if measure {
-			select {
-			case sub.measure <- struct{}{}:
-			default:
-			}
+		for _, sub := range a.subscriptions {
+			ask(sub.measure)
 		}
 	}
 	return admin.Flow{
