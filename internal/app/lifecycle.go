@@ -21,8 +21,8 @@ type part struct {
 	stop func(stopTime)              // called before that context ends; may be nil
 }
 
-// sender publishes for the app. It is not needed to consume. Its publisher has a connection of its own: neither a channel
-// that the broker closes nor a write that is cut off must disturb parking.
+// sender publishes for the app. It is not needed to consume. Its publisher has a connection of its own: neither a
+// channel that the broker closes nor a write that is cut off must disturb parking.
 type sender struct {
 	part
 	publisher *broker.Publisher
