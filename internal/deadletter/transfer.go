@@ -43,7 +43,7 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e
 // Unwrap gives the reason.
 func (e *LineError) Unwrap() error { return e.Err }
 
-// Import parks every message that Export has written to r, in their order, after skipping so many lines. It stops at the
+// Import parks every message that Export has written to r, in order, after skipping so many lines. It stops at the
 // first line that makes no sense (ErrInvalid) or cannot be parked, with a LineError: all before that line are parked.
 // None behind it is, unless the connection broke: then it is unknown.
 func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report) (Progress, error) {
