@@ -169,7 +169,8 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 
 var seed = maphash.MakeSeed()
 
-// identify returns a hash of what a further delivery of the message does not change.
+// identify returns a hash of what a further delivery of the message does not change. x-death is part of it: a message
+// that was published to wait, and returns, must not be taken for the delivery that it replaced.
 func identify(m *message.Message) uint64 {
 	sum := maphash.Bytes(seed, m.Body)
 	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.Type, m.Exchange, m.RoutingKey} {
@@ -177,7 +178,7 @@ func identify(m *message.Message) uint64 {
 	}
 	sum = sum*31 + uint64(m.Timestamp.Unix()) // #nosec G115 -- any bits
 	for name, value := range m.Headers {      // in any order
-		if topology.Bookkeeping(name) {
+		if name == message.HeaderDeliveryCount || name == "x-acquired-count" {
 			continue
 		}
 		text, isString := value.(string)

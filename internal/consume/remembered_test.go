@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
@@ -187,6 +189,31 @@ func TestEveryMessageIsPostedOnce(t *testing.T) {
 		m.c.Drain(t.Context())
 		if t.Failed() {
 			return
+		}
+	}
+}
+
+// TestPublishedCopyIsAnotherMessage: a message that was published to wait, and has returned, may reach a lost session
+// unseen. Then it is delivered again, and must not be acked by the settlement of the delivery that it replaced.
+func TestPublishedCopyIsAnotherMessage(t *testing.T) {
+	t.Parallel()
+	id := func(h amqp.Table) uint64 {
+		return identify(&message.Message{MessageID: "1", Body: []byte("x"), Headers: h})
+	}
+	death := func(n int64) amqp.Table {
+		return amqp.Table{"x-death": []any{amqp.Table{"count": n, "queue": "wait", "reason": "expired"}}}
+	}
+	for _, pair := range [][2]amqp.Table{{nil, death(1)}, {death(1), death(2)}} {
+		if id(pair[0]) == id(pair[1]) {
+			t.Errorf("%v and %v are one message", pair[0], pair[1])
+		}
+	}
+	if id(death(1)) != id(death(1)) {
+		t.Error("a message is not itself")
+	}
+	for _, counted := range []string{"x-delivery-count", "x-acquired-count"} { // the broker writes them at each delivery
+		if id(nil) != id(amqp.Table{counted: int64(1)}) {
+			t.Errorf("%s makes another message of the same", counted)
 		}
 	}
 }
