@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"sidecar/internal/sim/model"
@@ -58,6 +59,19 @@ func (f *fault) explains() bool {
 		return false
 	}
 	return true
+}
+
+// repeats reports whether a message that the app has answered may be POSTed again because of the fault, one of all that
+// happened. The process remembers what became of a message whose settlement was lost, so that takes its end, or a second
+// copy of the message: a publish whose confirm was lost.
+func (f *fault) repeats(all []*fault) bool {
+	switch f.what {
+	case kill, stopNow, restart, alarm:
+		return true
+	}
+	return f.explains() && (f.connection == publishing || slices.ContainsFunc(all, func(end *fault) bool {
+		return end.what == sigterm && !end.at.Before(f.at) && !end.at.After(f.at.Add(f.window()))
+	}))
 }
 
 // window is how long after it happened a fault may still be the reason for something.

@@ -99,18 +99,19 @@ func (j *judgement) duplicates(m *judge.Message, want fate, receipts []*receipt)
 	if len(receipts) == 0 {
 		return
 	}
+	repeats := func(f *fault) bool { return f.repeats(j.struck) }
 	from, last := receipts[0].at, receipts[len(receipts)-1].at
 	j.Duplicates(m, func(_, n int) {
-		j.explained(m, "delivered after it had been accepted", from, receipts[n].at)
+		j.explained(m, "delivered after it had been accepted", from, receipts[n].at, repeats)
 		if m.Receipts[n].Kind.Ends() {
 			j.twice++
 		}
-	}, func() { j.explained(m, "parked more than once", from, last.Add(liveness)) })
+	}, func() { j.explained(m, "parked more than once", from, last.Add(liveness), (*fault).explains) })
 	n := 0
 	for _, r := range receipts {
 		if r.answered && !r.killed {
 			if n++; n > want.attempts && !slices.ContainsFunc(j.struck, j.forgets) {
-				j.explained(m, "more attempts than its plan", from, r.at)
+				j.explained(m, "more attempts than its plan", from, r.at, repeats)
 			}
 		}
 	}
@@ -119,8 +120,8 @@ func (j *judgement) duplicates(m *judge.Message, want fate, receipts []*receipt)
 // forgets reports whether a fault ends a process that alone knew how often messages had failed.
 func (j *judgement) forgets(f *fault) bool { return f.what == sigterm && j.s.plan.DelaysItself() }
 
-func (j *judgement) explained(m *judge.Message, what string, from, to time.Time) {
-	if !slices.ContainsFunc(j.struck, func(f *fault) bool { return f.reason(from, to) }) {
+func (j *judgement) explained(m *judge.Message, what string, from, to time.Time, may func(*fault) bool) {
+	if !slices.ContainsFunc(j.struck, func(f *fault) bool { return may(f) && f.reason(from, to) }) {
 		j.violated("I6", "%s, and no fault explains it: %s", what, m.Name)
 	}
 }
