@@ -71,16 +71,14 @@ func (x *property) append(dst []byte, p *Properties) []byte {
 }
 
 // AppendBody appends the body as a member of the object that AppendHead has begun. With embed a JSON body of a JSON
-// content type is written as it is, if that gives the same bytes when it is read. Any other body is a string, or base64
-// where it is not text or would be longer as a string.
+// content type is written as it is, if that gives the same bytes when it is read. Other text is a string, and anything
+// else base64.
 func AppendBody(dst []byte, p *amqp.Publishing, embed bool) []byte {
 	b := p.Body
-	size := base64.StdEncoding.EncodedLen(len(b))
 	switch {
-	case !utf8.Valid(b):
 	case embed && IsJSON(p.ContentType) && embeddable(b):
 		return append(append(dst, `,"body":`...), b...)
-	case QuotedSize(b) <= size:
+	case IsText(b):
 		return quote(append(dst, `,"body":`...), b)
 	}
 	return appendBase64(append(dst, `,"body_base64":`...), b)
@@ -96,7 +94,7 @@ func IsJSON(contentType string) bool {
 // embeddable reports whether text can be a value in a line and returns as it is: it is JSON of one line without blanks
 // around it, and no string, which would be taken for a body of text.
 func embeddable(text []byte) bool {
-	if len(text) == 0 || text[0] <= '"' || text[len(text)-1] <= ' ' {
+	if len(text) == 0 || text[0] <= '"' || text[len(text)-1] <= ' ' || !utf8.Valid(text) {
 		return false
 	}
 	if bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0 || !jsontext.Value(text).IsValid(lenient...) {
@@ -108,19 +106,15 @@ func embeddable(text []byte) bool {
 		jsontext.Value(slices.Concat([]byte{'['}, text, []byte{']'})).IsValid(lenient...)
 }
 
-// QuotedSize returns the length of b as a JSON string without its quotes.
-func QuotedSize(b []byte) int {
-	n := len(b)
+// IsText reports whether b is text that as a JSON string is at most twice as long: UTF-8 without control characters that
+// need \u00XX.
+func IsText(b []byte) bool {
 	for _, c := range b {
-		switch {
-		case c >= ' ' && c != '"' && c != '\\':
-		case c >= ' ' || c == '\b' || c == '\t' || c == '\n' || c == '\f' || c == '\r':
-			n++
-		default:
-			n += 5
+		if c < ' ' && c != '\b' && c != '\t' && c != '\n' && c != '\f' && c != '\r' {
+			return false
 		}
 	}
-	return n
+	return utf8.Valid(b)
 }
 
 // exact writes a value of a header that is not a table or an array, unless it is nested too deep.

@@ -326,7 +326,7 @@ func TestBadCombinations(t *testing.T) {
 		{"SIDECAR_BATCH_SIZE", "combined with SIDECAR_ORDER_BY=queue", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_ORDER_BY=queue"}},
 		{"SIDECAR_BATCH_SIZE", "SIDECAR_RESPONSE_DIALECT=dapr", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_RESPONSE_DIALECT=dapr"}},
 		{"SIDECAR_PREFETCH", "at least SIDECAR_CONCURRENCY, which is 10", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_PREFETCH=9"}},
-		{"SIDECAR_BATCH_BYTES", "a POST of 2 such messages may need 280MiB, and SIDECAR_MEMORY is 256MiB", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_BATCH_BYTES=120MiB"}},
+		{"SIDECAR_BATCH_BYTES", "a POST of 2 such messages may need 360MiB, and SIDECAR_MEMORY is 256MiB", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_BATCH_BYTES=120MiB"}},
 		{"SIDECAR_BATCH_BYTES", "a POST of 1000 such", []string{"SIDECAR_BATCH_SIZE=1000", "SIDECAR_MEMORY=8MiB", "SIDECAR_MAX_BODY=1MiB"}},
 		{"SIDECAR_RETRY_AFTER_MAX", "not be more than 10m together with SIDECAR_ORDER_BY", []string{"SIDECAR_ORDER_BY=queue", "SIDECAR_RETRY_AFTER_MAX=11m"}},
 		{"SIDECAR_APP_TIMEOUT", "not be more than 20m: after 30 minutes the broker takes", []string{"SIDECAR_APP_TIMEOUT=20m1ms"}},

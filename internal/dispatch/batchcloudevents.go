@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -110,12 +109,11 @@ func (r *request) member(name, value string) {
 // takes a string for JSON.
 func (r *request) data(kind string, body []byte) {
 	isText := strings.HasPrefix(strings.ToLower(kind[:min(len(kind), len("text/"))]), "text/")
-	size := base64.StdEncoding.EncodedLen(len(body))
 	switch {
 	case len(body) == 0:
 	case amqpvalue.IsJSON(kind) && isValid(body):
 		r.out = append(append(r.out, `,"data":`...), body...)
-	case isText && utf8.Valid(body) && amqpvalue.QuotedSize(body) <= size:
+	case isText && amqpvalue.IsText(body):
 		r.out, _ = jsontext.AppendQuote(append(r.out, `,"data":`...), body)
 	default:
 		r.out = base64.StdEncoding.AppendEncode(append(r.out, `,"data_base64":"`...), body)
