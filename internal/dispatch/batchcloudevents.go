@@ -26,7 +26,7 @@ func (b *batch) event(t *Target, m *message.Message) {
 	r := &b.part
 	r.inJSON, r.leftOut, r.spent, r.names = true, 0, 0, r.names[:0]
 	r.out = append(b.out, separator)
-	if (t.o.Envelopes || isEnvelope(m.ContentType)) && bytes.HasPrefix(bytes.TrimLeft(m.Body, " \t\r\n"), []byte{'{'}) &&
+	if (t.o.Envelopes || isEnvelope(m.ContentType)) && bytes.HasPrefix(bytes.TrimLeft(m.Body, blanks), []byte{'{'}) &&
 		isValid(m.Body) {
 		b.out = append(r.out, m.Body...)
 		return

@@ -81,7 +81,7 @@ func FuzzVerdicts(f *testing.F) {
 		`{"Index":0,"STATUS":200}`, `{"index":0,"index":1,"status":500}`, `{"index":0,"status":99}`, `{"index":1e0,"status":500}`, `{"index":3}`, `{"index":0,"disposition":"x"}`,
 		`{"batchItemFailures":[{"itemIdentifier":"m-1"},{"itemIdentifier":"2"}]}`, `{"batchItemFailures":[{"itemIdentifier":""}]}`, `{"batchItemFailures":null}`,
 		`{"a":[{"b":"]}"}],"batchItemFailures":[{"x":{},"itemIdentifier":"m-0"}],"batchItemFailures":[]}`, `{"batchItemFailures":{}}`, `{"batchItemFailures":[1]}`,
-		strings.Repeat(" ", 70000) + "{}", `{"x":"` + strings.Repeat("x", 70000), "\ufeff{}", "{\"index\":0,\"status\":500,\"reason\":\"\xff\"}", `{"batchItemFailures":[{"itemIdentifier":"` + "\xff" + `"}]}`,
+		strings.Repeat(" ", 70000) + "{}", `{"x":"` + strings.Repeat("x", 70000), "\ufeff{}", "\v{\"index\":1,\"disposition\":\"retry\"}", "{\"index\":0,\"status\":500,\"reason\":\"\xff\"}", `{"batchItemFailures":[{"itemIdentifier":"` + "\xff" + `"}]}`,
 	} {
 		f.Add(seed, uint8(255))
 		f.Add(seed, uint8(0))

@@ -14,6 +14,8 @@ import (
 	"sidecar/internal/message"
 )
 
+const blanks = " \t\r\n" // of JSON
+
 // verdict is a line of an answer: what the app says of one message.
 type verdict struct {
 	Index       *int
@@ -46,7 +48,7 @@ func (x *attempt) verdicts(ms []*message.Message, leftOut []int, retryAfterMax t
 // judge changes the outcomes of the messages that did not succeed, or returns why it cannot.
 func (x *attempt) judge(ms []*message.Message, each []message.Outcome, retryAfterMax time.Duration) (problem string) {
 	in := &x.exchange.Answer
-	body := bytes.TrimLeft(in.Body, " \t\r\n")
+	body := bytes.TrimLeft(in.Body, blanks)
 	isLines := in.Status == http.StatusMultiStatus || x.answer.hasType("application/jsonl", "application/x-ndjson")
 	switch {
 	case !isLines && x.answer.encoded && in.Size > 0 && x.answer.hasType("application/json"):
@@ -79,7 +81,7 @@ func readLines(body []byte, each []message.Outcome, retryAfterMax time.Duration)
 	number := 0
 	for line := range bytes.Lines(body) {
 		number++
-		if line = bytes.TrimSpace(line); len(line) == 0 {
+		if line = bytes.Trim(line, blanks); len(line) == 0 {
 			continue
 		}
 		var v verdict
