@@ -24,26 +24,20 @@ type order struct {
 	ready    []*entry            // may be handled now
 	inflight int                 // offered to a worker, POSTed or parked
 	shown    flow.Reason         // in the gate, why no message is handled; "": none
-	kept     map[identity]tried  // of messages that were tried here and are in the queue again
+	kept     map[uint64]tried    // of messages that were tried here and are in the queue again, by entry.id
 }
 
 // entry is one delivery in the order. One that ended unsettled stays, and keeps its key busy, until its session is
 // dropped: it is delivered again before all that is behind it.
 type entry struct {
 	delivery // nil inside: it has ended
-	identity
 	tried
+	key      string
+	id       uint64 // see record.id; 0: another message may be equal
 	arrived  time.Time
 	timer    *time.Timer // until due; nil: none runs
 	inflight bool
 	recalled bool // see Consumer.recall
-}
-
-// identity is by what the next delivery of a message is recognised.
-type identity struct {
-	key, id string
-	size    int
-	at      time.Time
 }
 
 // tried is what this process remembers of a message, and its headers do not say.
@@ -53,7 +47,7 @@ type tried struct {
 }
 
 func newOrder(c *Consumer) *order {
-	return &order{c: c, all: map[*entry]struct{}{}, lanes: map[string][]*entry{}, kept: map[identity]tried{}}
+	return &order{c: c, all: map[*entry]struct{}{}, lanes: map[string][]*entry{}, kept: map[uint64]tried{}}
 }
 
 // unlock also makes pump see what is ready.
@@ -88,7 +82,9 @@ func (o *order) add(s *session, d *broker.Delivery) {
 	e.delivery = delivery{d, s, e}
 	s.scratch.begin(e.delivery)
 	m := s.scratch.read(o.c.o.Plan)
-	e.identity = identity{m.Key(o.c.o.OrderBy), d.MessageId, len(d.Body), d.Timestamp}
+	if e.key = m.Key(o.c.o.OrderBy); d.MessageId != "" {
+		e.id = s.scratch.id
+	}
 	o.mu.Lock()
 	defer o.unlock()
 	o.all[e] = struct{}{}
@@ -106,9 +102,9 @@ func (o *order) add(s *session, d *broker.Delivery) {
 
 // start makes the first of a key ready, at its time. A redelivered one continues where its last delivery ended.
 func (o *order) start(e *entry) {
-	if before, ok := o.kept[e.identity]; ok && e.Redelivered {
+	if before, ok := o.kept[e.id]; ok && e.Redelivered {
 		e.tried = before
-		delete(o.kept, e.identity)
+		delete(o.kept, e.id)
 	}
 	d := time.Until(e.due)
 	if d <= 0 {
@@ -197,11 +193,11 @@ func (o *order) finish(e *entry) {
 func (o *order) remove(e *entry) {
 	delete(o.all, e)
 	o.stop(e)
-	if e.failed > 0 && e.id != "" {
+	if e.failed > 0 && e.id != 0 {
 		if len(o.kept) >= 2*o.c.o.Prefetch {
 			clear(o.kept)
 		}
-		o.kept[e.identity] = e.tried
+		o.kept[e.id] = e.tried
 	}
 	if e.Delivery != nil {
 		e.Free()
