@@ -116,7 +116,6 @@ func (s *session) await(r *record, by topology.Settlement) {
 		s.c.judge(r, o)
 		return
 	case <-s.done:
-	case <-s.leaving.Done():
 	case <-s.c.interrupt.Done():
 	}
 	s.settle(r, by)

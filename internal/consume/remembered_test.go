@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -122,18 +124,38 @@ func (m *model) process() {
 	}
 }
 
+// cut ends the session. A worker may have taken a message of it just before.
 func (m *model) cut() {
 	close(m.done)
-	for _, r := range m.pending {
-		m.session.untaken(delivery{r.delivery, m.session, nil})
+	lost := m.session
+	if m.random.IntN(2) == 0 {
+		if r, ok := pick(m, &m.pending); ok {
+			defer m.unstarted(r)
+		}
 	}
-	m.session.settler.hand.lose(m.received)
+	for _, r := range m.pending {
+		lost.untaken(delivery{r.delivery, lost, nil})
+	}
+	lost.settler.hand.lose(m.received)
 	m.pending, m.waiting = nil, nil // a copy that waited has no stake in its verdict
 	for _, d := range m.unacked {
 		d.redelivered = true
 		m.ready = slices.Insert(m.ready, 0, d)
 	}
 	m.begin()
+}
+
+// unstarted is a worker that finds out that the session has ended.
+func (m *model) unstarted(r *record) {
+	r.identify(m.c.o.Plan)
+	o, known := m.c.recall(r, &r.m)
+	switch {
+	case r.verdict != nil: // another copy takes it
+	case known:
+		m.settle(r, &o)
+	default:
+		m.settle(r, nil)
+	}
 }
 
 // TestEveryMessageIsPostedOnce: with cuts at any time, any order of endings and messages that are equal, each message is
@@ -216,4 +238,82 @@ func TestPublishedCopyIsAnotherMessage(t *testing.T) {
 			t.Errorf("%s makes another message of the same", counted)
 		}
 	}
+}
+
+func TestLastingOutcomes(t *testing.T) {
+	t.Parallel()
+	lost := topology.Settlement{}.Released(message.ReasonSessionLost)
+	with := func(s topology.Settlement, o message.Outcome) topology.Settlement {
+		s.Verdict.Cause = o
+		return s
+	}
+	pub, ack := &message.Publication{}, topology.Settlement{Final: topology.FinalAck}
+	for name, c := range map[string]struct {
+		by      topology.Settlement
+		counted bool
+		want    *message.Outcome
+	}{
+		"acked":              {by: with(ack, answer(204)), want: &message.Outcome{Status: 204, RetryAfter: -1}},
+		"acked by its word":  {by: with(ack, message.Outcome{Status: 500, Disposition: message.DispositionAck, Detail: "known"}), want: &message.Outcome{Status: 500, Disposition: message.DispositionAck, Detail: "known"}},
+		"rejected":           {by: with(topology.Settlement{Final: topology.FinalReject}, message.Outcome{Status: 503}), want: &message.Outcome{Status: 503}},
+		"too late":           {by: with(lost, message.Outcome{Status: 503}), want: &message.Outcome{Status: 503}},
+		"parked":             {by: topology.Settlement{Final: topology.FinalAck, Publish: pub}, want: &replaced},
+		"waits elsewhere":    {by: topology.Settlement{Final: topology.FinalAck, Detour: pub}, want: &replaced},
+		"too early":          {by: with(requeued(message.ReasonTooEarly, 0), answer(425))},
+		"delayed by a queue": {by: with(topology.Settlement{Final: topology.FinalDelay}, answer(503))},
+		"counted in order":   {by: with(lost, answer(503)), counted: true},
+		"in a crash":         {by: with(lost, message.Outcome{Failure: message.FailureReset, Suspect: suspect{}})},
+		"a panic":            {by: lost},
+		"a panic in a batch": {by: with(lost, message.Outcome{Failure: message.FailurePanic})},
+		"interrupted":        {by: with(lost, message.Outcome{Failure: message.FailureInterrupted})},
+		"not POSTed":         {by: with(ack, message.Outcome{Failure: message.FailureForeign})},
+		"the app is away":    {by: with(topology.Settlement{}.Released(message.ReasonAppDown), message.Outcome{Failure: message.FailureRefused})},
+	} {
+		r := &record{counted: c.counted}
+		if got := r.lasting(&c.by); (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+type suspect struct{}
+
+func (suspect) Settled(bool) {}
+
+// TestExpectedCopiesAreBounded: in time, and in number.
+func TestExpectedCopiesAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := New(benchOptions(t, 1))
+		defer c.Drain(t.Context())
+		k := &c.remembered
+		s := &session{settler: &settler{hand: newHand(k, 1)}}
+		known := func(id uint64) bool {
+			r := &record{session: s, id: id, m: message.Message{Redelivered: true}}
+			_, known := c.recall(r, &r.m)
+			return known
+		}
+		k.expect(1, &plain[0])
+		k.expect(2, &plain[0])
+		time.Sleep(rememberedFor)
+		if !known(1) {
+			t.Error("forgotten too early")
+		}
+		time.Sleep(time.Second)
+		if known(2) {
+			t.Error("not forgotten")
+		}
+		for id := range uint64(maxRemembered) {
+			k.expect(id, nil)
+		}
+		if k.held != maxRemembered/2 || k.fates[2].done != nil {
+			t.Errorf("%d copies are expected", k.held)
+		}
+		for id := range uint64(maxRemembered) {
+			k.expect(id, &plain[0])
+		}
+		if k.held != maxRemembered {
+			t.Errorf("%d copies are expected, want %d", k.held, maxRemembered)
+		}
+	})
 }

@@ -68,6 +68,59 @@ func TestLateFailureParksOnce(t *testing.T) {
 	r.holds(r.dlq(), 1)
 }
 
+// awaited reports whether a copy has waited for an attempt that is under way.
+func (r *rig) awaited() bool {
+	r.remembered.mu.Lock()
+	defer r.remembered.mu.Unlock()
+	for _, f := range r.remembered.fates {
+		return f.over != nil
+	}
+	return false
+}
+
+// TestCopyWaitsForItsVerdict: the copy waits for the attempt of a lost session. When its own session is lost, too, the
+// next copy waits. Without a verdict it is POSTed. A drain interrupts both.
+func TestCopyWaitsForItsVerdict(t *testing.T) {
+	t.Parallel()
+	for name, attempts := range map[string]int{"answered": 1, "away": 2, "drained": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hold := make(chan struct{})
+			var s seen
+			r := start(t, dispatcher(func(ctx context.Context, m *message.Message) message.Outcome {
+				first := s.Add(m.MessageID) == 1
+				select {
+				case <-hold:
+					if first && name == "away" {
+						return message.Outcome{Failure: message.FailureRefused, RetryAfter: -1}
+					}
+					return answer(200)
+				case <-ctx.Done():
+					return message.Outcome{Failure: message.FailureInterrupted, RetryAfter: -1}
+				}
+			}), settings{concurrency: 2, prefetch: 2})
+			r.publish("A")
+			r.eventually("A in flight", func() bool { return s.Of("A") == 1 })
+			for n := range 2 {
+				r.proxy.Cut()
+				r.eventually("the copy waits", func() bool {
+					return testutil.ToFloat64(r.metrics().received[1]) == float64(n+1) && r.Inflight() == 1 && r.awaited()
+				})
+			}
+			if name != "drained" {
+				close(hold)
+				r.acked(1)
+			} else {
+				r.drain(0)
+				r.holds(r.plan.Queue, 1)
+			}
+			if s.Of("A") != attempts {
+				t.Errorf("%d attempts, want %d", s.Of("A"), attempts)
+			}
+		})
+	}
+}
+
 func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
