@@ -47,7 +47,7 @@ func TestFiftyStopsUnderLoad(t *testing.T) {
 }
 
 // TestSidecarSuspended: a sidecar that is suspended for longer than its heartbeats allow resumes with a dead session. The
-// app's answer that arrived meanwhile settles nothing, and the message comes again.
+// app's answer that arrived meanwhile settles the message when the broker delivers it again.
 func TestSidecarSuspended(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("AMQP_HEARTBEAT", "1s", "MAX_RETRIES", "0").seed()
@@ -60,15 +60,12 @@ func TestSidecarSuspended(t *testing.T) {
 	eventually(t, "the broker gives the sidecar up", func() bool { return sc.ready(sc.queue()) == 1 && sc.consumers(sc.queue()) == 0 })
 	close(gate)
 	s.signal(syscall.SIGCONT)
-	list := sc.app.await("m", 2)
-	if list[1].header.Get("Amqp-Redelivered") != "true" || list[1].number("Amqp-Retry-Count") != 0 {
-		t.Errorf("second receipt: Amqp-Redelivered %s, Amqp-Retry-Count %s", list[1].header.Get("Amqp-Redelivered"), list[1].header.Get("Amqp-Retry-Count"))
-	}
 	s.awaitReady()
+	s.awaitOutcome("m", "ack")
 	eventually(t, "the late answer counted as stale", func() bool { return s.metric("sidecar_stale_deliveries_total") > 0 })
 	sc.settledAll(s, 0)
-	if n := len(sc.app.seen("m")); n != 2 {
-		t.Errorf("%d receipts, want 2", n)
+	if n := len(sc.app.seen("m")); n != 1 {
+		t.Errorf("%d receipts, want 1", n)
 	}
 }
 

@@ -6,7 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"sidecar/internal/amqpvalue"
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
@@ -62,9 +63,6 @@ func (r *record) identify(plan *topology.Plan) {
 	r.delivery.DecodeHeaders()
 	plan.Read(&r.m, &r.delivery.Delivery)
 	r.id = identify(&r.m)
-	if r.session.c.attempts == nil { // otherwise it may change
-		r.id += uint64(r.m.RetryCount) // #nosec G115 -- not negative
-	}
 }
 
 // retain returns a copy for a goroutine that ends the delivery later: the worker reuses its record.
@@ -170,23 +168,32 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 var seed = maphash.MakeSeed()
 
 // identify returns a hash of what a further delivery of the message does not change. x-death is part of it: a message
-// that was published to wait, and returns, must not be taken for the delivery that it replaced.
+// that was rejected or published to wait, and returns, must not be taken for the delivery that it replaced.
 func identify(m *message.Message) uint64 {
 	sum := maphash.Bytes(seed, m.Body)
 	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.Type, m.Exchange, m.RoutingKey} {
 		sum = sum*31 + maphash.String(seed, s)
 	}
-	sum = sum*31 + uint64(m.Timestamp.Unix()) // #nosec G115 -- any bits
-	for name, value := range m.Headers {      // in any order
-		if name == message.HeaderDeliveryCount || name == "x-acquired-count" {
-			continue
+	return (sum*31+uint64(m.Timestamp.Unix()))*31 + hash(m.Headers) // #nosec G115 -- any bits
+}
+
+// hash is that of a value in a header table.
+func hash(value any) (sum uint64) {
+	switch v := value.(type) {
+	case amqp.Table: // in any order
+		for name, value := range v {
+			if name != message.HeaderDeliveryCount && name != "x-acquired-count" { // the broker changes them
+				sum += (maphash.String(seed, name) | 1) * (hash(value) | 1)
+			}
 		}
-		text, isString := value.(string)
-		if !isString {
-			b, _ := amqpvalue.AppendText(nil, value, 1<<10)
-			text = string(b)
+	case []any:
+		for _, value := range v {
+			sum = sum*31 + hash(value)
 		}
-		sum += (maphash.String(seed, name) | 1) * (maphash.String(seed, text) | 1)
+	case []byte:
+		sum = maphash.Bytes(seed, v)
+	default:
+		sum = maphash.Comparable(seed, v)
 	}
 	return sum
 }
