@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -25,6 +26,7 @@ func main() {
 }
 
 func run() (err error) {
+	runtime.GOMAXPROCS(1) // as the sidecar does
 	cfg, err := config.Load(slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "CPUPROFILE=")
 	}), 0, app.Rule)
