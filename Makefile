@@ -156,6 +156,13 @@ BATCHES := -gather 25 -concurrency 4 -rate 1000 -messages 2000 -warm-up 300 -liv
 chaos-batches: build ## the app gets many messages in one POST, fails some of them, and one batch in twenty as a whole, while links are cut and sidecar and broker are killed; 1 minute (ARGS='-seed 7 -spoiled 30')
 	@scripts/chaos.sh run $(BATCHES) $(ARGS)
 
+CUTS := -rate 1000 -messages 20000 -warm-up 300 -liveness 100 -outbox 0 -rollback 0 -publish 0 -faults 100 -kinds cut,close-consumer
+
+.PHONY: chaos-cuts
+chaos-cuts: build ## the connection to the broker is lost a hundred times, once with single messages and once with batches, and the app gets nothing again that it has answered; 12 minutes
+	@scripts/chaos.sh run $(CUTS) $(ARGS)
+	@scripts/chaos.sh run $(CUTS) -gather 25 -concurrency 4 $(ARGS)
+
 .PHONY: chaos-selftest
 chaos-selftest: build ## shows that the judge finds each of 27 deliberate bugs; 30 minutes (TEST_BROKER_VERSION=4.3 and ARGS=-native: five of SIDECAR_TOPOLOGY=native)
 	@scripts/chaos.sh selftest $(ARGS)
