@@ -110,6 +110,17 @@ var further = []mutant{
 		caught: []string{"I9"}, flags: flags(storm, "-faults=0"),
 	},
 	{
+		name: "forgets what the app has answered when a connection is lost",
+		edits: []edit{{"internal/consume/remembered.go", "func (k *remembered) expect(id uint64, o *message.Outcome) {\n",
+			"func (k *remembered) expect(id uint64, o *message.Outcome) {\n	o = nil\n"}},
+		caught: []string{"I6"}, flags: flags(storm, "-faults=6 -kinds=cut -rate=1500"),
+	},
+	{
+		name:   "takes another message for one that it remembers",
+		edits:  []edit{{"internal/consume/record.go", "	r.id = identify(&r.m)\n", "	r.id = identify(&r.m) % 2\n"}},
+		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=6 -kinds=cut -rate=1500"),
+	},
+	{
 		name:   "lets more requests go than it may",
 		edits:  []edit{{"internal/consume/consumer.go", "	for range o.Concurrency {\n", "	for range 2 * o.Concurrency {\n"}},
 		caught: []string{"I10"}, flags: flags(storm, "-faults=0"),

@@ -2,6 +2,7 @@ package judge
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	kit "sidecar/internal/testkit/judge"
@@ -53,7 +54,8 @@ func (d *duplicates) failures(m *message) {
 		if answered == 0 {
 			answered = before.At + int64(d.j.run.AppTimeout)
 		}
-		d.explain(m, "tried again uncounted", append(d.j.during(before.At, answered+settling, "SAPB"), d.j.doubled(m, i)...))
+		d.explain(m, "tried again uncounted",
+			append(d.j.unknown(before.At, r.At, d.j.during(before.At, answered+settling, "SAPB")), d.j.doubled(m, i)...))
 	}
 }
 
@@ -126,13 +128,23 @@ func (d *duplicates) room(f *ledger.Fault) int {
 // the message is there twice, or the app was stopped and answered a request after its client had gone.
 func (b *books) successes(m *message, n, done int) []*ledger.Fault {
 	r := &m.Receipts[done]
-	faults := append(b.during(r.At, r.Done+settling, ClassSidecar+ClassBroker), b.doubled(m, n)...)
+	faults := b.unknown(r.At, m.Receipts[n].At, b.during(r.At, r.Done+settling, ClassSidecar+ClassBroker))
+	faults = append(faults, b.doubled(m, n)...)
 	for _, f := range b.during(r.At, r.Done, ClassApp) {
 		if f.Kind == AppStopped {
 			faults = append(faults, f)
 		}
 	}
 	return faults
+}
+
+// unknown leaves those of the faults after which a sidecar may not know an outcome of a time. The process remembers it
+// over a connection that is lost; its end loses it, and a second replica never had it.
+func (b *books) unknown(from, to int64, faults []*ledger.Fault) []*ledger.Fault {
+	if b.run.Replicas > 1 || b.ended(from, to) {
+		return faults
+	}
+	return slices.DeleteFunc(faults, cuts)
 }
 
 // rollback is how much a killed broker may have forgotten.

@@ -38,8 +38,13 @@ func (g *GivenBack) add(m *message, n int) {
 // forgets reports whether attempts of a time may not be known any more: a process has ended, or there are two, of which
 // each knows its own.
 func (b *books) forgets(from, to int64) bool {
-	return b.run.Forgets && (b.run.Replicas > 1 || slices.ContainsFunc(b.during(from, to, "SN"),
-		func(f *ledger.Fault) bool { return slices.Contains(ends, f.Kind) }))
+	return b.run.Forgets && (b.run.Replicas > 1 || b.ended(from, to))
+}
+
+// ended reports whether the sidecar's process may have ended in a time.
+func (b *books) ended(from, to int64) bool {
+	return slices.ContainsFunc(b.during(from, to, "SN"),
+		func(f *ledger.Fault) bool { return slices.Contains(ends, f.Kind) })
 }
 
 // takesBack reports whether a count may be lower at a time than in the receipt before. A lost connection is no reason

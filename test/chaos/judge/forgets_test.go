@@ -63,7 +63,7 @@ func TestForgets(t *testing.T) {
 			s.forgetful("cut", ClassSidecar)
 			s.of(given, 4).Count, s.of(given, 4).Attempt = 1, 2
 			s.of(given, 6).Count, s.of(given, 6).Attempt = 0, 1
-		}, []string{"I5"}},
+		}, []string{"I5", "I6"}},
 		{"forgotten with a lost ack", func(s *story) { s.ackLost(60 * time.Second) }, nil},
 		{"forgotten with an ack that was not lost", func(s *story) { s.ackLost(90 * time.Second) }, []string{"I5", "I6"}},
 		{"given back by a second replica", func(s *story) {

@@ -99,6 +99,11 @@ func TestJudge(t *testing.T) {
 			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: AppStopped, Class: ClassApp, Start: at(time.Second / 2), End: at(time.Second), Recovered: at(time.Second + 1)})
 			s.receive(okay, 10*time.Second, 1, 200)
 		}, nil},
+		{"a duplicate after a cut", func(s *story) { s.faults[0].Kind = "cut" }, []string{"I6"}},
+		{"a duplicate after a cut and a stop", func(s *story) {
+			s.faults[0].Kind = "cut"
+			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: SidecarEnded, Class: ClassNone, Start: at(60 * time.Second), End: at(60 * time.Second), Recovered: at(61 * time.Second)})
+		}, nil},
 		{"too many duplicates for one fault", func(s *story) {
 			for range 2*s.run.Prefetch + 1 {
 				s.receive(again, 61*time.Second, 0, 200)
@@ -124,7 +129,9 @@ func TestJudge(t *testing.T) {
 			s.receive(again, time.Second/2, 0, 200)
 		}, []string{"I8"}},
 		{"nothing after a fault", func(s *story) { s.faults[0].Recovered = 0 }, []string{"I9"}},
-		{"late after a cut", func(s *story) { s.faults[0].Recovered = at(80 * time.Second) }, []string{"I9"}},
+		{"late after a cut", func(s *story) {
+			s.run.Replicas, s.faults[0].Kind, s.faults[0].Recovered = 2, "cut", at(80*time.Second)
+		}, []string{"I9"}},
 		{"a probe", func(s *story) { s.probes[0].OK = false }, []string{"I9"}},
 		{"ended by itself", func(s *story) { s.exits[0] = ledger.Exit{Code: 2} }, []string{"I9"}},
 		{"stopped badly", func(s *story) { s.exits[0].Code = 1 }, []string{"I9"}},

@@ -54,7 +54,7 @@ func history() *story {
 	s := &story{
 		run: ledger.Run{ID: "r", Messages: count, Concurrency: 2, Prefetch: 4, MaxRetries: retries, RetryDelay: delay,
 			RequeueDelay: delay, AppTimeout: time.Second, Queue: "q", Secrets: []string{"canary"}},
-		faults:    []ledger.Fault{{ID: 1, Kind: "cut", Class: ClassSidecar, Start: at(60 * time.Second), End: at(60 * time.Second), Recovered: at(61 * time.Second)}},
+		faults:    []ledger.Fault{{ID: 1, Kind: "half-open", Class: ClassSidecar, Start: at(60 * time.Second), End: at(60 * time.Second), Recovered: at(61 * time.Second)}},
 		probes:    []ledger.Probe{{Name: "ready", OK: true}},
 		exits:     []ledger.Exit{{Wanted: true, Asked: "terminated", AskedAt: at(time.Minute), At: at(time.Minute)}, {Code: -1, Signal: "killed", Wanted: true, Asked: "killed"}},
 		resources: []ledger.Resources{{Label: "before", Goroutines: 40, RSS: 16 << 20}, {Label: "after", Goroutines: 41, RSS: 17 << 20}},
