@@ -46,6 +46,17 @@ func (a *taken) Dispatch(_ context.Context, m *message.Message) message.Outcome 
 	return answer(200)
 }
 
+func (a *taken) Route(*message.Message) (route int, url string) { return 0, "" }
+
+func (a *taken) DispatchBatch(ctx context.Context, ms []*message.Message, _ message.TraceContext) (
+	whole message.Outcome, each []message.Outcome,
+) {
+	for _, m := range ms {
+		each = append(each, a.Dispatch(ctx, m))
+	}
+	return answer(200), each
+}
+
 // took is how many messages have had their last attempt.
 func (a *taken) took() (n int) {
 	a.mu.Lock()
@@ -102,6 +113,7 @@ func TestNothingIsRepeatedAfterACut(t *testing.T) {
 		"quorum":    {queueType: "quorum"},
 		"published": {change: func(p *topology.Plan) { *p = *p.WithoutReject() }},
 		"native":    {native: true},
+		"batches":   {batch: Batch{Size: 5, Wait: time.Millisecond, Bytes: 1 << 20}},
 		"in order":  {order: byKey, queueType: "quorum", retryDelay: 10 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
