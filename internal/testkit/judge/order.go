@@ -45,8 +45,8 @@ type keyed struct {
 
 // ByKey is I16, for all messages of one key of one queue in the order in which they were published. Each is attempted,
 // alone, until it has ended; then comes the next one. After a fault the key may go back to the first message whose ack
-// may not have arrived, and runs in order from there. Messages that were never received are left out: a loss is
-// reported by Kept.
+// may not have arrived, and runs in order from there, without the messages that a replica remembers the app has taken.
+// Messages that were never received are left out: a loss is reported by Kept.
 func (j *Judge) ByKey(sent []*Message, faults []Fault) {
 	k := keyed{Judge: j, sent: sent, faults: faults}
 	var all []attempt
@@ -91,7 +91,7 @@ func (k *keyed) forward(a attempt) {
 	first := 0
 	if r := k.last.receipt; r != nil {
 		first = k.last.of + 1
-		if m := k.sent[k.last.of]; !r.MayEnd && !r.Kind.Ends() && len(m.Parked) == 0 && !m.Taken {
+		if m := k.sent[k.last.of]; !m.accepted(a.receipt.At) && len(m.Parked) == 0 && !m.Taken {
 			k.Violated("I16", "%s overtook %s, which had got %d", k.sent[a.of].Name, m.Name, r.Status)
 		}
 	}
@@ -100,10 +100,16 @@ func (k *keyed) forward(a attempt) {
 		case len(m.Receipts) == 0 || len(m.Parked) > 0:
 		case m.Receipts[0].At > a.receipt.At:
 			k.Violated("I16", "%s came before %s", k.sent[a.of].Name, m.Name)
+		case m.accepted(a.receipt.At):
 		default:
 			k.Violated("I16", "the key went back, but %s was left out before %s", m.Name, k.sent[a.of].Name)
 		}
 	}
+}
+
+// accepted reports whether an attempt before a time ended the message, or may have.
+func (m *Message) accepted(before int64) bool {
+	return slices.ContainsFunc(m.Receipts, func(r Receipt) bool { return r.At < before && (r.MayEnd || r.Kind.Ends()) })
 }
 
 // back checks an attempt of a message that had its turn before: a fault has to explain it.
