@@ -13,8 +13,8 @@ const (
 	// message. The broker may take a minute to notice that a connection was lost.
 	rememberedFor = 10 * time.Minute
 
-	// maxRemembered bounds the copies that are expected, and with them the memory: about 8 MB. Half of it is only for those
-	// with an outcome.
+	// maxRemembered bounds the copies that are expected, and with them the memory: about 8 MB. Half of it is only for
+	// those with an outcome.
 	maxRemembered = 1 << 16
 )
 
@@ -27,8 +27,8 @@ type remembered struct {
 	swept time.Time
 }
 
-// fate is what becomes of the copies of equal messages. Those to POST go first: an outcome may be of a message whose ack
-// has arrived, and must not settle a message that the app has not seen.
+// fate is what becomes of the copies of equal messages. Those to POST go first: an outcome may be of a message whose
+// ack has arrived, and must not settle a message that the app has not seen.
 type fate struct {
 	post int                // copies to POST: they returned to the queue without an outcome
 	out  int                // attempts of lost sessions that have not ended

@@ -230,7 +230,7 @@ func TestPublishedCopyIsAnotherMessage(t *testing.T) {
 			t.Errorf("%v and %v are one message", pair[0], pair[1])
 		}
 	}
-	if id(death(1)) != id(death(1)) {
+	if first, second := id(death(1)), id(death(1)); first != second {
 		t.Error("a message is not itself")
 	}
 	for _, counted := range []string{"x-delivery-count", "x-acquired-count"} { // the broker writes them at each delivery
