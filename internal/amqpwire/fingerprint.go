@@ -24,6 +24,6 @@ func FingerprintOf(exchange, key string, m *amqp.Publishing) Fingerprint {
 func digestOf(exchange, key string, m amqp.Publishing) hash.Hash {
 	m.DeliveryMode = 0 // only a message that is returned has it
 	d := sha256.New()
-	_, _ = d.Write(amqpvalue.AppendHead(nil, exchange, key, &m))
+	_, _ = d.Write(append(amqpvalue.AppendHead(nil, exchange, key, &m), '}'))
 	return d
 }

@@ -27,7 +27,7 @@ func limited(t *testing.T, n int, o Options) *Consumer {
 		deliveries.Add(benchDelivery(uint64(tag+1), nil, time.Now()))
 	}
 	ended := make(chan struct{})
-	go func() { _ = s.pump(deliveries); s.freePending(); close(ended) }()
+	go func() { _ = s.pump(deliveries); s.leftover(); s.freePending(); close(ended) }()
 	t.Cleanup(func() { c.Stop(); <-ended })
 	return c
 }

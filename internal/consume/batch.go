@@ -32,8 +32,13 @@ type BatchDispatcher interface {
 // handleBatch is the line that several messages of one POST take: what is handle's for one message is done for each.
 func (c *Consumer) handleBatch(b *batch) {
 	if len(b.records) == 1 {
-		c.metrics.batch.Observe(1)
-		c.guard(&b.records[0], func(r *record) { c.judge(r, c.dispatch(r, &r.m)) })
+		c.guard(&b.records[0], func(r *record) {
+			o := c.dispatch(r, &r.m)
+			if o.Posted() {
+				c.metrics.batch.Observe(1)
+			}
+			c.judge(r, o)
+		})
 		b.recycle()
 		return
 	}
@@ -53,7 +58,7 @@ func (c *Consumer) handleBatch(b *batch) {
 
 // dispatchBatch POSTs the messages of b, see BatchDispatcher.
 func (c *Consumer) dispatchBatch(b *batch) (whole message.Outcome, each []message.Outcome) {
-	for i := range b.records {
+	for i := range b.records { // none has an outcome: gather leaves those alone that are delivered again
 		c.recall(&b.records[i], &b.records[i].m)
 	}
 	if b.records[0].session.gone() { // the broker delivers the messages again: a POST now would double them
@@ -179,62 +184,4 @@ func (s *session) releaseBatch(b *batch) {
 		s.c.guard(&b.records[i], func(r *record) { s.release(r, true) })
 	}
 	b.recycle()
-}
-
-// offer makes s.offered what has to be handled next. A batch that is not full grows with every call until a worker has
-// taken it, or it was admitted.
-func (s *session) offer() {
-	switch {
-	case s.collector == nil && s.offered.Delivery == nil:
-		s.offered.delivery = s.nextWhole()
-	case s.collector != nil && !s.admitted:
-		s.offered.batch = s.gather()
-	}
-}
-
-// taken removes what a worker has taken.
-func (s *session) taken() {
-	if s.collector != nil {
-		s.collector.take(s.offered.batch)
-	}
-	s.offered, s.admitted = offer{}, false
-}
-
-// nextWhole is next without the messages for whose bodies there is no memory: they are held.
-func (s *session) nextWhole() delivery {
-	for {
-		d := s.next()
-		if d.Delivery == nil || d.Missing == 0 {
-			return d
-		}
-		s.c.holdMissing(d)
-	}
-}
-
-func (s *session) beginPump() {
-	s.backMu.Lock()
-	defer s.backMu.Unlock()
-	s.pumping = true
-}
-
-// endPump releases what no worker has taken.
-func (s *session) endPump() {
-	if s.admitted {
-		s.admitted = false
-		free(s.c.o.Slots)
-	}
-	if s.offered.Delivery != nil {
-		s.releaseUnstarted(s.offered.delivery)
-	}
-	s.offered = offer{}
-	if s.collector == nil {
-		return
-	}
-	s.overdue.Stop()
-	s.backMu.Lock()
-	s.pumping = false
-	s.backMu.Unlock()
-	for _, b := range append(s.collector.rest(), s.takeBack()...) {
-		s.releaseBatch(b)
-	}
 }

@@ -94,7 +94,7 @@ func pumpedBy(tb testing.TB, o Options, headers func(tag uint64) amqp.Table) (ne
 	r := benchSession(tb, c)
 	deliveries := amqpwire.NewDeliveries(0)
 	pumping := make(chan error)
-	go func() { pumping <- r.pump(deliveries) }()
+	go func() { err := r.pump(deliveries); r.leftover(); pumping <- err }()
 	tb.Cleanup(func() {
 		c.Stop()
 		if err := <-pumping; !errors.Is(err, errStopping) {

@@ -184,7 +184,9 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 		if errors.Is(err, errStopping) && c.order == nil {
 			return nil // the connection is closed next, and with it the channel
 		}
-		_ = sub.Close() // what it has not settled returns to the queue
+		if sub.Close() != nil { // otherwise what it has not settled returns to the queue
+			served.lose()
+		}
 		switch {
 		case errors.Is(err, errStopping):
 			return nil

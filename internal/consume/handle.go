@@ -6,7 +6,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
@@ -222,28 +221,4 @@ func (c *Consumer) Oversized() string {
 		return o.text
 	}
 	return ""
-}
-
-// delivery is one delivery with the session it came from: it is settled there or not at all.
-type delivery struct {
-	*broker.Delivery
-	session *session
-	held    *entry // nil: the messages are handled in no order
-}
-
-// offer is what pump offers to the workers: a delivery or a batch; empty without either.
-type offer struct {
-	delivery
-	batch *batch
-}
-
-// messages is how many messages are in it.
-func (o offer) messages() int {
-	switch {
-	case o.batch != nil:
-		return len(o.batch.records)
-	case o.Delivery != nil:
-		return 1
-	}
-	return 0
 }

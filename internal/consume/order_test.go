@@ -490,6 +490,7 @@ func TestOldDeliveriesReturn(t *testing.T) {
 				deliveries.Add(benchDelivery(tag+1, nil, time.Now()))
 			}
 			err := s.pump(deliveries)
+			s.leftover()
 			synctest.Wait()
 			if err != errPaused || attempts != 1 { //nolint:errorlint // it is itself
 				t.Errorf("%v after %d attempts", err, attempts)
@@ -519,7 +520,9 @@ func TestNothingPassesALostKey(t *testing.T) {
 		deliveries.Add(lost)
 		deliveries.Add(benchDelivery(3, key, time.Now()))
 		began := time.Now()
-		if err := s.pump(deliveries); err != errPaused || len(posted) != 1 || time.Since(began) != c.o.MissingHold { //nolint:errorlint // it is itself
+		err := s.pump(deliveries)
+		s.leftover()
+		if err != errPaused || len(posted) != 1 || time.Since(began) != c.o.MissingHold { //nolint:errorlint // it is itself
 			t.Errorf("%v, %d attempts, after %v", err, len(posted), time.Since(began))
 		}
 		c.order.drop(s)
@@ -584,7 +587,9 @@ func TestLeavingDoesNotWaitForARate(t *testing.T) {
 		time.AfterFunc(time.Minute, s.leave)
 		began, deliveries := time.Now(), amqpwire.NewDeliveries(0)
 		deliveries.Add(benchDelivery(1, amqp.Table{"key": "a"}, began))
-		if err := s.pump(deliveries); err != errPaused || time.Since(began) != time.Minute { //nolint:errorlint // it is itself
+		err := s.pump(deliveries)
+		s.leftover()
+		if err != errPaused || time.Since(began) != time.Minute { //nolint:errorlint // it is itself
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		s.c.order.drop(s)

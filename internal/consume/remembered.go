@@ -37,14 +37,17 @@ type fate struct {
 	at   time.Time          // of the last change
 }
 
-// hand is what a session has in hand: attempts that have not ended, and settlements that may not have arrived. All but
-// the last prefetch have: otherwise the broker would not have delivered so many messages.
+// hand is what a session has in hand: attempts that have not ended, and settlements that may not have arrived. Those
+// before the last registration of the consumer have: the broker has answered it. Of those behind it all but the last
+// prefetch of the messages received since: otherwise the broker would not have delivered so many.
 type hand struct {
 	all  *remembered    // its mutex guards the fields below
 	out  map[uint64]int // attempts by record.id
 	sent []sent         // the last ones, at most prefetch: the n-th is at n modulo prefetch
 	n    int            // settlements so far
 	lost bool
+
+	registered, before int // settlements, and messages received, when the consumer was registered
 }
 
 // sent is a settlement; without an outcome a copy of its message is POSTed.
@@ -55,6 +58,14 @@ type sent struct {
 
 func newHand(all *remembered, prefetch int) *hand {
 	return &hand{all: all, out: map[uint64]int{}, sent: make([]sent, prefetch)}
+}
+
+// register is called before the consumer is registered again, with a window of its own. received is how many messages
+// the broker has delivered until then.
+func (h *hand) register(received int) {
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
+	h.registered, h.before = h.n, received
 }
 
 // recall is called before a message is POSTed. known means that it must not be, because it was on a session that was
@@ -172,12 +183,16 @@ func (h *hand) lose(received int) {
 	k := h.all
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if h.lost {
+		return
+	}
 	h.lost = true
 	for id, n := range h.out {
 		k.fate(id).out += n
 	}
 	h.out = nil
-	for i := max(0, h.n-len(h.sent), received-len(h.sent)); i < h.n; i++ {
+	arrived := h.registered + max(0, received-h.before-len(h.sent))
+	for i := max(arrived, h.n-len(h.sent)); i < h.n; i++ {
 		if last := h.sent[i%len(h.sent)]; last.outcome != nil {
 			k.expect(last.id, last.outcome)
 		}
@@ -274,5 +289,6 @@ func (r *record) lasting(by *topology.Settlement) *message.Outcome {
 		return nil
 	}
 	kept := *o
+	kept.Problem, kept.Answer = nil, "" // there may be thousands, each of some KiB
 	return &kept
 }

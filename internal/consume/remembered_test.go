@@ -317,3 +317,25 @@ func TestExpectedCopiesAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestAWindowOfItsOwn: messages of an earlier registration take nothing of the window, so that many that came later
+// prove nothing about their acks; the answer to the registration proves those sent before.
+func TestAWindowOfItsOwn(t *testing.T) {
+	t.Parallel()
+	var all remembered
+	h := newHand(&all, 2)
+	settle := func(id uint64) { h.settled(&ending{id: id, named: true, outcome: &plain[0]}, nil) }
+	h.register(0)
+	h.out[1], h.out[2], h.out[3] = 1, 1, 1
+	settle(1)
+	h.register(3)
+	settle(2)
+	settle(3)
+	h.lose(5)
+	h.lose(5)
+	for id, want := range map[uint64]int{1: 0, 2: 1, 3: 1} {
+		if f := all.fates[id]; (f == nil) != (want == 0) || f != nil && len(f.done) != want {
+			t.Errorf("message %d: %+v, want %d outcomes", id, f, want)
+		}
+	}
+}

@@ -80,6 +80,7 @@ func (s *session) consume(ctx context.Context) error {
 		}
 		unbind := context.AfterFunc(s.c.interrupt, s.kill)
 		// As if every message went alone: those of a batch do if it failed.
+		s.settler.hand.register(int(s.lastTag)) // #nosec G115 -- of one session
 		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch / s.c.o.Concurrency)
 		consumer, err := s.sub.Consume(ctx, s.c.o.Prefetch)
 		unbind()
@@ -95,6 +96,7 @@ func (s *session) consume(ctx context.Context) error {
 		}
 		s.c.setActive(false)
 		if s.c.order != nil || !errors.Is(why, errPaused) {
+			s.leftover()
 			s.freePending() // the broker delivers again what no worker has taken
 			s.pending, _ = consumer.Take(s.batch)
 			s.lastTag += uint64(len(s.pending))
@@ -147,108 +149,13 @@ func (s *session) gone() bool {
 	}
 }
 
-// pump hands deliveries to the workers, each as one becomes free, until the gate is closed (errPaused), the consumer
-// stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows one more POST.
-func (s *session) pump(deliveries *broker.Deliveries) error {
-	s.beginPump()
-	defer s.endPump()
-	flow := s.c.o.Flow
-	changed := flow.Changed()
-	for flow.Open() && s.leaving.Err() == nil {
-		s.offer()
-		messages := s.offered.messages() // read before a worker has them
-		ready, work, wake := deliveries.Ready(), s.c.offered, s.c.woken
-		if len(s.pending) > 0 {
-			ready = nil
-		}
-		switch { // a nil channel is never ready
-		case messages == 0:
-			work = nil
-		case (s.c.limited || flow.Ramping()) && s.c.posts.Load() >= int64(flow.Limit()):
-			ready, work, wake = nil, nil, s.c.freed
-		case s.c.limited && !s.admit(messages): // one of the channels below says why
-			ready, work = nil, nil
-		case s.collector == nil:
-			ready, wake = nil, nil
-		}
-		select {
-		case work <- s.offered:
-			s.c.posts.Add(1)
-			s.c.inflight.Add(int64(messages))
-			s.taken()
-		case <-wake:
-		case <-ready:
-			if ended := s.fetch(deliveries); ended { // the server cancelled the consumer, or the channel is closing
-				<-s.done
-				return s.sub.Err()
-			}
-		case <-changed:
-			changed = flow.Changed()
-		case <-s.c.stopping:
-			return errStopping
-		case <-s.done:
-			return s.sub.Err()
-		}
-	}
-	return errPaused
-}
-
-// fetch makes the deliveries that have arrived pending; none is pending before. It reports whether no more will arrive.
-// The window relies on delivery tags that count up by one: a broker that sends others loses the session.
-func (s *session) fetch(deliveries *broker.Deliveries) (ended bool) {
-	s.batch, ended = deliveries.Take(s.batch)
-	s.pending = s.batch
-	for _, d := range s.batch {
-		if s.lastTag++; d.DeliveryTag != s.lastTag {
-			s.c.o.Logger.Error("delivery tag out of order", "tag", d.DeliveryTag, "expected",
-				s.lastTag)
-			s.freePending()
-			s.kill()
-			return true
-		}
-	}
-	return ended
-}
-
-// next takes the next delivery that may be handled; it is empty without one.
-func (s *session) next() (d delivery) {
-	if s.c.order != nil {
-		for _, pending := range s.pending {
-			s.c.order.add(s, pending)
-		}
-		s.pending = nil
-		d = s.c.order.take()
-	} else if len(s.pending) > 0 {
-		d = delivery{s.pending[0], s, nil}
-		s.pending[0] = nil
-		s.pending = s.pending[1:]
-	}
-	if d.Delivery != nil {
-		s.receive(d.Delivery)
-	}
-	return d
-}
-
-// receive counts a delivery: from here on it is outstanding until end. In order each attempt counts as a delivery.
-func (s *session) receive(d *broker.Delivery) {
-	s.outstanding.Add(1)
-	s.c.received.Add(1)
-	redelivered := 0
-	if d.Redelivered {
-		redelivered = 1
-	}
-	s.c.metrics.received[redelivered].Inc()
-	if !d.Timestamp.IsZero() {
-		s.c.metrics.age.Observe(max(0, time.Since(d.Timestamp).Seconds()))
-	}
-}
-
 // cancel ends the consumer at the broker and gives back, uncounted, the deliveries that no worker has taken.
 func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 	defer context.AfterFunc(s.c.interrupt, s.kill)() // a broker that does not answer must not outlast the grace
 	if err := consumer.Stop(ctx); err != nil {
 		return fmt.Errorf("cancel the consumer of %q: %w", s.c.o.Plan.Queue, err)
 	}
+	s.leftover() // not before: the broker would deliver it again at once
 	for ended := false; ; {
 		for len(s.pending) > 0 {
 			s.releaseUnstarted(s.next())
@@ -289,7 +196,7 @@ func (s *session) release(r *record, read bool) {
 func (s *session) close() {
 	defer func() {
 		if s.gone() {
-			s.settler.hand.lose(int(s.lastTag)) // #nosec G115 -- of one session
+			s.lose()
 		}
 	}()
 	s.c.background.Go(func() {
@@ -306,3 +213,6 @@ func (s *session) close() {
 	case <-s.done:
 	}
 }
+
+// lose is for a session whose last settlements may not have arrived.
+func (s *session) lose() { s.settler.hand.lose(int(s.lastTag)) } // #nosec G115 -- of one session

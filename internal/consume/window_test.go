@@ -216,7 +216,7 @@ func TestRampIsKept(t *testing.T) {
 		deliveries := amqpwire.NewDeliveries(0)
 		deliveries.Add(benchDelivery(1, nil, time.Now()))
 		pumped := make(chan error, 1)
-		go func() { pumped <- r.pump(deliveries) }()
+		go func() { err := r.pump(deliveries); r.leftover(); pumped <- err }()
 		wantHandled := func(want float64) {
 			t.Helper()
 			synctest.Wait()

@@ -134,7 +134,8 @@ const refLength = 16
 func (m *Message) Ref() string {
 	p := m.publishing()
 	h := sha256.New()
-	_, _ = h.Write(amqpvalue.AppendHead(nil, m.Properties.Exchange, m.Properties.RoutingKey, &p))
+	// The brace ends the object: without it a body could go on with the headers of another message.
+	_, _ = h.Write(append(amqpvalue.AppendHead(nil, m.Properties.Exchange, m.Properties.RoutingKey, &p), '}'))
 	_, _ = h.Write(p.Body)
 	return hex.EncodeToString(h.Sum(nil)[:refLength/2])
 }

@@ -214,3 +214,13 @@ func FuzzLine(f *testing.F) {
 		}
 	})
 }
+
+// TestRefOfSimilarMessages: what one message has as a header another cannot have in its body.
+func TestRefOfSimilarMessages(t *testing.T) {
+	t.Parallel()
+	a := Message{Properties: amqp.Delivery{Headers: amqp.Table{"h": "v"}, Body: []byte("abc")}}
+	b := Message{Properties: amqp.Delivery{Body: []byte(`,"headers":{"h":"v"}abc`)}}
+	if a.Ref() == b.Ref() {
+		t.Errorf("both are %s", a.Ref())
+	}
+}
