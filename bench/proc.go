@@ -76,7 +76,8 @@ func cpuOfTree(root int) (time.Duration, error) {
 	return sum, nil
 }
 
-// memory is a process's resident memory in bytes: now, at its most, and now without pages of files, which processes share.
+// memory is a process's resident memory in bytes: now, at its most, and now without pages of files, which processes
+// share.
 type memory struct{ now, peak, own int64 }
 
 func memoryOf(pid int) (memory, error) {

@@ -59,7 +59,8 @@ func newResult(r *rig, o *options) *result {
 	return res
 }
 
-// commit names the commit that is measured, and says when the files differ, except for those that a run with -docs writes.
+// commit names the commit that is measured, and says when the files differ, except for those that a run with -docs
+// writes.
 func commit(ctx context.Context) string {
 	name := output(ctx, "git", "describe", "--always")
 	if output(ctx, "git", "status", "--porcelain", "-uno", "--", ".", ":!docs", ":!bench/*.json") != "" {

@@ -106,8 +106,8 @@ func embeddable(text []byte) bool {
 		jsontext.Value(slices.Concat([]byte{'['}, text, []byte{']'})).IsValid(lenient...)
 }
 
-// IsText reports whether b is text that as a JSON string is at most twice as long: UTF-8 without control characters that
-// need \u00XX.
+// IsText reports whether b is text that as a JSON string is at most twice as long: UTF-8 without control characters
+// that need \u00XX.
 func IsText(b []byte) bool {
 	for _, c := range b {
 		if c < ' ' && c != '\b' && c != '\t' && c != '\n' && c != '\f' && c != '\r' {

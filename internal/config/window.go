@@ -112,7 +112,8 @@ func (l *loader) checkBatch() {
 	if !l.ok(bytes, memory, concurrency) {
 		return
 	}
-	// The bodies may be text of which each byte is escaped. About 3 KiB are for what else is in a message, and 4 for a verdict; see dispatch.
+	// The bodies may be text of which each byte is escaped. About 3 KiB are for what else is in a message, and 4 for a
+	// verdict; see dispatch.
 	one := 2*w.BatchBytes + Size(w.BatchSize)*(7<<10) + 256<<10
 	switch all := one * Size(w.Concurrency); {
 	case w.BatchBytes+one > w.Memory:

@@ -63,8 +63,8 @@ func (a *App) answerBatch(c *apptest.Conn, r *apptest.Request) bool {
 	return a.actAll(c, b, outcome{raw: b.results()})
 }
 
-// read decodes the messages of a request and decides what is done about them, which depends on the seed and on the first
-// of them.
+// read decodes the messages of a request and decides what is done about them, which depends on the seed and on the
+// first of them.
 func (a *App) read(r *apptest.Request) (*batch, error) {
 	var items []item
 	for d := json.NewDecoder(bytes.NewReader(r.Body)); d.More(); {
@@ -140,7 +140,7 @@ var spoils = []outcome{
 	{raw: apptest.Status(http.StatusUnprocessableEntity), status: http.StatusUnprocessableEntity},
 	{status: ledger.Hung, hang: true},
 	{status: ledger.Aborted, reset: true},
-	{raw: apptest.Full(http.StatusMultiStatus, "{\"index\":0,\"status\":200}\n{\"index\":1,\"sta"), status: ledger.Garbled},
+	{raw: apptest.Full(http.StatusMultiStatus, `{"index":0,"status":200}`+"\n"+`{"index":1,"sta`), status: ledger.Garbled},
 	{raw: apptest.Full(http.StatusMultiStatus, "{\"index\":100000,\"status\":500}\n"), status: ledger.Garbled},
 	{raw: apptest.Full(http.StatusOK, `{"batchItemFailures":[{"itemIdentifier":"`, "Content-Type: application/json"),
 		status: ledger.Garbled},

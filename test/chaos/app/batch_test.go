@@ -35,7 +35,8 @@ func TestResults(t *testing.T) {
 		got := make([]string, len(want))
 		name := kindOf(head)
 		forms[name]++
-		if name == "object" {
+		switch name {
+		case "object":
 			var object struct {
 				BatchItemFailures []struct{ ItemIdentifier string }
 			}
@@ -47,7 +48,7 @@ func TestResults(t *testing.T) {
 					t.Errorf("seed %d: a message fails that came too early: %s", seed, body)
 				}
 			}
-		} else if name == "lines" {
+		case "lines":
 			for d := json.NewDecoder(strings.NewReader(body)); d.More(); {
 				var line struct{ Index, Status int }
 				must.Do(t, d.Decode(&line))

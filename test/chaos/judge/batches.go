@@ -1,7 +1,8 @@
 package judge
 
-// alone is I18, for one message: each request is a batch, behind a batch that failed as a whole it has a request of its own, and unless it fails
-// by itself no attempt of it is ever counted. An attempt that a fault of the app may have failed is another matter.
+// alone is I18, for one message: each request is a batch, behind a batch that failed as a whole it has a request of its
+// own, and unless it fails by itself no attempt of it is ever counted. An attempt that a fault of the app may have
+// failed is another matter.
 func (j *judge) alone(m *message) {
 	for i := range m.Receipts {
 		r := &m.Receipts[i]

@@ -91,8 +91,8 @@ var statements = []Invariant{
 		"back never is"},
 	{ID: "I14", Statement: "a redriven message goes on counting: one try, then it is parked again"},
 	{ID: "I15", Statement: "no secret and no body in logs, metrics and headers"},
-	{ID: "I18", Statement: "a batch that fails as a whole counts for none of its messages, and what was tried or delivered " +
-		"before is alone in its request"},
+	{ID: "I18", Statement: "a batch that fails as a whole counts for none of its messages, and what was tried or " +
+		"delivered before is alone in its request"},
 }
 
 type judge struct {
