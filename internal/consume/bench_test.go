@@ -285,7 +285,7 @@ func coalesce(a arrival) (ack func()) {
 		}
 		w.prefix()
 		if w.crowded() {
-			w.behind(0)
+			w.excess()
 		}
 	}
 }

@@ -65,7 +65,7 @@ func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan func() 
 		s.collector = newCollector(c.o.Batch)
 		s.overdue = time.AfterFunc(time.Hour, func() { signal(c.woken) })
 	}
-	s.settler.ordered = c.order != nil
+	s.settler.ordered, s.settler.patience = c.order != nil, c.patience()
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	context.AfterFunc(s.leaving, func() { signal(c.woken) })
 	c.background.Go(s.settler.run)

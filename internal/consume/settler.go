@@ -14,10 +14,12 @@ import (
 // A delivery that finished before an earlier one waits for it, so that one frame can ack both, but not for long: it
 // holds a prefetch slot, and would be delivered again if the connection broke now. headPatience is how long the head
 // may stay where it is before all acks behind it are sent singly. While the head moves, an ack behind it waits for at
-// most maxTicks times as long.
+// most maxTicks times as long. A head that is in a batch moves only when the whole batch has its answer. Acks of batches
+// are many, and to find the delivery of a single one the broker searches all that are older and not acked.
 const (
-	headPatience = 5 * time.Millisecond
-	maxTicks     = 20
+	headPatience  = 5 * time.Millisecond
+	batchPatience = 500 * time.Millisecond
+	maxTicks      = 20
 )
 
 // acker is the part of a subscription that settles.
@@ -51,20 +53,30 @@ type settler struct {
 	endings chan ending
 	metrics *metrics
 	ordered bool        // messages are given back by closing the channel, and acks leave in the order of their tags
-	timer   *time.Timer // of headPatience
+	timer   *time.Timer // of patience
 	armed   bool
 	head    uint64 // of the window when the timer was set
 	done    chan struct{}
+
+	patience time.Duration // headPatience or batchPatience
 }
 
 func newSettler(a acker, prefetch int, m *metrics, all *remembered) *settler {
 	s := &settler{
 		acker: a, window: newWindow(prefetch), hand: newHand(all, prefetch), metrics: m,
 		endings: make(chan ending, min(prefetch, 1024)), done: make(chan struct{}),
-		timer: time.NewTimer(time.Hour),
+		timer: time.NewTimer(time.Hour), patience: headPatience,
 	}
 	s.timer.Stop()
 	return s
+}
+
+// patience is how long a head may stay where it is.
+func (c *Consumer) patience() time.Duration {
+	if c.o.Batch.Size > 1 {
+		return batchPatience
+	}
+	return headPatience
 }
 
 // run settles until endings is closed, then flushes the rest.
@@ -108,7 +120,7 @@ func (s *settler) tick() {
 
 func (s *settler) arm() {
 	s.armed, s.head = true, s.window.head
-	s.timer.Reset(headPatience)
+	s.timer.Reset(s.patience)
 }
 
 // takeWaiting takes the endings that wait, at most a window of them: a flood must not postpone the flush.
@@ -148,14 +160,15 @@ func (s *settler) take(e ending) {
 
 func (s *settler) flush() {
 	s.flushPrefix()
+	if s.window.crowded() {
+		s.flushSingly(s.window.excess())
+	}
 	switch {
 	case len(s.window.pending) == 0:
 		if s.armed {
 			s.armed = false
 			s.timer.Stop()
 		}
-	case s.window.crowded():
-		s.flushBehind(0)
 	case !s.armed:
 		s.arm()
 	}
@@ -173,11 +186,11 @@ func (s *settler) flushPrefix() {
 }
 
 // flushBehind acks singly what has waited behind the head for at least age ticks.
-func (s *settler) flushBehind(age uint32) {
-	taken := s.window.behind(age)
-	if s.ordered {
-		slices.SortFunc(taken, func(a, b ending) int { return cmp.Compare(a.tag, b.tag) })
-	}
+func (s *settler) flushBehind(age uint32) { s.flushSingly(s.window.behind(age)) }
+
+// flushSingly acks the oldest delivery first: the broker then has the fewest older ones to search. In order it must.
+func (s *settler) flushSingly(taken []ending) {
+	slices.SortFunc(taken, func(a, b ending) int { return cmp.Compare(a.tag, b.tag) })
 	for _, f := range taken {
 		s.count(s.acker.Ack(f.tag, false), f)
 	}
@@ -265,6 +278,14 @@ func (w *window) prefix() (last uint64, taken []ending) {
 // behind takes the acks that have waited behind the head for at least age ticks; all of them for 0.
 func (w *window) behind(age uint32) []ending {
 	return w.take(func(e ending) bool { return w.tick-e.since >= age })
+}
+
+// excess takes the oldest acks that wait behind the head, so many that half a window is left of them.
+func (w *window) excess() []ending {
+	slices.SortFunc(w.pending, func(a, b ending) int { return cmp.Compare(b.tag, a.tag) })
+	taken := w.pending[w.prefetch/2:]
+	w.pending = w.pending[:w.prefetch/2]
+	return taken
 }
 
 // take takes what is due out of pending: it is moved to the end, and valid until the next call.

@@ -69,9 +69,17 @@ func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
 			for _, f := range slices.Clone(taken) {
 				settle(f)
 			}
-			if w.crowded() || len(open) == int(stuck) {
+			switch {
+			case len(open) == int(stuck):
 				for _, f := range slices.Clone(w.behind(0)) {
 					settle(f)
+				}
+			case w.crowded():
+				for _, f := range slices.Clone(w.excess()) {
+					settle(f)
+				}
+				if w.crowded() {
+					t.Fatalf("seed %d: %d of %d still wait", seed, len(w.pending), prefetch)
 				}
 			}
 		}
@@ -144,6 +152,54 @@ func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
 	if s.tick(); s.armed {
 		t.Error("the clock runs although nothing waits")
 	}
+}
+
+// TestCrowdedWindowKeepsHalf: of what waits behind the head, the oldest leave singly when there is no room. The others
+// leave with the head, in one frame.
+func TestCrowdedWindowKeepsHalf(t *testing.T) {
+	t.Parallel()
+	a := &recording{}
+	s := newSettler(a, 8, newMetrics(prometheus.NewRegistry(), &Consumer{}), &remembered{})
+	s.timer.Stop()
+	for _, tag := range []uint64{7, 3, 8, 6, 2, 5} {
+		s.take(ending{tag: tag, final: topology.FinalAck})
+	}
+	if s.flush(); !slices.Equal(a.acks, []acked{{2, false}, {3, false}}) || !s.armed {
+		t.Errorf("acks %v, want those of 2 and 3; the clock runs: %t", a.acks, s.armed)
+	}
+	s.take(ending{tag: 1, final: topology.FinalAck})
+	s.take(ending{tag: 4, final: topology.FinalAck})
+	if s.flush(); a.last() != (acked{8, true}) || len(s.window.pending) != 0 || s.armed {
+		t.Errorf("acks %v, %d wait; the clock runs: %t", a.acks, len(s.window.pending), s.armed)
+	}
+}
+
+// TestBatchesHaveMorePatience: the head of a window of batches moves only when a POST has ended.
+func TestBatchesHaveMorePatience(t *testing.T) {
+	t.Parallel()
+	o := benchOptions(t, 4)
+	for size, want := range map[int]time.Duration{0: headPatience, 1: headPatience, 2: batchPatience} {
+		o.Batch.Size = size
+		if got := (&Consumer{o: o}).patience(); got != want {
+			t.Errorf("%v with batches of %d, want %v", got, size, want)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		a := &recording{}
+		s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{}), &remembered{})
+		s.patience = batchPatience
+		go s.run()
+		s.endings <- ending{tag: 2, final: topology.FinalAck}
+		time.Sleep(batchPatience - 1)
+		if synctest.Wait(); len(a.acks) != 0 {
+			t.Errorf("acks %v, too soon", a.acks)
+		}
+		time.Sleep(1)
+		if synctest.Wait(); a.last() != (acked{2, false}) {
+			t.Errorf("acks %v, want one of 2", a.acks)
+		}
+		close(s.endings)
+	})
 }
 
 type acked struct {
