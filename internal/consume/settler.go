@@ -14,8 +14,8 @@ import (
 // A delivery that finished before an earlier one waits for it, so that one frame can ack both, but not for long: it
 // holds a prefetch slot, and would be delivered again if the connection broke now. headPatience is how long the head
 // may stay where it is before all acks behind it are sent singly. While the head moves, an ack behind it waits for at
-// most maxTicks times as long. A head that is in a batch moves only when the whole batch has its answer. Acks of batches
-// are many, and to find the delivery of a single one the broker searches all that are older and not acked.
+// most maxTicks times as long. A head that is in a batch moves only when the whole batch has its answer. Acks of
+// batches are many, and to find the delivery of a single one the broker searches all that are older and not acked.
 const (
 	headPatience  = 5 * time.Millisecond
 	batchPatience = 500 * time.Millisecond

@@ -190,11 +190,11 @@ func TestBatchesHaveMorePatience(t *testing.T) {
 		s.patience = batchPatience
 		go s.run()
 		s.endings <- ending{tag: 2, final: topology.FinalAck}
-		time.Sleep(batchPatience - 1)
+		time.Sleep(batchPatience - time.Nanosecond)
 		if synctest.Wait(); len(a.acks) != 0 {
 			t.Errorf("acks %v, too soon", a.acks)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		if synctest.Wait(); a.last() != (acked{2, false}) {
 			t.Errorf("acks %v, want one of 2", a.acks)
 		}
