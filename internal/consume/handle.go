@@ -148,7 +148,7 @@ func (s *session) again(r *record, by topology.Settlement) {
 	s.c.write(r, v, "hold")
 	s.c.metrics.settled[v.Action][v.Reason].Inc()
 	r.done, r.delivery = true, nil
-	s.settler.hand.again(r)
+	s.settler.inFlight.again(r)
 	s.c.order.hold(r.held, by.Hold+rand.N(by.Jitter+1)) // #nosec G404 -- spreads load, guards nothing
 	s.outstanding.Done()
 }

@@ -58,7 +58,7 @@ func (r *record) read(plan *topology.Plan) *message.Message {
 	return &r.m
 }
 
-// identify is read without what this process knows of the message.
+// identify is read without what this process remembers of the message.
 func (r *record) identify(plan *topology.Plan) {
 	r.delivery.DecodeHeaders()
 	plan.Read(&r.m, &r.delivery.Delivery)

@@ -27,7 +27,7 @@ type remembered struct {
 	swept time.Time
 }
 
-// fate is what becomes of the copies of equal messages. Those to POST go first: an outcome may be of a message whose
+// fate says what to do with the copies of equal messages. Those to POST go first: an outcome may be of a message whose
 // ack has arrived, and must not settle a message that the app has not seen.
 type fate struct {
 	post int                // copies to POST: they returned to the queue without an outcome
@@ -37,10 +37,10 @@ type fate struct {
 	at   time.Time          // of the last change
 }
 
-// hand is what a session has in hand: attempts that have not ended, and settlements that may not have arrived. Those
+// inFlight is what a session has in flight: attempts that have not ended, and settlements that may not have arrived. Those
 // before the last registration of the consumer have: the broker has answered it. Of those behind it all but the last
 // prefetch of the messages received since: otherwise the broker would not have delivered so many.
-type hand struct {
+type inFlight struct {
 	all  *remembered    // its mutex guards the fields below
 	out  map[uint64]int // attempts by record.id
 	sent []sent         // the last ones, at most prefetch: the n-th is at n modulo prefetch
@@ -56,13 +56,13 @@ type sent struct {
 	outcome *message.Outcome
 }
 
-func newHand(all *remembered, prefetch int) *hand {
-	return &hand{all: all, out: map[uint64]int{}, sent: make([]sent, prefetch)}
+func newInFlight(all *remembered, prefetch int) *inFlight {
+	return &inFlight{all: all, out: map[uint64]int{}, sent: make([]sent, prefetch)}
 }
 
 // register is called before the consumer is registered again, with a window of its own. received is how many messages
 // the broker has delivered until then.
-func (h *hand) register(received int) {
+func (h *inFlight) register(received int) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
 	h.registered, h.before = h.n, received
@@ -102,7 +102,7 @@ func (c *Consumer) recall(r *record, m *message.Message) (o message.Outcome, kno
 	if r.held != nil {
 		r.held.recalled = true
 	}
-	if h := r.session.settler.hand; h.lost {
+	if h := r.session.settler.inFlight; h.lost {
 		k.fate(r.id).out++
 	} else {
 		h.out[r.id]++
@@ -133,7 +133,7 @@ func (s *session) await(r *record, by topology.Settlement) {
 }
 
 // end ends an attempt. all is locked.
-func (h *hand) end(id uint64) {
+func (h *inFlight) end(id uint64) {
 	if !h.lost {
 		if h.out[id]--; h.out[id] == 0 {
 			delete(h.out, id)
@@ -149,8 +149,8 @@ func (h *hand) end(id uint64) {
 	h.all.tidy(id)
 }
 
-// again ends an attempt whose delivery stays in hand.
-func (h *hand) again(r *record) {
+// again ends an attempt whose delivery stays unacked.
+func (h *inFlight) again(r *record) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
 	if r.passed {
@@ -159,7 +159,7 @@ func (h *hand) again(r *record) {
 }
 
 // settled ends a delivery; unsent is why its settlement could not be sent.
-func (h *hand) settled(e *ending, unsent error) {
+func (h *inFlight) settled(e *ending, unsent error) {
 	returns := unsent != nil || e.final == topology.FinalRequeue || e.final == topology.FinalDelay
 	k := h.all
 	k.mu.Lock()
@@ -178,8 +178,8 @@ func (h *hand) settled(e *ending, unsent error) {
 	h.n++
 }
 
-// lose makes what was in hand known to later sessions. received is how many messages the broker has delivered.
-func (h *hand) lose(received int) {
+// lose makes what was in flight known to later sessions. received is how many messages the broker has delivered.
+func (h *inFlight) lose(received int) {
 	k := h.all
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"sidecar/internal/topology"
 )
 
-// model is a queue, a link and an app, and what is in hand between them, without time.
+// model is a queue, a link and an app, and what is in flight between them, without time.
 type model struct {
 	t        *testing.T
 	random   *rand.Rand
@@ -95,11 +95,11 @@ func (m *model) attempt(from *[]*record) {
 func (m *model) settle(r *record, o *message.Outcome) {
 	e := ending{id: r.id, named: r.m.MessageID != "", outcome: o, final: topology.FinalAck}
 	if r.session != m.session {
-		r.session.settler.hand.settled(&e, broker.ErrDisconnected)
+		r.session.settler.inFlight.settled(&e, broker.ErrDisconnected)
 		return
 	}
 	m.frames = append(m.frames, r)
-	r.session.settler.hand.settled(&e, nil)
+	r.session.settler.inFlight.settled(&e, nil)
 }
 
 // resume lets the copies go on whose verdicts are there.
@@ -136,7 +136,7 @@ func (m *model) cut() {
 	for _, r := range m.pending {
 		lost.untaken(delivery{r.delivery, lost, nil})
 	}
-	lost.settler.hand.lose(m.received)
+	lost.settler.inFlight.lose(m.received)
 	m.pending, m.waiting = nil, nil // a copy that waited has no stake in its verdict
 	for _, d := range m.unacked {
 		d.redelivered = true
@@ -287,7 +287,7 @@ func TestExpectedCopiesAreBounded(t *testing.T) {
 		c := New(benchOptions(t, 1))
 		defer c.Drain(t.Context())
 		k := &c.remembered
-		s := &session{settler: &settler{hand: newHand(k, 1)}}
+		s := &session{settler: &settler{inFlight: newInFlight(k, 1)}}
 		known := func(id uint64) bool {
 			r := &record{session: s, id: id, m: message.Message{Redelivered: true}}
 			_, known := c.recall(r, &r.m)
@@ -323,7 +323,7 @@ func TestExpectedCopiesAreBounded(t *testing.T) {
 func TestAWindowOfItsOwn(t *testing.T) {
 	t.Parallel()
 	var all remembered
-	h := newHand(&all, 2)
+	h := newInFlight(&all, 2)
 	settle := func(id uint64) { h.settled(&ending{id: id, named: true, outcome: &plain[0]}, nil) }
 	h.register(0)
 	h.out[1], h.out[2], h.out[3] = 1, 1, 1

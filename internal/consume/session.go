@@ -80,7 +80,7 @@ func (s *session) consume(ctx context.Context) error {
 		}
 		unbind := context.AfterFunc(s.c.interrupt, s.kill)
 		// As if every message went alone: those of a batch do if it failed.
-		s.settler.hand.register(int(s.lastTag)) // #nosec G115 -- of one session
+		s.settler.inFlight.register(int(s.lastTag)) // #nosec G115 -- of one session
 		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch / s.c.o.Concurrency)
 		consumer, err := s.sub.Consume(ctx, s.c.o.Prefetch)
 		unbind()
@@ -215,4 +215,4 @@ func (s *session) close() {
 }
 
 // lose is for a session whose last settlements may not have arrived.
-func (s *session) lose() { s.settler.hand.lose(int(s.lastTag)) } // #nosec G115 -- of one session
+func (s *session) lose() { s.settler.inFlight.lose(int(s.lastTag)) } // #nosec G115 -- of one session

@@ -47,23 +47,23 @@ type ending struct {
 // ending waits leave in one frame. It runs until every delivery of its session has ended, also when the session has
 // ended long before: late settlements fail on the dead channel and are counted as stale.
 type settler struct {
-	acker   acker
-	window  *window
-	hand    *hand
-	endings chan ending
-	metrics *metrics
-	ordered bool        // messages are given back by closing the channel, and acks leave in the order of their tags
-	timer   *time.Timer // of patience
-	armed   bool
-	head    uint64 // of the window when the timer was set
-	done    chan struct{}
+	acker    acker
+	window   *window
+	inFlight *inFlight
+	endings  chan ending
+	metrics  *metrics
+	ordered  bool        // messages are given back by closing the channel, and acks leave in the order of their tags
+	timer    *time.Timer // of patience
+	armed    bool
+	head     uint64 // of the window when the timer was set
+	done     chan struct{}
 
 	patience time.Duration // headPatience or batchPatience
 }
 
 func newSettler(a acker, prefetch int, m *metrics, all *remembered) *settler {
 	s := &settler{
-		acker: a, window: newWindow(prefetch), hand: newHand(all, prefetch), metrics: m,
+		acker: a, window: newWindow(prefetch), inFlight: newInFlight(all, prefetch), metrics: m,
 		endings: make(chan ending, min(prefetch, 1024)), done: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), patience: headPatience,
 	}
@@ -199,7 +199,7 @@ func (s *settler) flushSingly(taken []ending) {
 // count counts one settlement. One that failed is stale: its session has ended and the broker delivers the message
 // again.
 func (s *settler) count(err error, e ending) {
-	s.hand.settled(&e, err)
+	s.inFlight.settled(&e, err)
 	if err != nil {
 		s.metrics.stale.Inc()
 		return

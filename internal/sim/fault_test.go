@@ -62,7 +62,7 @@ func (f *fault) explains() bool {
 }
 
 // repeats reports whether a message that the app has answered may be POSTed again because of the fault, one of all that
-// happened. The process remembers what became of a message whose settlement was lost, so that takes its end, or a second
+// happened. The process remembers the outcome of a message whose settlement was lost, so that takes its end, or a second
 // copy of the message: a publish whose confirm was lost.
 func (f *fault) repeats(all []*fault) bool {
 	switch f.what {
