@@ -37,9 +37,9 @@ type fate struct {
 	at   time.Time          // of the last change
 }
 
-// inFlight is what a session has in flight: attempts that have not ended, and settlements that may not have arrived. Those
-// before the last registration of the consumer have: the broker has answered it. Of those behind it all but the last
-// prefetch of the messages received since: otherwise the broker would not have delivered so many.
+// inFlight is what a session has in flight: attempts that have not ended, and settlements that may not have arrived.
+// Those before the last registration of the consumer have: the broker has answered it. Of those behind it all but the
+// last prefetch of the messages received since: otherwise the broker would not have delivered so many.
 type inFlight struct {
 	all  *remembered    // its mutex guards the fields below
 	out  map[uint64]int // attempts by record.id
