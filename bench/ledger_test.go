@@ -43,6 +43,9 @@ func TestLedgerBalances(t *testing.T) {
 		"retried":          {func(r *run) { r.Left["retry-queue"] = 2 }, "2 messages left in the retry-queue"},
 		"parked":           {func(r *run) { r.Left["dlq"] = 1 }, "1 messages left in the dlq"},
 		"nothing received": {func(r *run) { r.Stats = appStats{} }, "10 of 10 messages"},
+		"batches": {func(r *run) {
+			r.Load.Item, r.Stats = "x", appStats{Received: 11, Distinct: 10}
+		}, "11 messages reached the app, not 10"},
 	} {
 		r := good()
 		c.change(r)

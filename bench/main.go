@@ -59,10 +59,10 @@ func parse(args []string, problems io.Writer) (*options, error) {
 		return nil
 	})
 	f.Func("only", "scenarios, separated by commas: "+strings.Join(names(""),
-		",")+"; consume, produce, several and retries are all of a part", func(v string) error {
+		",")+"; consume, produce, several, retries and batches are all of a part", func(v string) error {
 		for name := range strings.SplitSeq(v, ",") {
 			switch {
-			case slices.Contains([]string{consume, produce, several, retried}, name):
+			case slices.Contains([]string{consume, produce, several, retried, batches}, name):
 				o.only = append(o.only, names(name)...)
 			case slices.Contains(names(""), name):
 				o.only = append(o.only, name)

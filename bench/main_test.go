@@ -23,6 +23,9 @@ func TestFlags(t *testing.T) {
 	if o, err = parse([]string{"-docs", "-only", "produce"}, io.Discard); err != nil || !o.wants(produce) || o.wants(consume) {
 		t.Errorf("one half: %+v, %v", o, err)
 	}
+	if o, err = parse([]string{"-only", "batches"}, io.Discard); err != nil || len(o.only) != 2 || !o.wants(batches) {
+		t.Errorf("a part with a scenario of its name: %+v, %v", o, err)
+	}
 	if o, err = parse([]string{"-quick"}, io.Discard); err != nil || o.messages != 3000 || o.runs != 2 || !o.wants(produce) || !o.wants(consume) {
 		t.Errorf("quick: %+v, %v", o, err)
 	}

@@ -31,43 +31,51 @@ type paced struct {
 
 // rate: 200 messages a second. "broker" is the way to a consumer in this process, which a candidate adds to.
 func (b *bench) rate() error {
-	steps := []func() error{func() error { return b.hop() }}
+	steps := []func() error{func() error {
+		p, err := b.hop()
+		b.result.Rate = append(b.result.Rate, p)
+		return err
+	}}
 	for _, c := range b.candidates {
-		steps = append(steps, func() error { return b.pacedRun(c) })
+		steps = append(steps, func() error {
+			p, err := b.pacedRun(c, load{Body: 1024, Concurrency: 50})
+			b.result.Rate = append(b.result.Rate, p)
+			return err
+		})
 	}
 	return b.rounds(min(b.o.runs, 3), steps...)
 }
 
-func (b *bench) pacedRun(c candidate) error {
-	l := load{Messages: b.size(ratePerSecond * rateSeconds), Body: 1024, Concurrency: 50}
-	if err := b.ask("POST", "/reset", appPlan{Expect: l.Messages, Latency: true}, nil); err != nil {
-		return err
+// pacedRun is one run at the low rate; the number of its messages is that of all such runs.
+func (b *bench) pacedRun(c candidate, l load) (out paced, err error) {
+	l.Messages = b.size(b.paced)
+	if err := b.ask("POST", "/reset", appPlan{Expect: l.Messages, Latency: true, Item: l.Item}, nil); err != nil {
+		return out, err
 	}
 	if err := b.fill(load{}); err != nil { // purges
-		return err
+		return out, err
 	}
 	p, err := b.launch(c, l.Concurrency)
 	if err != nil {
-		return err
+		return out, err
 	}
 	cpu, err := b.pacedCPU(p, l.Messages)
 	if err := errors.Join(err, p.stop()); err != nil {
-		return fmt.Errorf("%s: %w", c.name, err)
+		return out, fmt.Errorf("%s: %w", c.name, err)
 	}
-	out := &run{Candidate: c.name, Load: l}
-	if err := b.account(out); err != nil {
-		return err
+	r := &run{Candidate: c.name, Load: l}
+	if err := b.account(r); err != nil {
+		return out, err
 	}
-	if n := len(out.Stats.Latencies); n != l.Messages {
-		return fmt.Errorf("%s: %d of %d messages said when they were published", c.name, n, l.Messages)
+	if n := len(r.Stats.Latencies); n != l.Messages {
+		return out, fmt.Errorf("%s: %d of %d messages said when they were published", c.name, n, l.Messages)
 	}
-	b.addPaced(c.name, cpu, out.Stats.Latencies)
-	return nil
+	return b.pacedOf(c.name, cpu, r.Stats.Latencies), nil
 }
 
 // pacedCPU is the share of a core that p needs at the low rate.
 func (b *bench) pacedCPU(p *process, n int) (float64, error) {
-	if err := b.pause(2 * time.Second); err != nil { // its start is another figure
+	if err := b.pause(2 * b.rest); err != nil { // its start is another figure
 		return 0, err
 	}
 	before, err := cpuOf(p.pid())
@@ -85,7 +93,7 @@ func (b *bench) pacedCPU(p *process, n int) (float64, error) {
 	return (after - before).Seconds() / time.Since(begin).Seconds(), err
 }
 
-func (b *bench) addPaced(name string, cpu float64, ns []int64) {
+func (b *bench) pacedOf(name string, cpu float64, ns []int64) paced {
 	ms := make([]float64, len(ns))
 	for i, n := range ns {
 		ms[i] = float64(n) / 1e6
@@ -93,7 +101,7 @@ func (b *bench) addPaced(name string, cpu float64, ns []int64) {
 	slices.Sort(ms)
 	r := paced{name, cpu, quantile(ms, 0.5), quantile(ms, 0.99)}
 	b.say("  %-10s CPU %4.1f %% of a core, p50 %.2f ms, p99 %.2f ms", name, 100*r.CPU, r.P50, r.P99)
-	b.result.Rate = append(b.result.Rate, r)
+	return r
 }
 
 // publishPaced publishes n messages that say when they were published. Each has its time, also when those before it
@@ -104,12 +112,13 @@ func (b *bench) publishPaced(n int) error {
 		if err := b.pause(time.Until(begin.Add(time.Duration(i) * time.Second / ratePerSecond))); err != nil {
 			return err
 		}
-		body := append(make([]byte, 0, 1024), "t="+strconv.FormatInt(time.Now().UnixNano(), 10)+" "...)
-		for len(body) < cap(body) {
+		body := fmt.Appendf(make([]byte, 0, 1024), `{"t":%d,"x":"`, time.Now().UnixNano())
+		for len(body) < cap(body)-len(`"}`) {
 			body = append(body, 'x')
 		}
+		body = append(body, `"}`...)
 		if _, err := b.ch.PublishWithDeferredConfirm("", mainQueue, true, false, amqp.Publishing{
-			DeliveryMode: amqp.Persistent, ContentType: "application/octet-stream", MessageId: strconv.Itoa(i), Body: body,
+			DeliveryMode: amqp.Persistent, ContentType: "application/json", MessageId: strconv.Itoa(i), Body: body,
 		}); err != nil {
 			return err
 		}
@@ -118,26 +127,26 @@ func (b *bench) publishPaced(n int) error {
 }
 
 // hop measures the broker alone: from publish to a consumer here, on a connection of its own as any consumer has.
-func (b *bench) hop() error {
+func (b *bench) hop() (out paced, err error) {
 	if err := b.fill(load{}); err != nil {
-		return err
+		return out, err
 	}
-	n := b.size(ratePerSecond * rateSeconds)
+	n := b.size(b.paced)
 	conn, err := amqp.Dial(b.url)
 	if err != nil {
-		return err
+		return out, err
 	}
 	defer func() { _ = conn.Close() }()
 	ch, err := conn.Channel()
 	if err != nil {
-		return err
+		return out, err
 	}
 	if err := ch.Qos(100, 0, false); err != nil {
-		return err
+		return out, err
 	}
 	deliveries, err := ch.Consume(mainQueue, "hop", false, true, false, false, nil)
 	if err != nil {
-		return err
+		return out, err
 	}
 	var ns []int64
 	done := make(chan error, 1)
@@ -147,7 +156,7 @@ func (b *bench) hop() error {
 		done <- err
 	}()
 	if err := b.publishPaced(n); err != nil {
-		return err
+		return out, err
 	}
 	select {
 	case err = <-done:
@@ -155,10 +164,9 @@ func (b *bench) hop() error {
 		err = errors.New("the broker did not deliver what was published")
 	}
 	if err != nil {
-		return err
+		return out, err
 	}
-	b.addPaced("broker", 0, ns)
-	return nil
+	return b.pacedOf("broker", 0, ns), nil
 }
 
 // hops takes n deliveries and returns how long they were on their way.
@@ -166,7 +174,7 @@ func hops(deliveries <-chan amqp.Delivery, n int) (ns []int64, err error) {
 	for d := range deliveries {
 		now := time.Now().UnixNano()
 		var published int64
-		if _, err := fmt.Sscanf(string(d.Body[:min(40, len(d.Body))]), "t=%d", &published); err != nil {
+		if _, err := fmt.Sscanf(string(d.Body[:min(40, len(d.Body))]), `{"t":%d`, &published); err != nil {
 			return nil, err
 		}
 		ns = append(ns, now-published)

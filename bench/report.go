@@ -218,15 +218,20 @@ func (r *result) paced(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "\n### %d messages a second\n\nLatency from publish to arrival at the app; \"broker\" is to a "+
 		"consumer without an app.\n", ratePerSecond)
-	table(b, []string{"", "CPU, % of a core", "p50 ms", "p99 ms"}, func(row func(...string)) {
+	table(b, []string{"", "CPU, % of a core", "p50 ms", "p99 ms"}, pacedRows(r.Rate))
+}
+
+// pacedRows writes a row for each candidate, in the order of their first runs.
+func pacedRows(all []paced) func(row func(...string)) {
+	return func(row func(...string)) {
 		seen := map[string]bool{}
-		for _, p := range r.Rate {
+		for _, p := range all {
 			if seen[p.Candidate] {
 				continue
 			}
 			seen[p.Candidate] = true
 			var cpu, p50, p99 []float64
-			for _, q := range r.Rate {
+			for _, q := range all {
 				if q.Candidate == p.Candidate {
 					cpu, p50, p99 = append(cpu, 100*q.CPU), append(p50, q.P50), append(p99, q.P99)
 				}
@@ -237,7 +242,7 @@ func (r *result) paced(b *strings.Builder) {
 			}
 			row(p.Candidate, used, spreadOf(p50).String(), spreadOf(p99).String())
 		}
-	})
+	}
 }
 
 // others are start times and memory at rest, of every candidate.

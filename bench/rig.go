@@ -278,6 +278,7 @@ type appPlan struct {
 	Hold     bool          `json:"hold"`
 	Latency  bool          `json:"latency"`
 	Failures int           `json:"failures"`
+	Item     string        `json:"item"`
 }
 
 // appStats is what the app says after it.
@@ -308,6 +309,9 @@ type load struct {
 	Sleep       time.Duration `json:"app_sleep_ns"`
 	Keys        int           `json:"keys,omitempty"`     // of the header "key"
 	Failures    int           `json:"failures,omitempty"` // of each message, before the attempt that succeeds
+	Batch       int           `json:"batch,omitempty"`    // messages of one request at most; 0: one
+	Item        string        `json:"item,omitempty"`     // a request of a batch has it once for each message
+	JSON        bool          `json:"json,omitempty"`     // bodies are objects
 }
 
 // message is the i-th message of a load.
@@ -315,6 +319,11 @@ func (l load) message(i int) amqp.Publishing {
 	m := amqp.Publishing{
 		DeliveryMode: amqp.Persistent, ContentType: "application/octet-stream", MessageId: strconv.Itoa(i),
 		Body: bytes.Repeat([]byte{'x'}, l.Body),
+	}
+	if l.JSON {
+		m.ContentType = "application/json"
+		copy(m.Body, fmt.Sprintf(`{"id":%d,"x":"`, i))
+		copy(m.Body[l.Body-len(`"}`):], `"}`)
 	}
 	if l.Keys > 0 {
 		m.Headers = amqp.Table{"key": strconv.Itoa(i % l.Keys)}

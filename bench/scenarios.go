@@ -16,12 +16,13 @@ type scenario struct {
 	run  func(b *bench) error
 }
 
-// The parts of the product: the two halves, several queues in one sidecar, and retries by two topologies.
+// The parts of the product: the two halves, several queues in one sidecar, retries by two topologies, and batches.
 const (
 	consume = "consume"
 	produce = "produce"
 	several = "several"
 	retried = "retries"
+	batches = "batches"
 )
 
 func scenarios() []scenario {
@@ -44,6 +45,8 @@ func scenarios() []scenario {
 		{"queues-two", several, (*bench).two},
 		{"order", several, (*bench).order},
 		{"retries", retried, (*bench).retries},
+		{"batches", batches, (*bench).drainedInBatches},
+		{"batches-latency", batches, (*bench).batchLatency},
 	}
 }
 
@@ -59,7 +62,10 @@ type bench struct {
 	produced   *produced
 	severally  *severalResult
 	retriesBy  *retriesResult
+	inBatches  *batchesResult
 	retryDelay time.Duration
+	batchSizes []int // messages of one POST at most
+	paced      int   // messages of a run at the low rate
 }
 
 func newBench(o *options, r *rig) *bench {
@@ -67,10 +73,12 @@ func newBench(o *options, r *rig) *bench {
 		rig: r, o: o,
 		sidecar:  candidate{name: "sidecar", path: o.sidecar, sidecar: true},
 		baseline: candidate{name: "baseline", path: filepath.Join(r.tools, "baseline")},
-		result:   newResult(r, o), retryDelay: time.Second,
+		result:   newResult(r, o), retryDelay: time.Second, batchSizes: []int{10, 100, 1000},
+		paced: ratePerSecond * rateSeconds,
 	}
 	b.severally = &severalResult{Machine: b.result.Machine, Quick: o.quick, Idle: map[string][]sum{}}
 	b.retriesBy = &retriesResult{Machine: b.result.Machine, Quick: o.quick}
+	b.inBatches = &batchesResult{Machine: b.result.Machine, Quick: o.quick}
 	b.produced = &produced{Machine: b.result.Machine, Quick: o.quick}
 	if r.db != nil {
 		b.produced.Database = r.db.version

@@ -33,6 +33,9 @@ func (b *bench) write(o *options, table io.Writer) error {
 	if o.wants(retried) && len(b.retriesBy.Runs) > 0 {
 		errs = append(errs, writeHalf(o, table, b.retriesBy, "retries", "bench-retries"))
 	}
+	if o.wants(batches) {
+		errs = append(errs, writeHalf(o, table, b.inBatches, "batches", "bench-batches"))
+	}
 	if o.wants(several) {
 		errs = append(errs, writeHalf(o, table, b.severally, "several", "bench-several"))
 	}

@@ -67,9 +67,9 @@ func TestEveryRequestIsInTheBooks(t *testing.T) {
 	send(t, c, request("1", "x"))
 	large := request("2", strings.Repeat("x", 3<<20))
 	send(t, c, large[:10], large[10:70], large[70:1<<20], large[1<<20:])
-	timed := request("3", fmt.Sprintf("t=%d ...............", time.Now().Add(-time.Hour).UnixNano()))
-	at := strings.Index(timed, "t=") + 5
-	send(t, c, timed[:at-5], timed[at-5:at], timed[at:])
+	timed := request("3", fmt.Sprintf(`{"t":%d,"x":"......."}`, time.Now().Add(-time.Hour).UnixNano()))
+	at := strings.Index(timed, `{"t":`) + 7
+	send(t, c, timed[:at-7], timed[at-7:at], timed[at:])
 	send(t, c, request("3", "again"))
 	send(t, c, request("500", "behind the last one, in the same word of the bitmap"))
 	send(t, c, request("x", "no number"))
@@ -85,6 +85,37 @@ func TestEveryRequestIsInTheBooks(t *testing.T) {
 	}
 	if s.First == 0 || s.Last < s.First {
 		t.Errorf("first at %d, last at %d", s.First, s.Last)
+	}
+}
+
+// TestMessagesOfABatchAreCounted, however their request is cut, and each says when it was published.
+func TestMessagesOfABatchAreCounted(t *testing.T) {
+	t.Parallel()
+	b, data, control := startApp(t)
+	call(t, control+"/reset", `{"expect":1000,"latency":true,"item":"\n"}`)
+	reached := make(chan int)
+	go func() { reached <- call(t, control+"/wait", `{"received":305,"timeout":60000000000}`) }()
+	published := time.Now().Add(-time.Hour).UnixNano()
+	line := fmt.Sprintf(`{"message_id":"1","body":{"t":%d,"x":"%s"}}`+"\n", published, strings.Repeat("x", 1000))
+	c := dial(t, data)
+	for _, n := range []int{300, 7} { // the goal is passed, not met
+		whole := request("", strings.Repeat(line, n))
+		send(t, c, whole[:50], whole[50:90], whole[90:])
+	}
+	if code := <-reached; code != http.StatusOK {
+		t.Errorf("all have come: %d", code)
+	}
+	s := b.stats()
+	if s.Received != 307 || s.Distinct != 0 || s.Unknown != 0 || s.MaxInflight != 1 || len(s.Latencies) != 307 {
+		t.Errorf("in the books: %d latencies, %+v", len(s.Latencies), s)
+	}
+	if time.Duration(s.Latencies[0]) < time.Hour || time.Duration(s.Latencies[306]) > 2*time.Hour {
+		t.Errorf("latencies from %d to %d", s.Latencies[0], s.Latencies[306])
+	}
+	must.Get(io.WriteString(c, request("", line)[:200]))(t)
+	_ = c.(*net.TCPConn).CloseWrite()
+	if _, err := c.Read(make([]byte, 1)); err == nil || b.received.Load() != 307 {
+		t.Errorf("half a batch was answered, or received: %d", b.received.Load())
 	}
 }
 

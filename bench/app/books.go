@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/bits"
@@ -17,6 +18,7 @@ type plan struct {
 	Hold     bool          `json:"hold"`     // answer nothing before release
 	Latency  bool          `json:"latency"`  // bodies begin with the time they were published: keep how long they took
 	Failures int           `json:"failures"` // each message is answered 409 so many times: keep how long it takes to return
+	Item     string        `json:"item"`     // a body has it once for each message; "": each request is one message
 }
 
 // goal is what wait waits for.
@@ -61,6 +63,7 @@ type numbers struct {
 	bits     []atomic.Uint64
 	failures int64
 	failed   []failure // by number; nil without failures
+	item     []byte    // plan.Item
 }
 
 // failure is how often a message has failed, and when it did last.
@@ -73,7 +76,8 @@ func newBooks() *books {
 }
 
 func (b *books) reset(p plan) {
-	seen := &numbers{expect: int64(p.Expect), bits: make([]atomic.Uint64, p.Expect/64+1), failures: int64(p.Failures)}
+	seen := &numbers{expect: int64(p.Expect), bits: make([]atomic.Uint64, p.Expect/64+1), failures: int64(p.Failures),
+		item: []byte(p.Item)}
 	if p.Failures > 0 {
 		seen.failed = make([]failure, p.Expect)
 	}
@@ -106,15 +110,21 @@ func (b *books) release() {
 	}
 }
 
-// arrive takes a request that was read to its end into the books; number is negative when it has none.
-func (b *books) arrive(number int64, published int64) {
-	now := time.Now().UnixNano()
+// begin takes a request that was read to its end into the books and returns when it arrived.
+func (b *books) begin() (now int64) {
+	now = time.Now().UnixNano()
 	b.first.CompareAndSwap(0, now)
 	b.last.Store(now)
 	inflight := b.inflight.Add(1)
 	for old := b.maxInflight.Load(); inflight > old && !b.maxInflight.CompareAndSwap(old, inflight); {
 		old = b.maxInflight.Load()
 	}
+	return now
+}
+
+// arrive takes the request of one message into the books; number is negative when it has none.
+func (b *books) arrive(number int64, published int64) {
+	now := b.begin()
 	if seen := b.seen.Load(); number < 0 || number >= seen.expect {
 		b.unknown.Add(1)
 	} else {
@@ -128,7 +138,25 @@ func (b *books) arrive(number int64, published int64) {
 	if b.latency.Load() && published > 0 {
 		b.took(now - published)
 	}
-	if b.received.Add(1) == b.wanted.Load() {
+	b.count(1)
+}
+
+// arriveAll takes the request of several messages into the books. It only counts them: what a message is would take
+// longer to find out than everything else here.
+func (b *books) arriveAll(body, item []byte) {
+	now := b.begin()
+	if b.latency.Load() {
+		for _, rest, found := bytes.Cut(body, timeIs); found; _, rest, found = bytes.Cut(rest, timeIs) {
+			b.took(now - digits(rest))
+		}
+	}
+	b.count(int64(bytes.Count(body, item)))
+}
+
+// count wakes the caller of wait with the message that it waits for.
+func (b *books) count(messages int64) {
+	after := b.received.Add(messages)
+	if wanted := b.wanted.Load(); after-messages < wanted && wanted <= after {
 		select {
 		case b.arrived <- struct{}{}:
 		default:

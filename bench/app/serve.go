@@ -29,7 +29,7 @@ var (
 	failed   = []byte("HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n")
 	lengthIs = []byte("\r\nContent-Length: ")
 	numberIs = []byte("\r\nAmqp-Message-Id: ")
-	timeIs   = []byte("t=")
+	timeIs   = []byte(`{"t":`)
 	hangs    = []byte("POST /hang ") // never answered, and not in the books
 )
 
@@ -37,6 +37,8 @@ var (
 func (b *books) serve(c net.Conn) {
 	defer func() { _ = c.Close() }()
 	buf := make([]byte, bufferSize)
+	var whole []byte // the body of a request of several messages
+	var err error
 	for {
 		have, head := 0, -1
 		for head < 0 {
@@ -67,6 +69,17 @@ func (b *books) serve(c net.Conn) {
 			b.inflight.Add(-1)
 			return // where the next request begins is unknown too
 		}
+		if item := b.seen.Load().item; len(item) > 0 {
+			if whole, err = rest(c, buf[begin:have], int(length), whole); err != nil {
+				return
+			}
+			b.arriveAll(whole, item)
+			b.answerable()
+			if _, err := c.Write(answer); err != nil {
+				return
+			}
+			continue
+		}
 		for int64(have-begin) < min(length, timeSize) { // the body may come behind its head
 			n, err := c.Read(buf[have:])
 			if err != nil {
@@ -94,6 +107,16 @@ func (b *books) serve(c net.Conn) {
 			return
 		}
 	}
+}
+
+// rest reads the body that has begun with have to its end, into the memory of one before.
+func rest(c net.Conn, have []byte, length int, memory []byte) ([]byte, error) {
+	if cap(memory) < length {
+		memory = make([]byte, length)
+	}
+	n := copy(memory[:length], have)
+	_, err := io.ReadFull(c, memory[n:length])
+	return memory[:length], err
 }
 
 // field is the number behind name in a request's head, -1 when there is none.

@@ -1,6 +1,8 @@
 // Command baseline is the consumer that a good engineer writes by hand in an afternoon: amqp091-go, N workers, a tuned
 // net/http client, one ack per message. The sidecar is compared with it, so it must stay honest: if you can make it
 // faster within its rules, do.
+//
+// With BATCH it gathers so many messages for each POST, see batch.go.
 package main
 
 import (
@@ -40,17 +42,6 @@ func run() error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	ch, err := conn.Channel()
-	if err != nil {
-		return err
-	}
-	if err := ch.Qos(2*workers, 0, false); err != nil { // as the sidecar does
-		return err
-	}
-	deliveries, err := ch.Consume(os.Getenv("QUEUE"), "baseline", false, false, false, false, nil)
-	if err != nil {
-		return err
-	}
 	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{
 		MaxIdleConns: workers, MaxIdleConnsPerHost: workers, MaxConnsPerHost: workers,
 		IdleConnTimeout: 90 * time.Second, DisableCompression: true, ForceAttemptHTTP2: false,
@@ -58,12 +49,30 @@ func run() error {
 		DialContext: (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 	}}
 	url := os.Getenv("APP_URL")
+	if size := os.Getenv("BATCH"); size != "" {
+		n, err := strconv.Atoi(size)
+		if err != nil {
+			return fmt.Errorf("BATCH: %w", err)
+		}
+		return batches(stop, conn, workers, n, func(body []byte) bool { return postLines(client, url, body) })
+	}
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := ch.Qos(2*workers, 0, false); err != nil { // as the sidecar does
+		return err
+	}
+	deliveries, err := ch.Consume(queue(), "baseline", false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {
 			for d := range deliveries {
 				if err := settle(&d, post(client, url, &d)); err != nil {
-					fmt.Fprintln(os.Stderr, "baseline:", err)
+					report(err)
 				}
 			}
 		})
@@ -75,6 +84,10 @@ func run() error {
 	running.Wait()
 	return nil
 }
+
+func queue() string { return os.Getenv("QUEUE") }
+
+func report(err error) { fmt.Fprintln(os.Stderr, "baseline:", err) }
 
 func settle(d *amqp.Delivery, handled bool) error {
 	if handled {
@@ -90,6 +103,10 @@ func post(client *http.Client, url string, d *amqp.Delivery) bool {
 	}
 	req.Header.Set("Content-Type", d.ContentType)
 	req.Header.Set("Amqp-Message-Id", d.MessageId)
+	return succeeds(client, req)
+}
+
+func succeeds(client *http.Client, req *http.Request) bool {
 	resp, err := client.Do(req)
 	if err != nil {
 		return false
