@@ -130,9 +130,7 @@ func (s *session) giveBack(b *batch) {
 	pumping := s.pumping
 	for i := range b.records {
 		if pumping {
-			alone := newBatch(b.since)
-			alone.add(&b.records[i])
-			s.back = append(s.back, alone)
+			s.back = append(s.back, newAlone(&b.records[i], b.since))
 		}
 	}
 	s.backMu.Unlock()

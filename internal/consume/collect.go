@@ -30,8 +30,16 @@ func (b *batch) add(r *record) {
 	b.bytes += int64(len(r.m.Body))
 }
 
+// newAlone returns a batch of one message. It has no part in the pool: each batch there has memory for many.
+func newAlone(r *record, since time.Time) *batch {
+	return &batch{records: []record{*r}, bytes: int64(len(r.m.Body)), since: since}
+}
+
 // recycle gives the memory of b back. Its messages have ended, or were copied elsewhere.
 func (b *batch) recycle() {
+	if cap(b.records) == 1 {
+		return
+	}
 	clear(b.records)
 	clear(b.messages)
 	*b = batch{records: b.records[:0], messages: b.messages[:0]}
@@ -53,9 +61,7 @@ func newCollector(limits Batch) *collector {
 func (c *collector) add(r *record, url string, alone bool, now time.Time) {
 	size := int64(len(r.m.Body))
 	if alone || size > c.limits.Bytes {
-		b := newBatch(now)
-		b.add(r)
-		c.full = append(c.full, b)
+		c.full = append(c.full, newAlone(r, now))
 		return
 	}
 	b := c.open[url]

@@ -98,3 +98,21 @@ func TestCollectorIsFair(t *testing.T) {
 		}
 	}
 }
+
+// TestAloneTakesNoPooledMemory: a run of failed batches has thousands of messages alone at a time. Memory for many
+// messages for each of them would be held, and would fill the pool.
+func TestAloneTakesNoPooledMemory(t *testing.T) {
+	t.Parallel()
+	c := newCollector(Batch{Size: 100, Bytes: 100})
+	for range 10 {
+		c.add(&record{}, "a", true, time.Now())
+	}
+	for _, b := range c.rest() {
+		if got := cap(b.records); got != 1 {
+			t.Errorf("memory for %d messages", got)
+		}
+		if b.recycle(); len(b.records) != 1 {
+			t.Error("a batch of one went into the pool")
+		}
+	}
+}
