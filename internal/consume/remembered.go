@@ -13,8 +13,8 @@ const (
 	// message. The broker may take a minute to notice that a connection was lost.
 	rememberedFor = 10 * time.Minute
 
-	// maxRemembered bounds the copies that are expected, and with them the memory: about 8 MB, or 25 if all failed. Half is only for
-	// those with an outcome.
+	// maxRemembered bounds the copies that are expected, and with them the memory: about 8 MB, or 25 MB if all failed.
+	// Half of it is only for those with an outcome.
 	maxRemembered = 1 << 16
 )
 
