@@ -63,7 +63,7 @@ type app struct {
 
 // reserve does the work of one message, and returns false with a verdict if it failed.
 func (a *app) reserve(m item) (v verdict, ok bool) {
-	if a.done[m.MessageID] {
+	if m.MessageID != "" && a.done[m.MessageID] {
 		return v, true
 	}
 	var order struct{ Pieces int }

@@ -29,7 +29,7 @@ function content(item) {
 
 // reserve does the work of one message.
 async function reserve(item) {
-  if (done.has(item.message_id)) return
+  if (item.message_id && done.has(item.message_id)) return
   const order = content(item)
   if (!(order.pieces > 0)) throw new Failed('an order without pieces', { disposition: 'park' })
   if (item.delivery.attempt <= Number(item.headers?.closed ?? 0)) {

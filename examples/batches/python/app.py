@@ -35,7 +35,8 @@ def content(item):
 def reserve(item):
     """Does the work of one message."""
     global reserved
-    if item["message_id"] in done:
+    message_id = item.get("message_id")
+    if message_id and message_id in done:
         return
     order = content(item)
     if order.get("pieces", 0) < 1:
@@ -43,7 +44,7 @@ def reserve(item):
     if item["delivery"]["attempt"] <= int(item.get("headers", {}).get("closed", 0)):
         raise Failed("the warehouse is closed", status=503)  # and retry_after=60, if it opens in a minute
     reserved += order["pieces"]
-    done.add(item["message_id"])
+    done.add(message_id)
 
 
 def verdicts(items):
