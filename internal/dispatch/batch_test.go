@@ -291,6 +291,7 @@ func TestVerdicts(t *testing.T) {
 		"the outermost states": {apptest.Full(207, `{"index":0,"status":100}`+"\n"+`{"index":1,"status":599}`), map[int]string{0: `[100,0,false,"",-1]`, 1: `[599,0,false,"",-1]`}},
 		"a long reason":        {apptest.Full(207, `{"index":0,"status":500,"reason":"`+strings.Repeat("r", 300)+`"}`), map[int]string{0: `[500,0,false,"` + strings.Repeat("r", maxReason) + `",-1]`}},
 		"Lambda":               {apptest.Full(200, ` {"batchItemFailures":[{"itemIdentifier":"m-1","x":1},{"itemIdentifier":"3"},{"itemIdentifier":"m-1"}]}`), map[int]string{1: retried, 3: retried}},
+		"behind a mark":        {apptest.Full(200, "\ufeff"+`{"batchItemFailures":[{"itemIdentifier":"0"}]}`), map[int]string{0: retried}},
 		"text in braces":       {apptest.Full(200, "{done}"), nil},
 		"Lambda as HTML":       {apptest.Full(202, `{"batchItemFailures":[{"itemIdentifier":"0"}]}`, "Content-Type: text/html"), map[int]string{0: `[202,2,false,"batchItemFailures",-1]`}},
 	} {

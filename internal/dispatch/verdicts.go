@@ -48,6 +48,7 @@ func (x *attempt) verdicts(ms []*message.Message, leftOut []int, retryAfterMax t
 // judge changes the outcomes of the messages that did not succeed, or returns why it cannot.
 func (x *attempt) judge(ms []*message.Message, each []message.Outcome, retryAfterMax time.Duration) (problem string) {
 	in := &x.exchange.Answer
+	in.Body = bytes.TrimPrefix(in.Body, []byte("\ufeff")) // some writers of JSON begin with it
 	body := bytes.TrimLeft(in.Body, blanks)
 	isLines := in.Status == http.StatusMultiStatus || x.answer.hasType("application/jsonl", "application/x-ndjson")
 	switch {
