@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,12 +192,12 @@ func TestBatchesHaveMorePatience(t *testing.T) {
 		go s.run()
 		s.endings <- ending{tag: 2, final: topology.FinalAck}
 		time.Sleep(batchPatience - time.Nanosecond)
-		if synctest.Wait(); len(a.acks) != 0 {
-			t.Errorf("acks %v, too soon", a.acks)
+		if synctest.Wait(); a.last() != (acked{}) {
+			t.Errorf("%v is acked too soon", a.last())
 		}
 		time.Sleep(time.Nanosecond)
 		if synctest.Wait(); a.last() != (acked{2, false}) {
-			t.Errorf("acks %v, want one of 2", a.acks)
+			t.Errorf("%v is acked, want 2", a.last())
 		}
 		close(s.endings)
 	})
@@ -207,7 +208,6 @@ type acked struct {
 	multiple bool
 }
 
-// recording settles into a list.
 // In order acks that leave singly leave in the order of their tags, and nothing is given back by a frame.
 func TestSettlerInOrder(t *testing.T) {
 	t.Parallel()
@@ -225,12 +225,16 @@ func TestSettlerInOrder(t *testing.T) {
 	}
 }
 
+// recording settles into a list.
 type recording struct {
+	mu       sync.Mutex
 	acks     []acked
 	requeued int
 }
 
 func (r *recording) Ack(tag uint64, multiple bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.acks = append(r.acks, acked{tag, multiple})
 	return nil
 }
@@ -238,6 +242,8 @@ func (r *recording) Requeue(uint64) error { r.requeued++; return nil }
 func (r *recording) Reject(uint64) error  { return nil }
 func (r *recording) Delay(uint64) error   { return nil }
 func (r *recording) last() acked {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if len(r.acks) == 0 {
 		return acked{}
 	}

@@ -19,8 +19,8 @@ var gatherers = []mutant{
 	},
 	{
 		name: "forgets a message of a batch that failed",
-		edits: []edit{{"internal/consume/batch.go", "			s.back = append(s.back, alone)\n",
-			"			if i > 0 {\n				s.back = append(s.back, alone)\n			}\n"}},
+		edits: []edit{{"internal/consume/batch.go", "			s.back = append(s.back, newAlone(&b.records[i], b.since))\n",
+			"			if i > 0 {\n				s.back = append(s.back, newAlone(&b.records[i], b.since))\n			}\n"}},
 		caught: []string{"I1", "I9"}, flags: flags(gathered, "-patience=15s"),
 	},
 	{
