@@ -24,6 +24,7 @@ type record struct {
 	failed   int    // attempts, where this process remembers some
 	known    attempted
 	id       uint64          // of equal messages, see identify
+	unsure   bool            // id is only that of the beginning of its body
 	passed   bool            // by recall
 	counted  bool            // order has counted the failure
 	verdict  <-chan struct{} // see recall
@@ -63,6 +64,7 @@ func (r *record) identify(plan *topology.Plan) {
 	r.delivery.DecodeHeaders()
 	plan.Read(&r.m, &r.delivery.Delivery)
 	r.id = identify(&r.m)
+	r.unsure = len(r.m.Body) > maxHashed && r.m.MessageID == ""
 }
 
 // retain returns a copy for a goroutine that ends the delivery later: the worker reuses its record.
@@ -167,10 +169,14 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 
 var seed = maphash.MakeSeed()
 
+// maxHashed is how many bytes of a body are part of the hash. A larger body may be in a file because it does not fit
+// into memory, and to read it brings it there.
+const maxHashed = 1 << 20
+
 // identify returns a hash of what a further delivery of the message does not change. x-death is part of it: a message
 // that was rejected or published to wait, and returns, must not be taken for the delivery that it replaced.
 func identify(m *message.Message) uint64 {
-	sum := maphash.Bytes(seed, m.Body)
+	sum := maphash.Bytes(seed, m.Body[:min(len(m.Body), maxHashed)]) + uint64(len(m.Body))
 	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.Type, m.Exchange, m.RoutingKey} {
 		sum = sum*31 + maphash.String(seed, s)
 	}

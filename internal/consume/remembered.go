@@ -274,6 +274,8 @@ func (r *record) lasting(by *topology.Settlement) *message.Outcome {
 	o := &by.Verdict.Cause
 	judged := by.Final != topology.FinalRequeue || by.Verdict.Reason == message.ReasonSessionLost
 	switch {
+	case r.unsure:
+		return nil
 	case by.Final == topology.FinalAck && (by.Publish != nil || by.Detour != nil):
 		return &replaced
 	case !judged || by.Final == topology.FinalDelay || r.counted: // attempts or order counts a failure

@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -336,6 +337,34 @@ func TestAWindowOfItsOwn(t *testing.T) {
 	for id, want := range map[uint64]int{1: 0, 2: 1, 3: 1} {
 		if f := all.fates[id]; (f == nil) != (want == 0) || f != nil && len(f.done) != want {
 			t.Errorf("message %d: %+v, want %d outcomes", id, f, want)
+		}
+	}
+}
+
+// TestLargeBodies: messages whose bodies differ behind what is hashed are only taken for one with an id, and without one
+// no outcome is remembered.
+func TestLargeBodies(t *testing.T) {
+	t.Parallel()
+	c := New(benchOptions(t, 1))
+	t.Cleanup(func() { c.Drain(context.Background()) })
+	s := benchSession(t, c)
+	read := func(id string, size int, last byte) *record {
+		body := make([]byte, size)
+		body[size-1] = last
+		r := &record{}
+		r.begin(delivery{&broker.Delivery{Delivery: amqp.Delivery{MessageId: id, Body: body}}, s, nil})
+		r.identify(s.c.o.Plan)
+		return r
+	}
+	acked := topology.Settlement{Verdict: message.Verdict{Cause: answer(200)}}
+	for _, row := range []struct {
+		id         string
+		size       int
+		same, kept bool
+	}{{"a", maxHashed, false, true}, {"", maxHashed, false, true}, {"a", maxHashed + 1, true, true}, {"", maxHashed + 1, true, false}} {
+		one, other := read(row.id, row.size, 1), read(row.id, row.size, 2)
+		if same, kept := one.id == other.id, one.lasting(&acked) != nil; same != row.same || kept != row.kept {
+			t.Errorf("%q of %d bytes: taken for one %v, remembered %v", row.id, row.size, same, kept)
 		}
 	}
 }
