@@ -17,6 +17,9 @@ const (
 	// has it.
 	knownFor = 10 * time.Minute
 
+	// maxDeliveries is more than a message can have before its retries are used up.
+	maxDeliveries = 1 << 24
+
 	// maxLost is how many lost connections an attempt is remembered over.
 	maxLost = 100
 
@@ -70,7 +73,9 @@ func newAttempts(delayAfter func(int) time.Duration, undelayed func()) *attempts
 // take sets the failed attempts of a message that was delivered, and forgets them: ended remembers them again.
 func (a *attempts) take(r *record) {
 	deliveries := message.Deliveries(r.m.Headers)
-	if deliveries == 0 || !r.m.Redelivered { // a count at the first delivery is a publisher's
+	// A count at the first delivery is a publisher's. So is one that no broker reaches: it is still there when the message
+	// was given back before its first attempt.
+	if deliveries == 0 || deliveries > maxDeliveries || !r.m.Redelivered {
 		return
 	}
 	r.known = attempted{r.id, deliveries}

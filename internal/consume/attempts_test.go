@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -354,4 +355,20 @@ func TestMessagesThatWentElsewhereAreForgotten(t *testing.T) {
 			t.Errorf("%d attempts of a message that returned", r.failed)
 		}
 	})
+}
+
+// TestForgedCountOfAMessageThatWasGivenBack: the broker leaves a publisher's count alone until the first reject, so it
+// is there at a redelivery, too.
+func TestForgedCountOfAMessageThatWasGivenBack(t *testing.T) {
+	t.Parallel()
+	a := newAttempts(func(int) time.Duration { return time.Second }, func() { t.Error("not delayed") })
+	delivered := func(count int64) *record {
+		r := &record{id: 7, m: message.Message{Redelivered: true, Headers: amqp.Table{message.HeaderDeliveryCount: count}}}
+		a.take(r)
+		return r
+	}
+	a.ended(delivered(math.MaxInt64), topology.FinalDelay, false)
+	if r := delivered(1); r.failed != 1 {
+		t.Errorf("%d failed attempts, want 1", r.failed)
+	}
 }
