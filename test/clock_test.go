@@ -19,7 +19,7 @@ var mayStrip = []string{
 	"internal/amqpvalue/properties.go", // the message's timestamp, into an export
 	"internal/amqpvalue/text.go",       // a header's value
 	"internal/telemetry/carrier.go",    // the message's timestamp, into a trace id
-	"internal/consume/attempts.go",     // the message's timestamp, into a hash
+	"internal/consume/record.go",       // the message's timestamp, into a hash
 }
 
 // TestTimeIsMeasuredMonotonically: a machine's clock is set while sidecars run. Go's times carry a monotonic reading

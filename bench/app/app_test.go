@@ -178,6 +178,9 @@ func TestAnswersAreHeldUntilReleased(t *testing.T) {
 	if s := b.stats(); s.Released != 0 {
 		t.Errorf("released at %d", s.Released)
 	}
+	for b.stats().Received < 3 { // one that is in flight is counted a moment later
+		time.Sleep(time.Millisecond)
+	}
 	call(t, control+"/release", "")
 	for range 3 {
 		<-answered
