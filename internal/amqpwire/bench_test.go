@@ -74,13 +74,13 @@ func BenchmarkIntake(b *testing.B) {
 }
 
 // Without headers nothing is allocated. A table is one copy of its bytes, the map, and what an interface needs to hold
-// a text; two more are for the race detector, under which a pool forgets at random. Not parallel: the allocations of
-// all goroutines count.
+// a text; two more are for the race detector, under which a pool forgets at random: then one without headers allocates
+// 0.7 times, and only the mean of many is surely below 1. Not parallel: the allocations of all goroutines count.
 func TestIntakeAllocatesLittle(t *testing.T) {
 	for _, h := range benchHeaders() {
 		next := received(t, h.Header)
 		next()
-		if n := testing.AllocsPerRun(200, next); n > h.Allocs {
+		if n := testing.AllocsPerRun(5000, next); n > h.Allocs {
 			t.Errorf("%s: %v allocations, more than %v", h.Name, n, h.Allocs)
 		}
 	}
