@@ -77,9 +77,6 @@ func (p Properties) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// UnmarshalJSON reads an object with any of the properties, as SetProperty has them.
-func (p *Properties) UnmarshalJSON(b []byte) error { return SetProperties((*amqp.Publishing)(p), b) }
-
 // SetProperties sets the properties of m that the JSON object b has, but for the ignored ones; null has none.
 func SetProperties(m *amqp.Publishing, b []byte, ignored ...string) error {
 	v, err := ParseValue(b)

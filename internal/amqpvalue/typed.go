@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"reflect"
 	"strconv"
@@ -17,7 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Typed is one AMQP value in JSON, with its type, so that it can be written back as it was:
+// Typed is one AMQP value in JSON, with its type, for people:
 //
 //	{"type":"int32","value":503}
 //	{"type":"table","value":{"count":{"type":"int64","value":3}}}
@@ -34,12 +33,6 @@ type TypedTable amqp.Table
 // ShortString is a short string in JSON: a string, or {"base64":"…"} when it is not UTF-8.
 type ShortString string
 
-type typedJSON struct {
-	Type   string          `json:"type,omitempty"`
-	Value  json.RawMessage `json:"value,omitempty"`
-	Base64 []byte          `json:"base64,omitempty"`
-}
-
 // namePrefix begins a name that is written in base64.
 const namePrefix = "base64:"
 
@@ -52,7 +45,10 @@ const maxExact = 1 << 53
 // MarshalJSON writes v with its type. A value that no broker can have sent becomes its text.
 func (v Typed) MarshalJSON() ([]byte, error) {
 	if s, ok := v.V.(string); ok && !utf8.ValidString(s) {
-		return json.Marshal(typedJSON{Type: "string", Base64: []byte(s)})
+		return json.Marshal(struct {
+			Type   string `json:"type"`
+			Base64 []byte `json:"base64"`
+		}{"string", []byte(s)})
 	}
 	return json.Marshal(struct {
 		Type  string `json:"type"`
@@ -117,42 +113,15 @@ func readable(n int64) any {
 	return n
 }
 
-// UnmarshalJSON is the reverse of MarshalJSON. It accepts only what MarshalJSON can write.
-func (v *Typed) UnmarshalJSON(b []byte) (err error) {
-	var j typedJSON
-	if err := UnmarshalStrict(b, &j); err != nil {
-		return err
-	}
-	switch {
-	case j.Base64 != nil && (j.Type != "string" || j.Value != nil):
-		return errors.New("base64 is for strings without a value")
-	case j.Base64 != nil:
-		v.V = string(j.Base64)
-		return nil
-	case (j.Value == nil) != (j.Type == "void"):
-		return fmt.Errorf("a value of type %.40q needs a value, unless it is void", j.Type)
-	case string(j.Value) == "null":
-		return errors.New("null is of type void")
-	case j.Type == "void":
-		v.V = nil
-		return nil
-	}
-	if v.V, err = readTyped(j.Type, j.Value); err != nil {
-		return fmt.Errorf("value of type %.40q: %w", j.Type, err)
-	}
-	return nil
-}
-
-// types are the types of values as they are in JSON, but for floats, which may be text that JSON does not have.
+// types are the types of single values as they are in JSON, but for floats, which may be text that JSON does not have.
 var types = map[string]reflect.Type{
 	"bool": reflect.TypeFor[bool](), "string": reflect.TypeFor[string](), "decimal": reflect.TypeFor[amqp.Decimal](),
 	"int8": reflect.TypeFor[int8](), "int16": reflect.TypeFor[int16](), "int32": reflect.TypeFor[int32](),
 	"uint8": reflect.TypeFor[uint8](), "uint16": reflect.TypeFor[uint16](), "uint32": reflect.TypeFor[uint32](),
 	"int64": reflect.TypeFor[int64](), "timestamp": reflect.TypeFor[int64](), "binary": reflect.TypeFor[[]byte](),
-	"array": reflect.TypeFor[[]Typed](), "table": reflect.TypeFor[TypedTable](),
 }
 
-// readTyped returns the value of a type other than void. Numbers may be in quotes.
+// readTyped returns a single value other than null. Numbers may be in quotes.
 func readTyped(kind string, b []byte) (any, error) {
 	number := bytes.Trim(b, `"`)
 	switch kind {
@@ -174,23 +143,16 @@ func readTyped(kind string, b []byte) (any, error) {
 		b = number
 	}
 	p := reflect.New(t)
-	err := UnmarshalStrict(b, p.Interface())
-	v := p.Elem().Interface()
-	switch v := v.(type) {
-	case []Typed:
-		a := make([]any, len(v))
-		for i, e := range v {
-			a[i] = e.V
-		}
-		return a, err
-	case TypedTable:
-		return amqp.Table(v), err
-	case int64:
-		if kind == "timestamp" {
-			return time.Unix(v, 0), err
-		}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	err := d.Decode(p.Interface())
+	if err == nil && d.More() {
+		err = errors.New("more than one value")
 	}
-	return v, err
+	if n, ok := p.Elem().Interface().(int64); ok && kind == "timestamp" {
+		return time.Unix(n, 0), err
+	}
+	return p.Elem().Interface(), err
 }
 
 // MarshalJSON writes an object of Typed values.
@@ -203,23 +165,6 @@ func (t TypedTable) MarshalJSON() ([]byte, error) {
 		m[k] = Typed{v}
 	}
 	return json.Marshal(m)
-}
-
-// UnmarshalJSON is the reverse of MarshalJSON.
-func (t *TypedTable) UnmarshalJSON(b []byte) error {
-	var m map[string]Typed
-	if err := json.Unmarshal(b, &m); err != nil {
-		return err
-	}
-	*t = make(TypedTable, len(m))
-	for k, v := range m {
-		name, err := decodeName(k)
-		if err != nil {
-			return err
-		}
-		(*t)[name] = v.V
-	}
-	return nil
 }
 
 // decodeName returns a name that may be written in base64.
@@ -241,26 +186,4 @@ func decodeName(name string) (string, error) {
 // MarshalJSON writes a string or its bytes.
 func (s ShortString) MarshalJSON() ([]byte, error) {
 	return appendShort(nil, string(s)), nil
-}
-
-// UnmarshalJSON is the reverse of MarshalJSON.
-func (s *ShortString) UnmarshalJSON(b []byte) error {
-	v, err := ParseValue(b)
-	if err == nil && v != nil {
-		err = setText((*string)(s), v)
-	}
-	return err
-}
-
-// UnmarshalStrict reads exactly one JSON value, without unknown fields.
-func UnmarshalStrict(b []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		return err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("unexpected data after the JSON value")
-	}
-	return nil
 }

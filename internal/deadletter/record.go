@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -70,10 +69,6 @@ func EscapeJSON(b []byte) []byte {
 
 // readLine reads one line. It refuses an unknown field: its value would be lost.
 func readLine(line []byte) (d amqp.Delivery, err error) {
-	var old struct{ Format *int }
-	if json.Unmarshal(line, &old) == nil && old.Format != nil {
-		return readFormat1(line)
-	}
 	var in amqpvalue.Line
 	if err = in.Decode(line); err == nil {
 		err = in.Invalid
@@ -94,28 +89,6 @@ func readLine(line []byte) (d amqp.Delivery, err error) {
 }
 
 var errNoBody = errors.New(`the body is missing; an empty message has ""`)
-
-// readFormat1 reads a line of the form that exports had before they had that of package amqpvalue.
-func readFormat1(line []byte) (d amqp.Delivery, err error) {
-	var r struct {
-		Format     int                   `json:"format"`
-		Exchange   amqpvalue.ShortString `json:"exchange"`
-		RoutingKey amqpvalue.ShortString `json:"routing_key"`
-		Properties amqpvalue.Properties  `json:"properties"`
-		Headers    amqpvalue.TypedTable  `json:"headers"`
-		Body       []byte                `json:"body"`
-	}
-	switch err = amqpvalue.UnmarshalStrict(line, &r); {
-	case err != nil:
-		return d, err
-	case r.Format != 1:
-		return d, fmt.Errorf("format %d is not 1", r.Format)
-	case r.Body == nil:
-		return d, errNoBody
-	}
-	r.Properties.Headers, r.Properties.Body = amqp.Table(r.Headers), r.Body
-	return deliveryOf((*amqp.Publishing)(&r.Properties)), nil
-}
 
 func deliveryOf(p *amqp.Publishing) amqp.Delivery {
 	return amqp.Delivery{

@@ -165,7 +165,7 @@ func TestImportStops(t *testing.T) {
 }
 
 // written is the line of a message in an export.
-func written(t *testing.T, d amqp.Delivery) string {
+func written(t testing.TB, d amqp.Delivery) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := bufio.NewWriter(&b)

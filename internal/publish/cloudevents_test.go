@@ -1,15 +1,16 @@
 package publish
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"math"
 	"net/http"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/message"
@@ -19,13 +20,14 @@ import (
 // cloudEventVector is an event as a message, as the request to the app, and as the message that the app's publish of that
 // request becomes: the attributes are in their canonical text then.
 type cloudEventVector struct {
-	Name        string               `json:"name"`
-	ContentType string               `json:"content_type"`
-	Headers     amqpvalue.TypedTable `json:"headers"`
-	Body        string               `json:"body"`
-	Request     map[string]string    `json:"request"` // its ce-* headers, and Content-Type where it differs
-	Attributes  map[string]string    `json:"attributes"`
-	Published   string               `json:"published_content_type"` // where it differs
+	Name        string            `json:"name"`
+	ContentType string            `json:"content_type"`
+	Headers     json.RawMessage   `json:"headers"`
+	Types       json.RawMessage   `json:"header_types,omitempty"`
+	Body        string            `json:"body"`
+	Request     map[string]string `json:"request"` // its ce-* headers, and Content-Type where it differs
+	Attributes  map[string]string `json:"attributes"`
+	Published   string            `json:"published_content_type"` // where it differs
 }
 
 // TestCloudEventVectors: the types of attributes, the rules of the HTTP and AMQP bindings and the events that CloudEvents'
@@ -37,7 +39,11 @@ func TestCloudEventVectors(t *testing.T) {
 	var request http.Header
 	post := mirror(t, func(h http.Header) { request = h })
 	for _, v := range vectors {
-		m := message.Message{Headers: amqp.Table(v.Headers), ContentType: v.ContentType, Body: []byte(v.Body), MaxRetries: 1}
+		var line amqpvalue.Line
+		must.Do(t, line.Decode(fmt.Appendf(nil, `{"routing_key":"k","headers":%s,"header_types":%s}`, v.Headers, cmp.Or(string(v.Types), "null"))))
+		headers, _, err := line.Headers(func(string) bool { return false }, math.MaxInt)
+		must.Do(t, err)
+		m := message.Message{Headers: headers, ContentType: v.ContentType, Body: []byte(v.Body), MaxRetries: 1}
 		post(&m)
 		got := map[string]string{}
 		for name, values := range request {
