@@ -149,7 +149,7 @@ func readTyped(kind string, b []byte) (any, error) {
 	if err == nil && d.More() {
 		err = errors.New("more than one value")
 	}
-	if n, ok := p.Elem().Interface().(int64); ok && kind == "timestamp" {
+	if n, ok := reflect.TypeAssert[int64](p.Elem()); ok && kind == "timestamp" {
 		return time.Unix(n, 0), err
 	}
 	return p.Elem().Interface(), err
