@@ -39,7 +39,8 @@ type Window struct {
 	// the others has one left: at least the number of subscriptions.
 	MaxConcurrency int `env:"MAX_CONCURRENCY" otherwise:"the sum of the subscriptions' SIDECAR_CONCURRENCY" range:"1..640000" scope:"process"` // 0 = no bound
 
-	// A message with a larger body is parked with the reason `too_large` and never POSTed. At most `SIDECAR_MEMORY`.
+	// A message with a larger body is parked with the reason `too_large` and never POSTed. At most `SIDECAR_MEMORY`; with
+	// `SIDECAR_BATCH_SIZE` what is larger than a third of that may be parked, too.
 	MaxBody Size `env:"MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 
 	// Memory for everything that is received, in total: messages with their decoded headers, bodies and batches that the
@@ -122,6 +123,11 @@ func (l *loader) checkBatch() {
 	case all > w.Memory/2:
 		l.warn(size, "%d POSTs with %v of bodies may need %dMiB, and half of %s, which is %v, is for all of them: some may "+
 			"wait for others", w.Concurrency, w.BatchBytes, all>>20, memory, w.Memory)
+	}
+	const maxBody, others = "SIDECAR_MAX_BODY", 1 << 20 // headers, and the answer
+	if most := (w.Memory - others) / 3; l.ok(maxBody) && w.MaxBody > most {
+		l.warn(maxBody, "with %s a message of more than %dMiB may be parked as too_large: its POST takes three times the "+
+			"body of %s, which is %v", size, most>>20, memory, w.Memory)
 	}
 }
 
