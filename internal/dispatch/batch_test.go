@@ -277,7 +277,7 @@ func TestVerdicts(t *testing.T) {
 		"no failures":         {apptest.Full(200, `{"batchItemFailures":[]}`, plain), nil},
 		"null failures":       {apptest.Full(200, `{"batchItemFailures":null}`, plain), nil},
 		"a long text":         {apptest.Full(200, strings.Repeat("x", 200_000), plain), nil},
-		"compressed":          {apptest.Full(200, "\x1f\x8b", "Content-Encoding: gzip"), nil},
+		"compressed":          {apptest.Full(200, "\x1f\x8b", "Content-Encoding: gzip", "Content-Type: text/html"), nil},
 		"identity":            {apptest.Full(200, " \n{}", plain, "Content-Encoding: identity"), nil},
 		"compressed, no body": {apptest.Full(200, "", plain, "Content-Encoding: gzip"), nil},
 		"one line":            {apptest.Full(200, `{"index":3,"status":503,"retry_after":5,"disposition":"park","reason":"a\n\u001bb"}`, jsonl), map[int]string{3: `[503,4,false,"a b",5]`}},
@@ -366,10 +366,12 @@ func TestVerdictsThatCannotBeRead(t *testing.T) {
 		"a pause of 1e999":    {lines(`{"index":0,"status":503,"retry_after":1e999}`), "not a JSON object"},
 		"deep":                {lines(`{"index":0,"status":500,"x":` + strings.Repeat("[", 30_000)), "not a JSON object"},
 		"compressed":          {apptest.Full(200, "\x1f\x8b", "Content-Type: application/json", "Content-Encoding: gzip"), "compressed"},
-		"compressed lines":    {apptest.Full(200, "\x1f\x8b", "Content-Type: application/jsonl", "Content-Encoding: gzip"), "line 1"},
-		"too long":            {lines(good + strings.Repeat(" ", int(answerLimit(4)))), "verdicts on 4 messages larger than 69632 bytes"},
-		"a long object":       {object(`{"x":"` + strings.Repeat("x", int(answerLimit(4)))), "larger than 69632 bytes"},
-		"long blanks":         {object(strings.Repeat(" ", 100_000)), "larger than 69632 bytes"},
+		"compressed lines":    {apptest.Full(200, "\x1f\x8b", "Content-Type: application/jsonl", "Content-Encoding: gzip"), "compressed"},
+		"compressed, +json":   {apptest.Full(200, "\x1f\x8b", "Content-Type: application/vnd.app+json; a=b", "Content-Encoding: br"), "compressed"},
+		"compressed, untyped": {apptest.Full(200, "\x1f\x8b", "Content-Encoding: gzip"), "compressed"},
+		"too long":            {lines(good + strings.Repeat(" ", int(answerLimit(4)))), "more than 69632 bytes, which may hold verdicts on 4 messages"},
+		"a long object":       {object(`{"x":"` + strings.Repeat("x", int(answerLimit(4)))), "more than 69632 bytes"},
+		"long blanks":         {object(strings.Repeat(" ", 100_000)), "more than 69632 bytes"},
 		"object, cut":         {object(`{"batchItemFailures":[]`), "not a JSON object"},
 		"object, more":        {object(`{"batchItemFailures":[]} x`), "not a JSON object"},
 		"not an array":        {object(`{"batchItemFailures":{}}`), "not an array"},
@@ -413,8 +415,30 @@ func TestLongVerdicts(t *testing.T) {
 	}
 	for framing, raw := range framings(full + " ") {
 		whole, _ := answeredAll(t, "HTTP/1.1 207 M\r\n"+raw, n)
-		wantFailure(t, whole, message.FailureMalformed, "verdicts on 100 messages larger than 167936 bytes")
+		wantFailure(t, whole, message.FailureMalformed, "more than 167936 bytes")
 		_ = framing
+	}
+}
+
+// A cut between two lines does not show where nothing but the end of the connection ends an answer.
+func TestVerdictsWithoutLength(t *testing.T) {
+	t.Parallel()
+	const says = "neither a Content-Length nor chunks"
+	for answer, says := range map[string]string{
+		"HTTP/1.1 200 OK\r\nContent-Type: application/jsonl\r\n\r\n{\"index\":0,\"status\":503}\n": says,
+		"HTTP/1.0 207 OK\r\n\r\n":                 says,
+		"HTTP/1.0 200 OK\r\n\r\n{\"ok\":true}":    "",
+		"HTTP/1.0 200 OK\r\n\r\n":                 "",
+		"HTTP/1.0 200 OK\r\n\r\n{\"batchItemFail": "perhaps cut short",
+	} {
+		s := apptest.Listen(t, apptest.AnswerAndClose(answer))
+		whole, each := dispatchAll(t, newTarget(t, s.URL, inBatches("jsonl")), samples(2)...)
+		if says != "" {
+			wantFailure(t, whole, message.FailureMalformed, says)
+		}
+		if (each == nil) != (says != "") {
+			t.Errorf("%q: %+v", answer, each)
+		}
 	}
 }
 

@@ -51,17 +51,19 @@ func (x *attempt) judge(ms []*message.Message, each []message.Outcome, retryAfte
 	in.Body = bytes.TrimPrefix(in.Body, []byte("\ufeff")) // some writers of JSON begin with it
 	body := bytes.TrimLeft(in.Body, blanks)
 	isLines := in.Status == http.StatusMultiStatus || x.answer.hasType("application/jsonl", "application/x-ndjson")
-	switch {
-	case !isLines && x.answer.encoded && in.Size > 0 && x.answer.hasType("application/json"):
+	switch kind := x.answer.contentType; {
+	case x.answer.encoded && in.Size > 0 && (isLines || len(kind) == 0 || amqpvalue.IsJSON(string(kind))):
 		return "compressed, which may hide verdicts"
+	case isLines && in.CloseDelimited:
+		return "verdicts with neither a Content-Length nor chunks: lines may be missing"
 	case !isLines && (len(body) == 0 && in.Whole || len(body) > 0 && body[0] != '{'):
 		return ""
 	case !in.Whole:
-		return fmt.Sprintf("verdicts on %d messages larger than %d bytes", len(ms), in.Limit)
+		return fmt.Sprintf("more than %d bytes, which may hold verdicts on %d messages", in.Limit, len(ms))
 	case isLines:
 		return readLines(in.Body, each, retryAfterMax)
 	}
-	return readFailures(body, ms, each)
+	return readFailures(body, in.CloseDelimited, ms, each)
 }
 
 // hasType reports whether the answer is of one of the types, which are in lower case.
@@ -130,9 +132,9 @@ func (v *verdict) apply(o *message.Outcome, retryAfterMax time.Duration) (proble
 
 // readFailures reads what AWS Lambda takes as the answer to a batch, the identifiers of the messages that failed:
 // message ids, and here indexes, too. An identifier that is no message's makes the whole batch fail, as in Lambda. Any
-// other object says nothing.
-func readFailures(body []byte, ms []*message.Message, each []message.Outcome) (problem string) {
-	failed, problem := identifiers(body, len(ms))
+// other object says nothing. cut means that the body may have been cut short.
+func readFailures(body []byte, cut bool, ms []*message.Message, each []message.Outcome) (problem string) {
+	failed, problem := identifiers(body, cut, len(ms))
 	if len(failed) == 0 || problem != "" {
 		return problem
 	}
@@ -161,9 +163,11 @@ func readFailures(body []byte, ms []*message.Message, each []message.Outcome) (p
 
 // identifiers reads the identifiers, of which there cannot be more than messages. It decodes one after the other: all
 // at once, small items would take many times the memory of their text.
-func identifiers(body []byte, most int) (all map[string]bool, problem string) {
+func identifiers(body []byte, cut bool, most int) (all map[string]bool, problem string) {
 	d, err := amqpvalue.DecodeJSON(body)
 	switch {
+	case err != nil && cut:
+		return nil, "not a JSON object, and perhaps cut short"
 	case err != nil && !bytes.Contains(bytes.ToLower(body), []byte("batchitemfailures")):
 		return nil, "" // as any other text
 	case err != nil:
@@ -185,7 +189,7 @@ func identifiers(body []byte, most int) (all map[string]bool, problem string) {
 			var item struct{ ItemIdentifier string }
 			switch value, _ := d.ReadValue(); {
 			case json.Unmarshal(value, &item) != nil || item.ItemIdentifier == "":
-				return nil, "batchItemFailures without an itemIdentifier"
+				return nil, "batchItemFailures without an itemIdentifier, a string"
 			case count == most:
 				return nil, "more batchItemFailures than messages"
 			}

@@ -38,6 +38,8 @@ type Answer struct {
 	Whole    bool   // the body was read to its end
 	Reusable bool   // nothing follows the answer on the connection, which may serve another request
 
+	CloseDelimited bool // the body ends where the connection does: one that was cut short looks whole
+
 	in     reader
 	minor  byte // of HTTP/1.minor
 	fields fields
@@ -59,7 +61,7 @@ type fields struct {
 // beginning is kept, and Whole is false.
 func (a *Answer) Read(src io.Reader, h Header) error {
 	a.in.reset(src)
-	a.Reusable, a.Whole, a.Size, a.Body = false, false, 0, a.Body[:0]
+	a.Reusable, a.Whole, a.CloseDelimited, a.Size, a.Body = false, false, false, 0, a.Body[:0]
 	for budget := maxHead; ; {
 		head, err := a.in.head(budget)
 		if err != nil {

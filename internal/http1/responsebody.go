@@ -44,6 +44,7 @@ func (a *Answer) body() (clean bool, err error) {
 	case f.length >= 0 && !f.coded:
 		return clean, a.discard(f.length)
 	}
+	a.CloseDelimited = true
 	return false, a.rest()
 }
 
