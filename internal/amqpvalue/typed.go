@@ -16,7 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Typed is one AMQP value in JSON, with its type, for people:
+// Typed is one AMQP value in JSON, with its type, as GET /dlq/messages/{ref} shows it:
 //
 //	{"type":"int32","value":503}
 //	{"type":"table","value":{"count":{"type":"int64","value":3}}}
@@ -140,13 +140,15 @@ func readTyped(kind string, b []byte) (any, error) {
 		return nil, errors.New("unknown type")
 	}
 	if t.ConvertibleTo(reflect.TypeFor[int64]()) {
-		b = number
+		if b = number; string(b) == "null" {
+			return nil, errors.New("not a number")
+		}
 	}
 	p := reflect.New(t)
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	err := d.Decode(p.Interface())
-	if err == nil && d.More() {
+	if err == nil && d.InputOffset() < int64(len(b)) {
 		err = errors.New("more than one value")
 	}
 	if n, ok := reflect.TypeAssert[int64](p.Elem()); ok && kind == "timestamp" {

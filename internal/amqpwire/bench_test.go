@@ -74,8 +74,8 @@ func BenchmarkIntake(b *testing.B) {
 }
 
 // Without headers nothing is allocated. A table is one copy of its bytes, the map, and what an interface needs to hold
-// a text; two more are for the race detector, under which a pool forgets at random: then one without headers allocates
-// 0.7 times, and only the mean of many is surely below 1. Not parallel: the allocations of all goroutines count.
+// a text; two more are for the race detector, under which a pool forgets at random: a delivery without headers then
+// allocates 0.7 times on average, and only the mean of many is surely below 1. Not parallel: the allocations of all goroutines count.
 func TestIntakeAllocatesLittle(t *testing.T) {
 	for _, h := range benchHeaders() {
 		next := received(t, h.Header)

@@ -74,7 +74,7 @@ func readLine(line []byte) (d amqp.Delivery, err error) {
 		err = in.Invalid
 	}
 	if err == nil && in.Msg.Body == nil && in.Base64 == nil {
-		err = errNoBody
+		err = errors.New(`the body is missing; an empty message has ""`)
 	}
 	if err == nil {
 		all := func(string) bool { return false }
@@ -87,8 +87,6 @@ func readLine(line []byte) (d amqp.Delivery, err error) {
 	}
 	return deliveryOf(&in.Msg), err
 }
-
-var errNoBody = errors.New(`the body is missing; an empty message has ""`)
 
 func deliveryOf(p *amqp.Publishing) amqp.Delivery {
 	return amqp.Delivery{

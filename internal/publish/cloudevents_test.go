@@ -23,7 +23,7 @@ type cloudEventVector struct {
 	Name        string            `json:"name"`
 	ContentType string            `json:"content_type"`
 	Headers     json.RawMessage   `json:"headers"`
-	Types       json.RawMessage   `json:"header_types,omitempty"`
+	Types       json.RawMessage   `json:"header_types"`
 	Body        string            `json:"body"`
 	Request     map[string]string `json:"request"` // its ce-* headers, and Content-Type where it differs
 	Attributes  map[string]string `json:"attributes"`
