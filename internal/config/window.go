@@ -40,7 +40,7 @@ type Window struct {
 	MaxConcurrency int `env:"MAX_CONCURRENCY" otherwise:"the sum of the subscriptions' SIDECAR_CONCURRENCY" range:"1..640000" scope:"process"` // 0 = no bound
 
 	// A message with a larger body is parked with the reason `too_large` and never POSTed. At most `SIDECAR_MEMORY`; with
-	// `SIDECAR_BATCH_SIZE` what is larger than a third of that may be parked, too.
+	// `SIDECAR_BATCH_SIZE` what is larger than a third of that is parked, too.
 	MaxBody Size `env:"MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 
 	// Memory for everything that is received, in total: messages with their decoded headers, bodies and batches that the
@@ -86,7 +86,7 @@ func (l *loader) checkWindow() {
 
 // checkBatch judges what the variables of a batch come to, after SIDECAR_MEMORY.
 func (l *loader) checkBatch() {
-	const size, bytes, memory = "SIDECAR_BATCH_SIZE", "SIDECAR_BATCH_BYTES", "SIDECAR_MEMORY"
+	const size, bytes, memory, maxBody = "SIDECAR_BATCH_SIZE", "SIDECAR_BATCH_BYTES", "SIDECAR_MEMORY", "SIDECAR_MAX_BODY"
 	const concurrency, prefetch = "SIDECAR_CONCURRENCY", "SIDECAR_PREFETCH"
 	w := &l.cfg.Window
 	switch r := l.cfg.Retry; {
@@ -124,10 +124,10 @@ func (l *loader) checkBatch() {
 		l.warn(size, "%d POSTs with %v of bodies may need %dMiB, and half of %s, which is %v, is for all of them: some may "+
 			"wait for others", w.Concurrency, w.BatchBytes, all>>20, memory, w.Memory)
 	}
-	const maxBody, others = "SIDECAR_MAX_BODY", 1 << 20 // headers, and the answer
+	const others = 1 << 20 // for headers and the answer
 	if most := (w.Memory - others) / 3; l.ok(maxBody) && w.MaxBody > most {
-		l.warn(maxBody, "with %s a message of more than %dMiB may be parked as too_large: its POST takes three times the "+
-			"body of %s, which is %v", size, most>>20, memory, w.Memory)
+		l.warn(maxBody, "with %s a message of more than %dMiB may be parked as too_large: its POST takes three times its "+
+			"body from %s, which is %v", size, most>>20, memory, w.Memory)
 	}
 }
 
