@@ -201,8 +201,8 @@ func (b *batch) noMemory(ctx context.Context, t *Target, ms []*message.Message, 
 		o.Failure = message.FailureUndispatched
 		t.o.Logger.Warn("no memory for a request", "message_id", ms[0].MessageID, "size", b.need)
 	default:
-		*o = tooLarge("no memory (SIDECAR_MEMORY) for a request and its answer: %d bytes for messages: %d",
-			b.need, len(ms))
+		*o = tooLarge("no memory for a request and its answer: with the messages (%d) %d bytes, and SIDECAR_MEMORY is %d",
+			len(ms), b.bodies+b.need, t.o.Memory.Limit())
 	}
 }
 

@@ -423,10 +423,14 @@ func TestLongVerdicts(t *testing.T) {
 // A cut between two lines does not show where nothing but the end of the connection ends an answer.
 func TestVerdictsWithoutLength(t *testing.T) {
 	t.Parallel()
-	const says = "neither a Content-Length nor chunks"
+	const noLength = "neither a Content-Length nor chunks"
 	for answer, says := range map[string]string{
-		"HTTP/1.1 200 OK\r\nContent-Type: application/jsonl\r\n\r\n{\"index\":0,\"status\":503}\n": says,
-		"HTTP/1.0 207 OK\r\n\r\n":                 says,
+		"HTTP/1.1 200 OK\r\nContent-Type: application/jsonl\r\n\r\n{\"index\":0,\"status\":503}\n": noLength,
+		"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n":                                noLength,
+		"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n {\"batchItemFailures\":[]}":     "",
+		"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n":                "a Transfer-Encoding that is not understood",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n":          "a Transfer-Encoding that is not understood",
+		"HTTP/1.0 207 OK\r\n\r\n":                 noLength,
 		"HTTP/1.0 200 OK\r\n\r\n{\"ok\":true}":    "",
 		"HTTP/1.0 200 OK\r\n\r\n":                 "",
 		"HTTP/1.0 200 OK\r\n\r\n{\"batchItemFail": "perhaps cut short",

@@ -95,7 +95,7 @@ func TestBatchWithoutMemory(t *testing.T) {
 		o.Memory, o.Logger = answers, log.Logger()
 	})
 	whole, each := dispatchAll(t, target, samples(2)...)
-	wantFailure(t, whole, message.FailureTooLarge, "bytes for messages: 2")
+	wantFailure(t, whole, message.FailureTooLarge, "with the messages (2)")
 	if each != nil || len(log.Lines()) != 0 {
 		t.Error(each, log.String())
 	}
@@ -104,7 +104,7 @@ func TestBatchWithoutMemory(t *testing.T) {
 		t.Errorf("%+v, log %s", whole, log.String())
 	}
 	whole, _ = dispatchAll(t, target, sized(2<<20))
-	wantFailure(t, whole, message.FailureTooLarge, "bytes for messages: 1")
+	wantFailure(t, whole, message.FailureTooLarge, "bytes, and SIDECAR_MEMORY is 4194304")
 
 	ctx, stop := context.WithCancelCause(t.Context())
 	waits := newTarget(t, s.URL, inBatches("jsonl"), func(o *Options) { o.Memory = answers })

@@ -51,11 +51,12 @@ func (x *attempt) judge(ms []*message.Message, each []message.Outcome, retryAfte
 	in.Body = bytes.TrimPrefix(in.Body, []byte("\ufeff")) // some writers of JSON begin with it
 	body := bytes.TrimLeft(in.Body, blanks)
 	isLines := in.Status == http.StatusMultiStatus || x.answer.hasType("application/jsonl", "application/x-ndjson")
-	switch kind := x.answer.contentType; {
-	case x.answer.encoded && in.Size > 0 && (isLines || len(kind) == 0 || amqpvalue.IsJSON(string(kind))):
+	isJSON := amqpvalue.IsJSON(string(x.answer.contentType))
+	switch {
+	case x.answer.encoded && in.Size > 0 && (isLines || isJSON || len(x.answer.contentType) == 0):
 		return "compressed, which may hide verdicts"
-	case isLines && in.CloseDelimited:
-		return "verdicts with neither a Content-Length nor chunks: lines may be missing"
+	case in.CloseDelimited && (isLines || isJSON && len(body) == 0):
+		return "neither a Content-Length nor chunks: verdicts may be missing"
 	case !isLines && (len(body) == 0 && in.Whole || len(body) > 0 && body[0] != '{'):
 		return ""
 	case !in.Whole:

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // endless gives out head and then rest for ever.
@@ -138,6 +140,13 @@ func TestLimitOfAnExchange(t *testing.T) {
 		err := x.Answer.Read(strings.NewReader("HTTP/1.1 200 OK\r\n"+c.raw), x.Header)
 		if err != nil || x.Answer.Whole != c.whole || len(x.Answer.Body) != c.kept {
 			t.Errorf("%s: %v, whole %v, %d bytes", name, err, x.Answer.Whole, len(x.Answer.Body))
+		}
+		if x.Answer.CloseDelimited != (name == "until the end") {
+			t.Errorf("%s: delimited by the close: %v", name, x.Answer.CloseDelimited)
+		}
+		must.Do(t, x.Answer.Read(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), x.Header))
+		if x.Answer.CloseDelimited {
+			t.Errorf("%s: the next answer is delimited by the close, too", name)
 		}
 		if x.Begin(nil, time.Time{}); x.Answer.Limit != 0 {
 			t.Errorf("%s: the next exchange has the limit, too", name)

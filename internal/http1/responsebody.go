@@ -19,7 +19,10 @@ var (
 	errCutShort = errors.New("the connection ended within the answer's body")
 )
 
-const errChunk = MalformedError("bad chunk")
+const (
+	errChunk  = MalformedError("bad chunk")
+	errCoding = MalformedError("a Transfer-Encoding that is not understood")
+)
 
 // budgets are how many more bytes may be read: of the body, and of the framing of its chunks.
 type budgets struct{ body, framing int64 }
@@ -45,6 +48,9 @@ func (a *Answer) body() (clean bool, err error) {
 		return clean, a.discard(f.length)
 	}
 	a.CloseDelimited = true
+	if f.coded && a.use == Need {
+		return false, errCoding
+	}
 	return false, a.rest()
 }
 
