@@ -35,13 +35,18 @@ const (
 //
 // The app can go on inserting: it waits at most a second for changes of the table, and not for indexes. conn is for
 // this alone: the settings of its session are changed, and it must be a connection to the server itself, not to a
-// pooler that uses another one for every transaction.
+// pooler that uses another one for every transaction. It is closed when ctx has ended.
 func Migrate(ctx context.Context, conn *pgconn.PgConn, n Names, notify bool, before func(sql string)) (m *Migration,
 	err error) {
 	if err := migrateLock(ctx, conn); err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
-	defer func() { _ = exec(ctx, conn, "SELECT pg_advisory_unlock("+migrateKey+")") }()
+	defer func() {
+		if ctx.Err() != nil { // no statement is sent any more: the end of the session ends its transaction and its lock
+			Close(conn)
+		}
+		_ = exec(ctx, conn, "SELECT pg_advisory_unlock("+migrateKey+")")
+	}()
 	tries := retry.WithMaxRetries(migrateTries-1, retry.NewConstant(migratePause))
 	err = retry.Do(ctx, tries, func(ctx context.Context) error {
 		if m, err = migrateInside(ctx, conn, n, notify, before); isCode(err, codeLockTimeout, codeDeadlock) {

@@ -384,6 +384,17 @@ func TestMigrateBehindATransaction(t *testing.T) {
 	}
 }
 
+// TestMigrateLeavesNoLock: one that is cancelled between two statements, when its connection would stay.
+func TestMigrateLeavesNoLock(t *testing.T) {
+	t.Parallel()
+	db := postgrestest.New(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := Migrate(ctx, open(t, db), ParseTable("outbox", nil), true, func(string) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	migrate(t, db, ParseTable("outbox", nil), true)
+}
+
 // TestMigrateGivesUp: one that is cancelled while another migrates, or while a transaction holds the table, leaves
 // nothing.
 func TestMigrateGivesUp(t *testing.T) {
