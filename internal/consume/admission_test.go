@@ -60,13 +60,14 @@ func TestConsumersTakeTurnsAtSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slots := make(chan struct{}, 3)
 		var at [2]atomic.Int64
-		var running, most atomic.Int64
+		var started, running, most atomic.Int64
 		for i, backlog := range []int{1000, 30} {
 			o := benchOptions(t, 8)
 			o.Slots, o.Dispatcher = []chan struct{}{slots}, dispatcher(func(context.Context, *message.Message) message.Outcome {
 				n := running.Add(1)
 				most.Store(max(most.Load(), n))
-				time.Sleep(time.Second + time.Duration(at[0].Load()*7+at[1].Load()*3)*time.Microsecond) // never two at once
+				// Each takes longer than those before it, so no two end at one instant, when chance would give out the slots.
+				time.Sleep(time.Second + time.Duration(started.Add(1))*time.Microsecond)
 				running.Add(-1)
 				at[i].Add(1)
 				return answer(200)
@@ -74,7 +75,7 @@ func TestConsumersTakeTurnsAtSlots(t *testing.T) {
 			limited(t, backlog, o)
 		}
 		time.Sleep(10*time.Second + 100*time.Millisecond)
-		if a, b := at[0].Load(), at[1].Load(); a+b < 28 || max(a, b)-min(a, b) > 3 {
+		if a, b := at[0].Load(), at[1].Load(); a+b < 28 || max(a, b)-min(a, b) > 4 { // the first one may take three, and wait for the next before the other does
 			t.Errorf("%d and %d messages in ten seconds with three slots, want half of 30 each", a, b)
 		}
 		time.Sleep(20 * time.Second) // the shorter backlog has ended: the other one has all slots
