@@ -21,6 +21,10 @@ dead=$("$deadcode" ./cmd/... ./scripts/... ./bench/... && "$deadcode" -tags char
 if [ -n "$dead" ]; then printf '%s\n' "$dead" >&2; exit 1; fi
 echo "lint: links in the documentation"
 scripts/links.sh
+echo "lint: findings"
+for f in findings/*.sh; do
+  grep -qF "(${f##*/})" findings/README.md || [ "$f" = findings/all.sh ] || { echo "$f has no row in findings/README.md" >&2; exit 1; }
+done
 echo "lint: words (scripts/words.tsv says what to write instead)"
 scripts/words.sh
 echo "lint: new commits"
