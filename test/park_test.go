@@ -59,7 +59,7 @@ func TestDLQGoneAndEnded(t *testing.T) {
 	for name, end := range map[string]func(*sidecar){"killed": (*sidecar).kill, "stopped": (*sidecar).stop} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "verify", "SHUTDOWN_GRACE", "2s").seed()
+			sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "verify", "SHUTDOWN_GRACE", "1h").seed()
 			end(failsToPark(t, sc))
 			eventually(t, "the message back in the service queue", func() bool { return sc.ready(sc.queue()) == 1 })
 		})

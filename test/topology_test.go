@@ -1,8 +1,11 @@
 package test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -173,5 +176,67 @@ func TestModeNone(t *testing.T) {
 	sc.send("m")
 	s := sc.run()
 	sc.app.await("m", 2)
+	sc.settledAll(s, 0)
+}
+
+// TestMissingObjectIsNamed: a publish that is returned or refused says which object of its route is missing, also where
+// the sidecar checks nothing. A stop gives the message back without waiting for its grace of an hour, and consumption
+// goes on when the object is there.
+func TestMissingObjectIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"none", "verify"} {
+		for what, c := range map[string]struct {
+			retries string
+			remove  func(*scene)
+			object  func(*scene) string
+		}{
+			"retry exchange":    {"1", func(sc *scene) { sc.deleteExchange(sc.retryExchange()) }, func(sc *scene) string { return "exchange " + strconv.Quote(sc.retryExchange()) }},
+			"retry queue":       {"1", func(sc *scene) { sc.deleteQueue(sc.retryQueue()) }, func(sc *scene) string { return "queue " + strconv.Quote(sc.retryQueue()) }},
+			"dead-letter queue": {"0", func(sc *scene) { sc.deleteQueue(sc.dlq()) }, func(sc *scene) string { return "queue " + strconv.Quote(sc.dlq()) }},
+		} {
+			t.Run(mode+" "+what, func(t *testing.T) {
+				t.Parallel()
+				sc := newScene(t).with("TOPOLOGY_MODE", mode, "MAX_RETRIES", c.retries, "SHUTDOWN_GRACE", "1h").seed()
+				gate := make(chan struct{})
+				sc.app.on("m", answer{status: 500, gate: gate}, status(200))
+				s := sc.run()
+				sc.send("m")
+				sc.app.await("m", 1)
+				c.remove(sc)
+				close(gate)
+				eventually(t, "a finding that names the object", func() bool {
+					_, body := s.get(s.control, "/status")
+					var st struct {
+						State    string
+						Findings []struct{ Object string }
+					}
+					return json.Unmarshal([]byte(body), &st) == nil && st.State == "paused" && len(st.Findings) > 0 &&
+						!slices.ContainsFunc(st.Findings, func(f struct{ Object string }) bool { return f.Object != c.object(sc) })
+				})
+				s.stop()
+				eventually(t, "the message back in the service queue", func() bool { return sc.ready(sc.queue()) == 1 })
+				s = sc.seed().run()
+				if d := sc.app.await("m", 2)[1]; d.number("Amqp-Retry-Count") != 0 {
+					t.Errorf("the stop was counted: Amqp-Retry-Count %s", d.header.Get("Amqp-Retry-Count"))
+				}
+				sc.settledAll(s, 0)
+			})
+		}
+	}
+}
+
+// TestModeNoneGoesOn when a missing object is there again, without a restart.
+func TestModeNoneGoesOn(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("TOPOLOGY_MODE", "none").seed()
+	sc.deleteExchange(sc.retryExchange())
+	sc.app.on("m", status(500), status(200))
+	sc.send("m")
+	s := start(t, sc.env).listen()
+	eventually(t, "a log line naming the exchange", func() bool {
+		return s.log.mentions("topology does not fit") && s.log.mentions(`exchange \"`+sc.retryExchange())
+	})
+	sc.seed()
+	brokertest.Eventually(t, 90*time.Second, "ready, and the message", func() bool { return s.ready() && len(sc.app.seen("m")) == 2 })
 	sc.settledAll(s, 0)
 }

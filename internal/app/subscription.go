@@ -43,6 +43,9 @@ type subscription struct {
 	measure    chan struct{} // asks for the depths of the queues; capacity 1
 	status     topologyStatus
 
+	absent   atomic.Pointer[[]declare.Finding] // objects that the watcher found missing in mode none
+	returned atomic.Pointer[returned]          // the last publication that reached no queue; nil: forgotten
+
 	oneByOne  bool        // see ensure
 	connected atomic.Bool // the consume connection is up, and the topology was checked on it
 	isolated  atomic.Bool // it has a consume connection of its own, see isolate
@@ -60,6 +63,7 @@ func newSubscription(
 		checkEvery: declare.DefaultEvery, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
 	}
 	s.current.Store(plan)
+	s.absent.Store(&[]declare.Finding{})
 	var err error
 	if s.target, err = dispatch.New(s.dispatchOptions()); err != nil {
 		return nil, err
@@ -137,8 +141,8 @@ func (s *subscription) drain(t stopTime) {
 	defer context.AfterFunc(t.now, func() { interrupt(consume.ErrNow) })()
 	d := s.consumer.Drain(ctx)
 	switch {
-	case d.Interrupted == 0:
-		s.log.Info("drained", "returned", d.Returned)
+	case ctx.Err() == nil:
+		s.log.Info("drained", "released", d.Interrupted, "returned", d.Returned)
 	case errors.Is(context.Cause(ctx), consume.ErrNow):
 		s.log.Warn("stopped at once", "released", d.Interrupted, "returned", d.Returned)
 	default:

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -20,6 +21,7 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	}
 	// The check after a returned publication may have ended with the session before. The check just made replaces it: a
 	// route that it did not repair shows again at the next publication.
+	s.returned.Store(nil)
 	s.report(routes, nil)
 	s.report(delays, nil)
 	s.connected.Store(true)
@@ -47,19 +49,47 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	return group.Wait()
 }
 
-// missing pauses consuming when the watcher finds that objects are gone.
+// missing pauses consuming when the watcher finds that objects are gone. Mode none goes on: there a missing object is a
+// finding only when a publication needed it.
 func (s *subscription) missing(findings []declare.Finding) {
-	if len(findings) == 0 || modeOf(s.cfg) == topology.ModeNone {
-		return
+	switch {
+	case modeOf(s.cfg) == topology.ModeNone:
+		s.absent.Store(&findings)
+		s.reportReturned(false)
+	case len(findings) > 0:
+		s.flow.Hold(flow.Topology, findings[0].String())
+		ask(s.check)
 	}
-	s.flow.Hold(flow.Topology, findings[0].String())
-	ask(s.check)
 }
 
 // unroutable pauses consuming after a publication that reached no queue: the next one would not reach it either.
-func (s *subscription) unroutable(exchange, key string) {
-	s.report(routes, []declare.Finding{declare.Unroutable(s.current.Load(), exchange, key)})
+func (s *subscription) unroutable(exchange, key string, err error) {
+	s.returned.Store(&returned{exchange, key, err})
+	s.reportReturned(false)
 	ask(s.check)
+	ask(s.measure)
+}
+
+// returned is a publication that reached no queue.
+type returned struct {
+	exchange, key string
+	err           error
+}
+
+// reportReturned reports the last returned publication by the object that the watcher found missing on its route, or
+// nothing without one. forget drops it first, unless that object is still missing.
+func (s *subscription) reportReturned(forget bool) {
+	r, missing := s.returned.Load(), *s.absent.Load()
+	if r == nil {
+		s.report(routes, nil)
+		return
+	}
+	f := declare.Unroutable(s.current.Load(), r.exchange, r.key, r.err, missing)
+	if forget && !slices.Contains(missing, f) && s.returned.CompareAndSwap(r, nil) {
+		s.report(routes, nil)
+		return
+	}
+	s.report(routes, []declare.Finding{f})
 }
 
 // undelayed pauses consuming until the next check: the next message might return at once, too.
@@ -98,7 +128,7 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 			return err
 		}
 		if again {
-			s.report(routes, nil)
+			s.reportReturned(true)
 			s.report(delays, nil)
 		}
 	}

@@ -39,8 +39,9 @@ type Options struct {
 	Plan   *topology.Plan
 	Policy retry.Policy
 
-	// Unroutable is called when a publication found no queue: a missing binding shows in no other way. It must not block.
-	Unroutable func(exchange, key string)
+	// Unroutable is called with the error of a publication that found no queue: a missing binding shows in no other way. It
+	// must not block.
+	Unroutable func(exchange, key string, err error)
 
 	// Undelayed is called when a message was delivered again at once that the queue should have delayed. It must not
 	// block.
@@ -206,10 +207,23 @@ func (c *Consumer) Stop() {
 	}
 }
 
+// stops reports whether Stop was called.
+func (c *Consumer) stops() bool {
+	select {
+	case <-c.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
 // Drained is the result of a drain.
 type Drained struct {
-	Interrupted int64 // messages whose attempt or publish was cut short when the grace expired; requeued uncounted
-	Returned    int64 // deliveries requeued before a POST
+	// Interrupted counts the messages that were requeued uncounted because their publish failed during the drain, or
+	// because their attempt or publish was still running when the grace expired.
+	Interrupted int64
+
+	Returned int64 // deliveries requeued before a POST
 }
 
 // Drain stops, waits until every message in flight is settled, interrupts the attempts that are left when ctx ends, and

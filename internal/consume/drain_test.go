@@ -79,23 +79,39 @@ func TestDrainEndsWaits(t *testing.T) {
 	r.holds(r.plan.Queue, 2)
 }
 
-// TestDrainFinishesAPark: what waits for its next try when the drain begins is parked within the grace.
-func TestDrainFinishesAPark(t *testing.T) {
+// TestDrainTriesAParkOnceMore: the pause of a park that failed ends with the drain. The message is parked by the next
+// try, or given back, uncounted. Neither the end of an hour's pause nor that of the grace causes it.
+func TestDrainTriesAParkOnceMore(t *testing.T) {
 	t.Parallel()
-	f := &failing{}
-	r := start(t, always(500), settings{maxRetries: 1, publisher: f.before})
-	r.publish("a")
-	r.eventually("a failed park", func() bool { return f.failed.Load() > 0 })
-	c, drained := r.Consumer, make(chan Drained, 1)
-	go func() { drained <- r.drain(soon) }()
-	<-c.stopping
-	n := f.failed.Load()
-	r.eventually("two more tries", func() bool { return f.failed.Load() > n+1 })
-	f.works.Store(true)
-	if d := <-drained; d.Interrupted != 0 {
-		t.Errorf("drained %+v", d)
+	for name, c := range map[string]struct {
+		works       bool
+		order       string
+		interrupted int64
+		queue, dlq  int
+	}{
+		"works again": {true, "", 0, 0, 1}, "fails again": {false, "", 1, 1, 0}, "in order": {false, "queue", 0, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &failing{}
+			r := start(t, always(500), settings{
+				maxRetries: 1, publisher: f.before, pause: time.Hour, order: c.order,
+				change: func(p *topology.Plan) { p.InPlace = c.order != "" },
+			})
+			t.Cleanup(r.proxy.Refuse) // ends what the drain did not
+			r.publish("a")
+			r.eventually("a failed park", func() bool { return f.failed.Load() == 1 && r.Unpublished() == 1 })
+			f.works.Store(c.works)
+			drained := make(chan Drained, 1)
+			go func() { drained <- r.drain(time.Hour) }()
+			r.eventually("the end of the drain", func() bool { return len(drained) == 1 })
+			if d := <-drained; c.order == "" && d.Interrupted != c.interrupted || f.failed.Load() > 2 {
+				t.Errorf("drained %+v after %d tries", d, f.failed.Load())
+			}
+			r.holds(r.plan.Queue, c.queue)
+			r.holds(r.dlq(), c.dlq)
+		})
 	}
-	r.holds(r.dlq(), 1)
 }
 
 // TestStopPausesAfterTheLastNack: quorum queues undo a nack that the end of its channel follows at once.

@@ -109,6 +109,7 @@ type settings struct {
 	batch                 Batch // its Dispatcher is the one that start gets
 	spool                 *broker.Spool
 	backoff               time.Duration
+	pause                 time.Duration // between two tries of a publish
 }
 
 // start declares a fanout topology of its own and consumes from it.
@@ -190,7 +191,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 		d = s.crashes.Around(d, func(context.Context) bool { return s.appGone })
 	}
 	r.Consumer = New(Options{
-		MissingHold: 50 * time.Millisecond, PublishPause: 50 * time.Millisecond, Unroutable: func(_, _ string) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) },
+		MissingHold: 50 * time.Millisecond, PublishPause: cmp.Or(s.pause, 50*time.Millisecond), Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) },
 		Plan: plan, Policy: policy,
 		OrderBy: s.order, Rates: s.rates, Slots: s.slots, Batch: s.batch,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,

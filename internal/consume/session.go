@@ -131,12 +131,10 @@ func (s *session) awaitOpen() error {
 			return s.sub.Err()
 		}
 	}
-	select {
-	case <-s.c.stopping:
+	if s.c.stops() {
 		return errStopping
-	default:
-		return nil
 	}
+	return nil
 }
 
 // gone reports whether the session has ended.

@@ -30,16 +30,17 @@ func (s *session) beside(r *record, by topology.Settlement, wait func(*record, t
 
 // replace publishes the message that takes the original's place, then settles the original. Until the broker has
 // confirmed the copy the original stays unacked, however long that takes; in order until its channel has to be closed.
+// A stop ends the pause between two tries: the message is given back when the try that follows fails, too.
 func (s *session) replace(r *record, by topology.Settlement) {
 	pauses := goretry.WithCappedDuration(publishPauseMax, goretry.NewExponential(s.c.o.PublishPause))
-	for failed := false; s.publish(r, by.Publish) != nil; {
+	for failed, last := false, s.c.stops(); s.publish(r, by.Publish) != nil; last = s.c.stops() {
 		if !failed {
 			failed = true
 			s.c.addUnpublished(1)
 			defer s.c.addUnpublished(-1)
 		}
 		pause, _ := pauses.Next()
-		if why, over := s.wait(pause, s.c.interrupt.Done()); !over {
+		if why, over := s.wait(pause, s.c.stopping); !over && (last || why != message.ReasonShutdown) {
 			by = by.Released(why)
 			break
 		}
@@ -69,7 +70,7 @@ func (s *session) publish(r *record, p *message.Publication) error {
 			"message_id", r.m.MessageID, "error", err, "trace_id", r.span.TraceID(), "suppressed", suppressed)
 	})
 	if c.o.Unroutable != nil && errors.Is(err, broker.ErrUnroutable) {
-		c.o.Unroutable(p.Exchange, p.Key)
+		c.o.Unroutable(p.Exchange, p.Key, err)
 	}
 	return err
 }

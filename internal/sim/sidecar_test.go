@@ -80,7 +80,7 @@ func (w *world) startSidecar() *sidecar {
 		batches = w.bug.batches(w.app)
 	}
 	s.consumer = consume.New(consume.Options{
-		Plan: w.used, Policy: w.policy, Unroutable: func(_, _ string) { s.requestCheck() },
+		Plan: w.used, Policy: w.policy, Unroutable: func(_, _ string, _ error) { s.requestCheck() },
 		Undelayed:   func() { panic("a message was delivered again at once") },
 		Concurrency: w.concurrency, Prefetch: w.prefetch, Dispatcher: target, Publisher: publisher, Flow: s.flow,
 		Batch:  consume.Batch{Size: w.gather, Wait: w.wait, Bytes: 300, Dispatcher: batches},

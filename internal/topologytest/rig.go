@@ -123,7 +123,7 @@ func startIn(t testing.TB, plan *topology.Plan, mode topology.Mode) *rig {
 	r.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: retry.Policy{RequeueMin: requeueMin, RequeueMax: requeueMax}, Concurrency: concurrency,
 		Prefetch: prefetch, Dispatcher: target, Publisher: publisher, Flow: r.flow, Logger: log, Registerer: r.registry,
-		Unroutable: func(_, _ string) { r.unroutable.Add(1); r.requestCheck() },
+		Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1); r.requestCheck() },
 		Undelayed:  func() { r.report([]declare.Finding{declare.Undelayed(plan)}) },
 	})
 	r.run(dialer("consume", r.url), publisher, target)

@@ -238,7 +238,7 @@ func (e *ensurer) make(ctx context.Context, o *object) {
 		return
 	}
 	if e.mode != topology.ModeDeclare || o.active == nil {
-		e.absent(o)
+		e.findings = append(e.findings, o.absent())
 		return
 	}
 	refusal := e.ask(ctx, "declare "+o.title, o.active)

@@ -2,6 +2,7 @@ package declare
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,20 +107,32 @@ func mergePermissions(all []Finding) []Finding {
 const fixMissing = "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare creates it; or import what `sidecar plan --format " +
 	"definitions` prints"
 
-// Unroutable is the finding of a mandatory publish that was returned.
-func Unroutable(p *topology.Plan, exchange, key string) Finding {
+// Unroutable is the finding of a mandatory publish that ended with err because it reached no queue. missing are the
+// objects that a Watcher found missing: an error that is not about the exchange does not say which object it is.
+func Unroutable(p *topology.Plan, exchange, key string, err error, missing []Finding) Finding {
+	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Code == amqp.NotFound {
+		for _, o := range objects(p) {
+			if o.title == topology.ExchangeTitle(exchange) {
+				return o.absent()
+			}
+		}
+	}
 	f := Finding{
 		Object: fmt.Sprintf("route %q of exchange %q", key, exchange), Problem: ProblemMissing,
 		Wanted: "a queue at its end", Found: "a message published there was returned", Fix: fixMissing,
 	}
 	for _, r := range p.PublishRoutes() {
-		switch {
-		case r.Exchange != exchange || r.Key != key:
-		case exchange == "":
+		if r.Exchange != exchange || r.Key != key {
+			continue
+		}
+		for _, m := range missing {
+			if m.Object == topology.QueueTitle(r.Queue) || m.Object == topology.ExchangeTitle(exchange) {
+				return m
+			}
+		}
+		b := topology.Binding{Exchange: exchange, Key: key, Queue: r.Queue}
+		if f.Object, f.Wanted = b.Title(), "the binding"; exchange == "" {
 			f.Object, f.Wanted = topology.QueueTitle(r.Queue), "a durable queue"
-		default:
-			b := topology.Binding{Exchange: exchange, Key: key, Queue: r.Queue}
-			f.Object, f.Wanted = b.Title(), "the binding"
 		}
 	}
 	return f
@@ -168,7 +181,8 @@ func MissingBinding(b topology.Binding, instead string, mode topology.Mode) Find
 	return f
 }
 
-func (e *ensurer) absent(o *object) {
+// absent is the finding of an object that does not exist.
+func (o *object) absent() Finding {
 	f := Finding{
 		Object: o.title, Problem: ProblemMissing, Wanted: "a durable " + o.kind, Found: "nothing", Fix: fixMissing,
 	}
@@ -178,7 +192,7 @@ func (e *ensurer) absent(o *object) {
 	if o.queue != nil && o.queue.Beside { // which sidecar plan cannot print: it has not seen the queue beside it
 		f.Fix = "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare creates it"
 	}
-	e.findings = append(e.findings, f)
+	return f
 }
 
 // refused reports a refusal that is neither "missing" nor a matter of permissions.

@@ -107,7 +107,7 @@ func (e *ensurer) measure(ctx context.Context) (depths []Depth, missing []Findin
 		refusal := e.ask(ctx, lookFor+o.title, o.passive)
 		switch {
 		case refusal != nil && refusal.Code == amqp.NotFound:
-			e.absent(&o)
+			e.findings = append(e.findings, o.absent())
 		case refusal == nil && e.err == nil && o.queue != nil:
 			depths = append(depths, Depth{Queue: o.name, Main: e.plan.Queue, Kind: o.queue.Kind, Ready: *o.ready})
 		}
