@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,8 @@ var heavy sync.Mutex
 type confined struct {
 	*sidecar
 
-	limit int // MiB
+	limit int    // MiB
+	procs string // the file of the cgroup that takes a process; /dev/null without a cgroup
 }
 
 // confined starts the shipped binary with such a limit in MiB and waits until it is ready.
@@ -44,7 +46,7 @@ func (sc *scene) confined(limit int) *confined {
 		env["GOMEMLIMIT"], procs = fmt.Sprintf("%dMiB", limit), os.DevNull
 	}
 	s := launchBinary(t, "/bin/sh", env, "-c", `echo $$ > "$0" && exec "$1"`, procs, shipped(t))
-	return &confined{s.listening().awaitReady(), limit}
+	return &confined{s.listening().awaitReady(), limit, procs}
 }
 
 // memoryCgroup makes a cgroup of version 1 or 2 with a limit in MiB. It returns the file that takes a process, "" where
@@ -86,6 +88,23 @@ func (c *confined) alive() {
 	c.t.Logf("%d of %d MiB at the peak", peak>>10, c.limit)
 	if peak > c.limit<<10 {
 		c.t.Errorf("%d MiB at the peak, the limit is %d", peak>>10, c.limit)
+	}
+}
+
+// within is alive with the peak of the cgroup, which also counts what the kernel holds for the process: 18 MiB are left.
+func (c *confined) within() {
+	c.t.Helper()
+	c.alive()
+	for _, name := range []string{"memory.peak", "memory.max_usage_in_bytes"} {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(c.procs), name))
+		if err != nil {
+			continue
+		}
+		peak, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		c.t.Logf("%d of %d MiB in the cgroup at the peak", peak>>20, c.limit)
+		if most := c.limit - 18; err != nil || peak>>20 > most {
+			c.t.Errorf("%d MiB in the cgroup at the peak, the limit is %d: %v", peak>>20, most, err)
+		}
 	}
 }
 

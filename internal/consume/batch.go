@@ -169,6 +169,7 @@ func (s *session) gather() *batch {
 			c.add(r, url, alone, now)
 		})
 	}
+	s.scratch = record{}
 	b, wait := c.due(now)
 	if wait > 0 {
 		s.overdue.Reset(wait)

@@ -22,6 +22,7 @@ func (c *Consumer) work() {
 		} else {
 			r.begin(o.delivery)
 			c.guard(&r, c.handle)
+			r = record{} // the next message may be long in coming
 		}
 		c.posts.Add(-1)
 		c.inflight.Add(-int64(messages))
@@ -131,11 +132,12 @@ func (s *session) end(r *record, by topology.Settlement) {
 	}
 	r.done = true
 	s.c.attempts.ended(r, by.Final, s.gone())
-	r.recycle()
 	e := ending{tag: r.tag, action: v.Action, reason: v.Reason, final: by.Final}
 	if r.passed {
 		e.id, e.named, e.outcome = r.id, r.m.MessageID != "", r.lasting(&by)
 	}
+	by.Publish, by.Detour = nil, nil // hand may wait
+	r.recycle()
 	s.hand(e)
 	if r.held != nil { // behind hand: the acks of a key leave in its order
 		s.c.order.end(r.held, by.Final != topology.FinalRequeue)
@@ -147,9 +149,10 @@ func (s *session) again(r *record, by topology.Settlement) {
 	v := &by.Verdict
 	s.c.write(r, v, "hold")
 	s.c.metrics.settled[v.Action][v.Reason].Inc()
-	r.done, r.delivery = true, nil
 	s.settler.inFlight.again(r)
-	s.c.order.hold(r.held, by.Hold+rand.N(by.Jitter+1)) // #nosec G404 -- spreads load, guards nothing
+	held := r.held
+	*r = record{done: true}                           // the next attempt may end before this goroutine runs on
+	s.c.order.hold(held, by.Hold+rand.N(by.Jitter+1)) // #nosec G404 -- spreads load, guards nothing
 	s.outstanding.Done()
 }
 

@@ -78,6 +78,9 @@ type rig struct {
 	plan  *topology.Plan
 	flow  *flow.Control
 	log   *apptest.Log
+
+	memory *budget.Account // of the deliveries
+
 	ended chan error // Supervise's result
 
 	declared   sync.Once    // publishKeyed has seen the queue
@@ -168,6 +171,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 	}
 	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(r.log, level, "json")
 	memory := budget.New(cmp.Or(s.memory, 64<<20)).Account(budget.Deliveries)
+	r.memory = memory
 	dial := func(name string) *broker.Dialer {
 		return broker.NewDialer(broker.Options{
 			URLs: func() ([]string, error) { return []string{r.proxy.URL(t, url)}, nil }, Name: name, Registerer: registry, Memory: memory, Backoff: s.backoff, Spool: s.spool, MemoryPatience: 200 * time.Millisecond,

@@ -1,17 +1,24 @@
 package consume
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
+	"weak"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
 )
 
 // send publishes messages straight into the service's queue.
@@ -101,4 +108,106 @@ func TestMemoryIsReleased(t *testing.T) {
 	send("z")
 	left(18)
 	r.drain(5 * time.Second)
+}
+
+// referred are bodies and header texts that the app was given; weakly, to see whether anything refers to them.
+type referred struct {
+	mu  sync.Mutex
+	all map[string][]weak.Pointer[byte]
+}
+
+func (r *referred) add(m *message.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string][]weak.Pointer[byte]{}
+	}
+	r.all["body"] = append(r.all["body"], weak.Make(&m.Body[0]))
+	text, _ := m.Headers["h"].(string)
+	r.all["headers"] = append(r.all["headers"], weak.Make(unsafe.StringData(text)))
+}
+
+// left collects garbage, and returns what is still referred to.
+func (r *referred) left() (n map[string]int) {
+	runtime.GC()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n = map[string]int{}
+	for what, list := range r.all {
+		for _, p := range list {
+			if p.Value() != nil {
+				n[what]++
+			}
+		}
+	}
+	return n
+}
+
+// TestMemoryThatIsNotCountedIsNotReferredTo: while it is idle, and while messages are held here without their bodies, a
+// consumer refers to nothing whose memory was given back.
+func TestMemoryThatIsNotCountedIsNotReferredTo(t *testing.T) {
+	t.Parallel()
+	const n = 8
+	first := func(status int) func(*seen, *message.Message) message.Outcome {
+		return func(s *seen, m *message.Message) message.Outcome {
+			if s.Add(m.MessageID) == 1 {
+				return answer(status)
+			}
+			return answer(200)
+		}
+	}
+	later := func(_ *seen, m *message.Message) message.Outcome { return inAnHour(425)(context.Background(), m) }
+	for name, c := range map[string]struct {
+		settings
+		answer func(*seen, *message.Message) message.Outcome
+		held   bool // for an hour
+	}{
+		"acked":             {answer: first(200)},
+		"rejected to wait":  {answer: first(409)},
+		"published to wait": {answer: first(409), settings: settings{change: func(p *topology.Plan) { p.Waits[0].By = topology.ByPublish }}},
+		"parked":            {answer: func(*seen, *message.Message) message.Outcome { return answer(409) }, settings: settings{maxRetries: 1}},
+		"held":              {answer: later, held: true},
+		"in order":          {answer: first(409), settings: settings{order: byKey}},
+		"a batch, acked":    {answer: first(200), settings: settings{batch: Batch{Size: 4, Wait: time.Second, Bytes: 1 << 20}}},
+		"a batch, parked": {answer: func(*seen, *message.Message) message.Outcome { return answer(409) }, settings: settings{
+			maxRetries: 1, batch: Batch{Size: 4, Wait: time.Second, Bytes: 1 << 20},
+		}},
+		"a batch, held": {answer: later, held: true, settings: settings{batch: Batch{Size: 4, Wait: time.Second, Bytes: 1 << 20}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var all referred
+			var s seen
+			one := func(m *message.Message) message.Outcome {
+				all.add(m)
+				return c.answer(&s, m)
+			}
+			var d Dispatcher = dispatcher(func(_ context.Context, m *message.Message) message.Outcome { return one(m) })
+			if c.batch.Size > 0 {
+				d = &batched{answer: eachOf(one)}
+			}
+			c.concurrency, c.prefetch = 4, 40
+			r := start(t, d, c.settings)
+			for i := range n {
+				r.send(amqp.Publishing{
+					MessageId: fmt.Sprint(i), Body: bytes.Repeat([]byte("b"), 200<<10), Headers: amqp.Table{"h": strings.Repeat("h", 8<<10), "key": fmt.Sprint(i)},
+				})
+			}
+			r.eventually("all have ended, or are held", func() bool {
+				if c.held {
+					return r.Delayed() == n
+				}
+				return r.count(message.Ack, message.ReasonSuccess)+r.count(message.Park, message.ReasonMaxRetries) == n
+			})
+			r.eventually("their memory is given back", func() bool { return r.memory.Held() == 0 })
+			var left map[string]int
+			for range 100 { // a goroutine may not have returned yet
+				if left = all.left(); len(left) == 0 {
+					return
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			t.Errorf("of %d messages nothing is counted, and referred to: %v", n, left)
+		})
+	}
 }

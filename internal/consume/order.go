@@ -85,6 +85,7 @@ func (o *order) add(s *session, d *broker.Delivery) {
 	if e.key = m.Key(o.c.o.OrderBy); d.MessageId != "" {
 		e.id = s.scratch.id
 	}
+	s.scratch = record{}
 	o.mu.Lock()
 	defer o.unlock()
 	o.all[e] = struct{}{}

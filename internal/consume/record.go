@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"log/slog"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -67,24 +68,30 @@ func (r *record) identify(plan *topology.Plan) {
 	r.unsure = len(r.m.Body) > maxHashed && r.m.MessageID == ""
 }
 
-// retain returns a copy for a goroutine that ends the delivery later: the worker reuses its record.
+// retain returns what the end of the delivery needs, for a goroutine that ends it later. Of the message only
+// publications remain: the memory of its body and headers may be given back long before the end.
 func (r *record) retain() *record {
 	kept := r.keep()
-	kept.m.Body, kept.m.Headers = nil, nil // only publications are still made of the message
+	kept.m = message.Message{
+		MessageID: kept.m.MessageID, CorrelationID: kept.m.CorrelationID, RetryCount: kept.m.RetryCount,
+		RoutingKey: strings.Clone(kept.m.RoutingKey), // it may be a part of the headers, which are one text
+	}
+	kept.span.Detach()
 	return kept
 }
 
-// keep is retain with the message.
+// keep is retain with the message. It clears r: a worker that waits for its next message must not refer to memory that
+// the end of this one gives back.
 func (r *record) keep() *record {
 	kept := *r
-	r.done, r.delivery = true, nil
+	*r = record{done: true}
 	return &kept
 }
 
 // recycle gives the memory of the delivery back: neither the message nor a publication of it is used after this.
 func (r *record) recycle() {
 	if r.delivery != nil {
-		r.m.Body = nil
+		r.m.Body, r.m.Headers = nil, nil
 		r.delivery.Free()
 		r.delivery = nil
 	}

@@ -78,6 +78,7 @@ func (s *session) publish(r *record, p *message.Publication) error {
 // delay holds a message for the settlement's time, then requeues it. When no slot is free the message waits in the
 // broker instead, if the plan has a route for that: held messages would otherwise starve those behind them.
 func (s *session) delay(r *record, by topology.Settlement) {
+	by.Verdict.Cause.Problem, by.Verdict.Cause.Answer = nil, "" // only a park writes them down
 	select {
 	case s.delays <- struct{}{}:
 		r.recycle()

@@ -89,11 +89,11 @@ func (m *Message) FromDelivery(d *amqp.Delivery, queue string, maxRetries int) {
 const maxKey = 1 << 10 // bytes of a key: of a longer text only the beginning counts
 
 // Key returns the key by which a message is ordered, "" without one: by is "routing-key", "correlation-id", "queue"
-// (the same key for all messages) or "header:" and a name.
+// (the same key for all messages) or "header:" and a name. It does not refer to the memory of the headers.
 func (m *Message) Key(by string) string {
 	switch by {
 	case "routing-key":
-		return m.RoutingKey
+		return strings.Clone(m.RoutingKey)
 	case "correlation-id":
 		return m.CorrelationID
 	case "queue":

@@ -126,6 +126,7 @@ type VerdictReply struct {
 func ReplyTo(address, token string) string { return address + replySeparator + token }
 
 // Reply returns the parts of HeaderReply; the address is empty if the header is missing or invalid.
+// Neither refers to the memory of the headers.
 func Reply(h amqp.Table) (address, token string) {
 	v, _ := h[HeaderReply].(string)
 	if !strings.HasPrefix(v, replyPrefix) {
@@ -135,5 +136,6 @@ func Reply(h amqp.Table) (address, token string) {
 	if at < 0 || at > amqpvalue.ShortMax || len(v)-at > 64 {
 		return "", ""
 	}
+	v = strings.Clone(v)
 	return v[:at], v[at+1:]
 }

@@ -107,6 +107,11 @@ func carrierOf(sc trace.SpanContext, baggage string) Carrier {
 	}
 }
 
+// Detach makes the trace context independent of the message's headers, in whose memory its texts are.
+func (s *Span) Detach() {
+	s.out = Carrier{strings.Clone(s.out.Traceparent), strings.Clone(s.out.Tracestate), strings.Clone(s.out.Baggage)}
+}
+
 // Carrier is the trace context that goes on with the message.
 func (s *Span) Carrier() Carrier { return s.out }
 
