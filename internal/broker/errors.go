@@ -26,6 +26,9 @@ var (
 	ErrBusy = errors.New("no channel in time")
 	// ErrUnroutable: the message reached no queue, because no binding matches or the exchange is missing.
 	ErrUnroutable = amqpwire.ErrUnroutable
+	// ErrNoRequester: no client consumes replies at the address of the direct reply; nothing was sent. It is also
+	// ErrUnroutable.
+	ErrNoRequester = fmt.Errorf("no requester has this address: %w", ErrUnroutable)
 	// ErrNacked: the broker did not take the message, for example because its queue is full.
 	ErrNacked = errors.New("nacked by the broker")
 	// ErrRefused: the broker closed the channel instead of taking the message; see RefusedError.

@@ -41,6 +41,11 @@ func (p *Publisher) NewLane(exchange string) *Lane {
 // has not arrived: a dry run that the broker does not answer is not a message.
 func (l *Lane) Begin(ctx context.Context, pub *message.Publication) (wait func() error, err error) {
 	pub.Exchange = l.exchange
+	if s := l.publisher.current(); s != nil { // before its turn: nothing else waits for the answer
+		if err := s.findRequester(ctx, pub); err != nil {
+			return nil, failed(pub, err)
+		}
+	}
 	for again := false; ; again = true {
 		if int64(time.Since(l.made)) < l.isolated.Load() {
 			err := l.publisher.Publish(ctx, pub)

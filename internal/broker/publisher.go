@@ -110,6 +110,9 @@ func (p *Publisher) publish(ctx context.Context, pub *message.Publication) error
 	if s == nil {
 		return ErrDisconnected
 	}
+	if err := s.findRequester(ctx, pub); err != nil {
+		return err
+	}
 	if _, err := await(ctx, s, p.slots); err != nil {
 		return err
 	}

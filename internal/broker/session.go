@@ -34,6 +34,8 @@ type Session struct {
 	answered     chan struct{} // closed when the broker has answered a dry run
 	markAnswered func()
 
+	requesters requesters
+
 	alarm     sync.Mutex
 	blocked   bool
 	changedAt time.Time     // when blocked changed last
@@ -69,7 +71,7 @@ func newSession(c *amqp.Connection, w *amqpwire.Wire, d *Dialer, server string) 
 	s := &Session{
 		conn: c, wire: w, generation: d.generation.Add(1), server: server, timeout: max(d.o.Timeout, d.o.Patience),
 		options: &d.o, metrics: d.metrics, answered: make(chan struct{}), unchanged: make(chan struct{}),
-		lifetime: newLifetime(),
+		requesters: newRequesters(), lifetime: newLifetime(),
 	}
 	s.markAnswered = sync.OnceFunc(func() { close(s.answered) })
 	w.OnAlarm(s.setBlocked)

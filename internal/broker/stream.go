@@ -69,6 +69,10 @@ func openStream(s *Session, window int) (*Stream, error) {
 // The broker closes the channel over a message that is too large for it, and leaves all that are under way unknown. So
 // a message that is larger than all before it is tried first.
 func (c *Stream) Send(ctx context.Context, pub *message.Publication) (*Receipt, error) {
+	err := c.session.findRequester(ctx, pub)
+	if err != nil {
+		return nil, failed(pub, err)
+	}
 	r, err := c.trySend(ctx, pub)
 	if err != nil {
 		return nil, failed(pub, err)
@@ -118,7 +122,7 @@ func (c *Stream) write(ctx context.Context, r *Receipt) (err error) {
 		c.session.wire.Gather(true)
 		defer c.session.wire.Gather(false)
 	}
-	r.confirm, err = c.ch.PublishWithDeferredConfirm(pub.Exchange, pub.Key, true, false, msg)
+	r.confirm, err = c.ch.PublishWithDeferredConfirm(pub.Exchange, pub.Key, !isDirectReply(pub), false, msg)
 	switch {
 	case err == nil:
 		return nil

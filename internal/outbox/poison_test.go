@@ -43,6 +43,7 @@ func TestPoison(t *testing.T) {
 		{"body, routing_key", `'x', repeat('k', 256)`, "routing_key of 256 bytes: at most 255"},
 		{"body, exchange", `'x', ''`, "312 NO_ROUTE"},
 		{"body, exchange", `'x', 'amq.default'`, "312 NO_ROUTE"},
+		{"body, exchange, routing_key", `'x', '', 'amq.rabbitmq.reply-to.AAAA.AAAA'`, "no requester has this address"},
 		{"body, exchange", `'x', '` + r.exchange + `.not'`, "refused by the broker"}, // no right, or no exchange
 		{"body, exchange", `'x', 'amq.direct'`, "403 ACCESS_REFUSED"},
 	}

@@ -21,7 +21,7 @@ const (
 	unauthorized code = "unauthorized"       // no token, or a wrong one
 	forbidden    code = "forbidden"          // not allowed here, or the broker refuses it
 	notFound     code = "not_found"          // no such path
-	unroutable   code = "unroutable"         // the exchange or a binding is missing
+	unroutable   code = "unroutable"         // the exchange, a binding or the requester of a reply is missing
 	badMethod    code = "method_not_allowed" //
 	tooLarge     code = "too_large"          // the body, for the sidecar or for the broker
 	slow         code = "slow"               // a slow body held memory that others needed
@@ -103,6 +103,9 @@ func failureOf(err error) *failure {
 		return fail(tooLarge, "The broker does not accept a body of this size: %s", reason)
 	case isRefused && refused.Code == amqp.AccessRefused:
 		return fail(forbidden, "The broker does not allow the sidecar to publish this: %s", reason)
+	case errors.Is(err, broker.ErrNoRequester):
+		return fail(unroutable, "No client consumes replies at this address: the requester has gone, or the address is "+
+			"not one of this broker. Nothing was sent. (%s)", reason)
 	case errors.Is(err, broker.ErrUnroutable):
 		return fail(unroutable, "The message reached no queue and was not kept: %s", reason)
 	case errors.Is(err, broker.ErrTooLarge):

@@ -1,0 +1,157 @@
+package broker
+
+import (
+	"encoding/base64"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
+)
+
+// requester consumes direct replies on a channel of its own. It returns its address.
+func requester(t *testing.T) (address string, ch *amqp.Channel, replies <-chan amqp.Delivery) {
+	t.Helper()
+	ch = brokertest.Channel(t, brokertest.URL(t))
+	replies = must.Get(ch.Consume(message.DirectReply, "", true, false, false, false, nil))(t)
+	q := queue(t)
+	must.Do(t, ch.Publish("", q, false, false, amqp.Publishing{ReplyTo: message.DirectReply}))
+	return brokertest.Get(t, brokertest.URL(t), q, 10*time.Second).ReplyTo, ch, replies
+}
+
+// replying is each way to publish, by name.
+func replying(t *testing.T, o Options) map[string]func(*message.Publication) error {
+	t.Helper()
+	p := publisher(t, o)
+	l, stream := p.NewLane(""), newStream(t, p)
+	return map[string]func(*message.Publication) error{
+		"publisher": func(pub *message.Publication) error { return p.Publish(within(t, 30*time.Second), pub) },
+		"lane":      func(pub *message.Publication) error { return l.Publish(within(t, 30*time.Second), pub) },
+		"stream": func(pub *message.Publication) error {
+			r, err := stream.Send(within(t, 30*time.Second), pub)
+			if err != nil {
+				return err
+			}
+			return r.Wait(within(t, 30*time.Second))
+		},
+	}
+}
+
+// TestDirectReply: a reply has succeeded if and only if its requester was there, whatever the version of the broker.
+func TestDirectReply(t *testing.T) {
+	t.Parallel()
+	for how, publish := range replying(t, options(t)) {
+		t.Run(how, func(t *testing.T) {
+			address, ch, replies := requester(t)
+			for _, body := range []string{"first", "second"} {
+				if err := publish(publication(address, body)); err != nil {
+					t.Errorf("the requester is there: %v", err)
+				}
+				if d := <-replies; string(d.Body) != body {
+					t.Errorf("the requester got %q", d.Body)
+				}
+			}
+			must.Do(t, ch.Close())
+			for range 2 {
+				if err := publish(publication(address, "late")); !errors.Is(err, ErrNoRequester) || !errors.Is(err, ErrUnroutable) {
+					t.Errorf("the requester has gone: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestDirectReplyWithoutRights: the question takes no right.
+func TestDirectReplyWithoutRights(t *testing.T) {
+	t.Parallel()
+	const password = "a-password-for-one-test"
+	name := brokertest.User(t, password)
+	brokertest.Ctl(t, "set_permissions", name, "^$", "^amq\\.default$", "^$")
+	p := publisher(t, options(t, brokertest.URLAs(t, name, password)))
+	address, ch, replies := requester(t)
+	must.Do(t, p.Publish(within(t, 30*time.Second), publication(address, "answer")))
+	if d := <-replies; string(d.Body) != "answer" {
+		t.Errorf("the requester got %q", d.Body)
+	}
+	must.Do(t, ch.Close())
+	if err := p.Publish(within(t, 30*time.Second), publication(address, "late")); !errors.Is(err, ErrNoRequester) {
+		t.Error(err)
+	}
+}
+
+// TestDirectReplyToAnyAddress: whatever address a request had, the connection that publishes stays. RabbitMQ closes a
+// connection that asks for some of these addresses, or publishes to them; which ones depends on its version.
+func TestDirectReplyToAnyAddress(t *testing.T) {
+	t.Parallel()
+	p, q := publisher(t, options(t)), queue(t)
+	l := p.NewLane("")
+	valid, _, replies := requester(t)
+	session := p.current()
+	prefix := message.DirectReply + "."
+	process, key, _ := strings.Cut(strings.TrimPrefix(valid, prefix), ".")
+	for _, address := range []string{
+		"", ".", "x", "g1", "g1h2", "g1h2AA.x", "g2.x.y", "a.b.c", "AAAA.AAAA", "!!!!.!!!!", "\x00", "\xff\xfe",
+		process, process + ".AAAA", process + "-_." + key, process + "." + key + "x", strings.TrimRight(process, "=") + "." + key,
+		// of another cluster
+		"g1h2AA5yZXBseUA4MTgxMjM1NgAAAsIAAAAAawH6wA==." + key, strings.Repeat("A", 255-len(prefix)),
+	} {
+		for _, publish := range []func() error{
+			func() error { return p.Publish(within(t, 30*time.Second), publication(prefix+address, "x")) },
+			func() error { return l.Publish(within(t, 30*time.Second), publication(prefix+address, "x")) },
+		} {
+			if err := publish(); !errors.Is(err, ErrNoRequester) || errors.Is(err, ErrUnknown) {
+				t.Errorf("%q: %v", address, err)
+			}
+		}
+	}
+	must.Do(t, l.Publish(within(t, 30*time.Second), publication(valid, "reply")))
+	if d := <-replies; string(d.Body) != "reply" {
+		t.Errorf("the requester got %q", d.Body)
+	}
+	// Names that only look like addresses are those of queues.
+	for _, name := range []string{message.DirectReply, message.DirectReply + "x"} {
+		if err := p.Publish(within(t, 30*time.Second), publication(name, "x")); !errors.Is(err, ErrUnroutable) || errors.Is(err, ErrNoRequester) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	must.Do(t, l.Publish(within(t, 30*time.Second), publication(q, "after")))
+	if p.current() != session {
+		t.Error("the connection was lost")
+	}
+}
+
+// TestRequesterThatDoesNotAnswer: an address may name any process of the broker, such as its first one.
+func TestRequesterThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	p := publisher(t, options(t))
+	valid, _, replies := requester(t)
+	process, key, _ := strings.Cut(strings.TrimPrefix(valid, message.DirectReply+"."), ".")
+	pid := must.Get(base64.StdEncoding.DecodeString(process))(t)
+	clear(pid[len(pid)-12 : len(pid)-4])
+	silent := message.DirectReply + "." + base64.StdEncoding.EncodeToString(pid) + "." + key
+	if err := p.Publish(within(t, time.Minute), publication(silent, "x")); !errors.Is(err, ErrNoRequester) {
+		t.Error(err)
+	}
+	must.Do(t, p.Publish(within(t, time.Minute), publication(valid, "reply")))
+	if d := <-replies; string(d.Body) != "reply" {
+		t.Errorf("the requester got %q", d.Body)
+	}
+}
+
+// TestFindRequesterWithoutABroker: without an answer nothing is known of the requester.
+func TestFindRequesterWithoutABroker(t *testing.T) {
+	t.Parallel()
+	proxy, o := proxied(t)
+	address, _, _ := requester(t)
+	s := dial(t, o)
+	proxy.Refuse()
+	err := s.findRequester(within(t, 30*time.Second), publication(address, "x"))
+	if !errors.Is(err, ErrDisconnected) || errors.Is(err, ErrUnroutable) {
+		t.Error(err)
+	}
+}
