@@ -17,6 +17,7 @@ type content struct {
 	size   uint64      // of the body
 	got    uint64      // of it so far
 	last   texts
+	id     identity // of d, unless that is being returned
 }
 
 // returning is a message that is being returned. Nothing of its body is kept but the digest.
@@ -49,18 +50,29 @@ func (c *content) write(p []byte) {
 		_, _ = c.back.digest.Write(p)
 	case c.d.Missing == 0:
 		c.d.Body = append(c.d.Body, p...)
-		c.d.spooled.arrived(len(c.d.Body)-len(p), len(c.d.Body))
+		c.arrived(len(p))
+	default:
+		_, _ = c.id.sum.Write(p)
 	}
+}
+
+// arrived takes the last n bytes of the body, while they are in memory anyway: a file is not read again to hash it.
+func (c *content) arrived(n int) {
+	from, to := len(c.d.Body)-n, len(c.d.Body)
+	_, _ = c.id.sum.Write(c.d.Body[from:])
+	c.d.spooled.arrived(from, to)
 }
 
 // complete hands over what has been received. A consumer that has ended since takes no delivery: the message stays the
 // broker's.
 func (c *content) complete() {
-	switch {
-	case c.back != nil:
+	if c.back != nil {
 		c.back.to.returned(Fingerprint(c.back.digest.Sum(nil)), c.back.why)
-	case c.to.Add(c.d):
-		c.d = nil
+	} else {
+		c.d.Identity = c.id.end()
+		if c.to.Add(c.d) {
+			c.d = nil
+		}
 	}
 	c.drop()
 }
@@ -68,6 +80,9 @@ func (c *content) complete() {
 func (in *intake) header(c *content, payload []byte, limit int) error {
 	if c.headed {
 		return errBadContent
+	}
+	if c.back == nil {
+		c.id.header(payload) // before sanitize, which may hide what makes a difference
 	}
 	payload, lost := sanitize(payload, limit)
 	if lost > 0 {
@@ -124,7 +139,7 @@ func (in *intake) space() []byte {
 func (in *intake) fill(n int) {
 	c := in.body
 	c.d.Body = c.d.Body[:len(c.d.Body)+n]
-	c.d.spooled.arrived(len(c.d.Body)-n, len(c.d.Body))
+	c.arrived(n)
 	c.got += uint64(n) // #nosec G115 -- never negative
 	in.left -= n
 }

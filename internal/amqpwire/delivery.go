@@ -21,6 +21,9 @@ type Delivery struct {
 	Missing    int64
 	MissingWhy error
 
+	// Identity is a hash of the whole message, which its next delivery to this process has, too: see identity.
+	Identity uint64
+
 	table   []byte          // the header table as it was received, sanitized
 	encoded bool            // there is one that has not been decoded
 	memory  *budget.Account // of held

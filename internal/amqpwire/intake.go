@@ -205,6 +205,7 @@ func (in *intake) reportAlarm(blocked bool) {
 func (in *intake) deliver(channel uint16, payload []byte) (claimed bool, err error) {
 	p := cursor{b: payload}
 	consumer, tag, redelivered := p.short(), p.uint64(), p.uint8()&1 != 0
+	routing := p.b
 	exchange, key := p.short(), p.short()
 	if p.bad {
 		return false, errBadDeliver
@@ -223,6 +224,7 @@ func (in *intake) deliver(channel uint16, payload []byte) (claimed bool, err err
 	}
 	c := in.content(channel)
 	c.to, c.d = to, NewDelivery()
+	c.id.begin(routing)
 	c.d.DeliveryTag, c.d.Redelivered = tag, redelivered
 	c.d.Exchange, c.d.RoutingKey = recall(&c.last.exchange, exchange), recall(&c.last.key, key)
 	return true, nil

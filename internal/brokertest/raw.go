@@ -57,14 +57,18 @@ func DialRaw(t testing.TB, url string) *Raw {
 // Publish sends one message whose header table is headers, the entries' bytes without the table's own length. It
 // returns nil when the broker confirmed the message and what the broker said otherwise.
 func (r *Raw) Publish(exchange, key string, headers, body []byte) error {
+	return r.PublishWith(exchange, key, append([]byte{0x20, 0}, table(headers)...), body) // only the header table
+}
+
+// PublishWith is Publish with all properties: they are two bytes of flags and the values.
+func (r *Raw) PublishWith(exchange, key string, properties, body []byte) error {
 	if r.err != nil {
 		return r.err
 	}
 	_ = r.conn.SetDeadline(time.Now().Add(30 * time.Second))
 	r.method(1, 60, 40, []byte{0, 0}, short(exchange), short(key), []byte{0})
 	head := binary.BigEndian.AppendUint64([]byte{0, 60, 0, 0}, uint64(len(body)))
-	head = append(head, 0x20, 0) // only the header table
-	r.write(Frame(frameHeader, 1, head, table(headers)))
+	r.write(Frame(frameHeader, 1, head, properties))
 	if len(body) > 0 {
 		r.write(Frame(frameBody, 1, body))
 	}

@@ -55,7 +55,7 @@ func benchOptions(tb testing.TB, concurrency int) Options {
 // benchDelivery is a delivery as it comes from the broker's client: in memory that an earlier one gave back.
 func benchDelivery(tag uint64, headers amqp.Table, at time.Time) *broker.Delivery {
 	d := amqpwire.NewDelivery()
-	d.Body = append(d.Body, 'x')
+	d.Body, d.Identity = append(d.Body, 'x'), 1
 	d.DeliveryTag, d.Headers, d.MessageId, d.Exchange, d.Timestamp = tag, headers, "m", "wms.main-exchange", at
 	return d
 }

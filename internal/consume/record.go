@@ -2,12 +2,9 @@ package consume
 
 import (
 	"context"
-	"hash/maphash"
 	"log/slog"
 	"strings"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
@@ -24,8 +21,7 @@ type record struct {
 	held     *entry // of a delivery in order
 	failed   int    // attempts, where this process remembers some
 	known    attempted
-	id       uint64          // of equal messages, see identify
-	unsure   bool            // id is only that of the beginning of its body
+	id       uint64          // of equal messages: broker.Delivery.Identity
 	passed   bool            // by recall
 	counted  bool            // order has counted the failure
 	verdict  <-chan struct{} // see recall
@@ -40,14 +36,15 @@ type record struct {
 // has to name this message.
 func (r *record) begin(d delivery) {
 	*r = record{
-		session: d.session, delivery: d.Delivery, tag: d.DeliveryTag, held: d.held,
+		session: d.session, delivery: d.Delivery, tag: d.DeliveryTag, held: d.held, id: d.Identity,
 		m: message.Message{MessageID: d.MessageId},
 	}
 }
 
 // read makes the delivery's bytes and headers a Message.
 func (r *record) read(plan *topology.Plan) *message.Message {
-	r.identify(plan)
+	r.delivery.DecodeHeaders()
+	plan.Read(&r.m, &r.delivery.Delivery)
 	switch a := r.session.c.attempts; {
 	case r.held != nil:
 		r.m.RetryCount += r.held.failed
@@ -58,14 +55,6 @@ func (r *record) read(plan *topology.Plan) *message.Message {
 	r.m.Lost = r.session.done
 	r.reply, r.token = message.Reply(r.m.Headers)
 	return &r.m
-}
-
-// identify is read without what this process remembers of the message.
-func (r *record) identify(plan *topology.Plan) {
-	r.delivery.DecodeHeaders()
-	plan.Read(&r.m, &r.delivery.Delivery)
-	r.id = identify(&r.m)
-	r.unsure = len(r.m.Body) > maxHashed && r.m.MessageID == ""
 }
 
 // retain returns what the end of the delivery needs, for a goroutine that ends it later. Of the message only
@@ -172,41 +161,4 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 		a = append(a, slog.Bool("unknown_disposition", true))
 	}
 	c.o.Logger.LogAttrs(ctx, level, "settled", a...)
-}
-
-var seed = maphash.MakeSeed()
-
-// maxHashed is how many bytes of a body are part of the hash. A larger body may be in a file because it does not fit
-// into memory, and to read it brings it there.
-const maxHashed = 1 << 20
-
-// identify returns a hash of what a further delivery of the message does not change. x-death is part of it: a message
-// that was rejected or published to wait, and returns, must not be taken for the delivery that it replaced.
-func identify(m *message.Message) uint64 {
-	sum := maphash.Bytes(seed, m.Body[:min(len(m.Body), maxHashed)]) + uint64(len(m.Body))
-	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.Type, m.Exchange, m.RoutingKey} {
-		sum = sum*31 + maphash.String(seed, s)
-	}
-	return (sum*31+uint64(m.Timestamp.Unix()))*31 + hash(m.Headers) // #nosec G115 -- any bits
-}
-
-// hash is that of a value in a header table.
-func hash(value any) (sum uint64) {
-	switch v := value.(type) {
-	case amqp.Table: // in any order
-		for name, value := range v {
-			if name != message.HeaderDeliveryCount && name != "x-acquired-count" { // the broker changes them
-				sum += (maphash.String(seed, name) | 1) * (hash(value) | 1)
-			}
-		}
-	case []any:
-		for _, value := range v {
-			sum = sum*31 + hash(value)
-		}
-	case []byte:
-		sum = maphash.Bytes(seed, v)
-	default:
-		sum = maphash.Comparable(seed, v)
-	}
-	return sum
 }

@@ -204,14 +204,11 @@ func (s *session) untaken(d delivery) {
 	if d.Delivery == nil {
 		return
 	}
-	var r record
-	r.begin(d)
-	r.identify(s.c.o.Plan)
 	k := &s.c.remembered
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.fates[r.id] == nil || !r.m.Redelivered {
-		k.expect(r.id, nil)
+	if k.fates[d.Identity] == nil || !d.Redelivered {
+		k.expect(d.Identity, nil)
 	}
 }
 
@@ -274,8 +271,6 @@ func (r *record) lasting(by *topology.Settlement) *message.Outcome {
 	o := &by.Verdict.Cause
 	judged := by.Final != topology.FinalRequeue || by.Verdict.Reason == message.ReasonSessionLost
 	switch {
-	case r.unsure:
-		return nil
 	case by.Final == topology.FinalAck && (by.Publish != nil || by.Detour != nil):
 		return &replaced
 	case !judged || by.Final == topology.FinalDelay || r.counted: // attempts or order counts a failure

@@ -1,15 +1,12 @@
 package consume
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
@@ -56,8 +53,9 @@ func (m *model) deliver() {
 	m.ready = m.ready[1:]
 	m.received++
 	r := &record{}
-	r.begin(delivery{&broker.Delivery{}, m.session, nil})
-	r.delivery.MessageId, r.delivery.Body, r.delivery.Redelivered = d.id, []byte("x"), d.redelivered
+	one := &broker.Delivery{Identity: identity(d.id)}
+	one.MessageId, one.Body, one.Redelivered = d.id, []byte("x"), d.redelivered
+	r.begin(delivery{one, m.session, nil})
 	m.unacked[r] = d
 	m.pending = append(m.pending, r)
 }
@@ -79,7 +77,7 @@ func (m *model) attempt(from *[]*record) {
 	if !ok {
 		return
 	}
-	r.identify(m.c.o.Plan)
+	r.read(m.c.o.Plan)
 	o, known := m.c.recall(r, &r.m)
 	switch {
 	case r.verdict != nil:
@@ -148,7 +146,7 @@ func (m *model) cut() {
 
 // unstarted is a worker that finds out that the session has ended.
 func (m *model) unstarted(r *record) {
-	r.identify(m.c.o.Plan)
+	r.read(m.c.o.Plan)
 	o, known := m.c.recall(r, &r.m)
 	switch {
 	case r.verdict != nil: // another copy takes it
@@ -212,31 +210,6 @@ func TestEveryMessageIsPostedOnce(t *testing.T) {
 		m.c.Drain(t.Context())
 		if t.Failed() {
 			return
-		}
-	}
-}
-
-// TestPublishedCopyIsAnotherMessage: a message that was published to wait, and has returned, may reach a lost session
-// unseen. Then it is delivered again, and must not be acked by the settlement of the delivery that it replaced.
-func TestPublishedCopyIsAnotherMessage(t *testing.T) {
-	t.Parallel()
-	id := func(h amqp.Table) uint64 {
-		return identify(&message.Message{MessageID: "1", Body: []byte("x"), Headers: h})
-	}
-	death := func(n int64) amqp.Table {
-		return amqp.Table{"x-death": []any{amqp.Table{"count": n, "queue": "wait", "reason": "expired"}}}
-	}
-	for _, pair := range [][2]amqp.Table{{nil, death(1)}, {death(1), death(2)}} {
-		if id(pair[0]) == id(pair[1]) {
-			t.Errorf("%v and %v are one message", pair[0], pair[1])
-		}
-	}
-	if first, second := id(death(1)), id(death(1)); first != second {
-		t.Error("a message is not itself")
-	}
-	for _, counted := range []string{"x-delivery-count", "x-acquired-count"} { // the broker writes them at each delivery
-		if id(nil) != id(amqp.Table{counted: int64(1)}) {
-			t.Errorf("%s makes another message of the same", counted)
 		}
 	}
 }
@@ -337,34 +310,6 @@ func TestAWindowOfItsOwn(t *testing.T) {
 	for id, want := range map[uint64]int{1: 0, 2: 1, 3: 1} {
 		if f := all.fates[id]; (f == nil) != (want == 0) || f != nil && len(f.done) != want {
 			t.Errorf("message %d: %+v, want %d outcomes", id, f, want)
-		}
-	}
-}
-
-// TestLargeBodies: messages whose bodies differ behind what is hashed are only taken for one with an id, and without one
-// no outcome is remembered.
-func TestLargeBodies(t *testing.T) {
-	t.Parallel()
-	c := New(benchOptions(t, 1))
-	t.Cleanup(func() { c.Drain(context.Background()) })
-	s := benchSession(t, c)
-	read := func(id string, size int, last byte) *record {
-		body := make([]byte, size)
-		body[size-1] = last
-		r := &record{}
-		r.begin(delivery{&broker.Delivery{Delivery: amqp.Delivery{MessageId: id, Body: body}}, s, nil})
-		r.identify(s.c.o.Plan)
-		return r
-	}
-	acked := topology.Settlement{Verdict: message.Verdict{Cause: answer(200)}}
-	for _, row := range []struct {
-		id         string
-		size       int
-		same, kept bool
-	}{{"a", maxHashed, false, true}, {"", maxHashed, false, true}, {"a", maxHashed + 1, true, true}, {"", maxHashed + 1, true, false}} {
-		one, other := read(row.id, row.size, 1), read(row.id, row.size, 2)
-		if same, kept := one.id == other.id, one.lasting(&acked) != nil; same != row.same || kept != row.kept {
-			t.Errorf("%q of %d bytes: taken for one %v, remembered %v", row.id, row.size, same, kept)
 		}
 	}
 }

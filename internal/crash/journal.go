@@ -159,9 +159,6 @@ func (j *journal) clear(slot int) error {
 
 func now() int64 { return time.Now().Unix() }
 
-// hashed is how much of a body goes into an identity, in bytes. Its length goes in whole.
-const hashed = 64 << 10
-
 // identity distinguishes messages across restarts and across trips through the retry queue, so nothing is in it that a
 // broker or a republish changes. Messages without an id that are equal in everything have the same one: what one of
 // them does, the others do.
@@ -177,7 +174,9 @@ func newHasher() hasher { return hasher{h: sha256.New(), buf: make([]byte, 0, 51
 
 func (x *hasher) identify(m *message.Message) (id identity) {
 	b := x.buf[:0]
-	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.Type, m.AppID, m.ContentType, m.Exchange, m.RoutingKey} {
+	for _, s := range [...]string{
+		m.MessageID, m.CorrelationID, m.Type, m.AppID, m.ContentType, m.ContentEncoding, m.Exchange, m.RoutingKey,
+	} {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
@@ -186,10 +185,10 @@ func (x *hasher) identify(m *message.Message) (id identity) {
 		at = m.Timestamp.Unix()
 	}
 	b = binary.AppendVarint(b, at)
-	b = binary.AppendUvarint(b, uint64(len(m.Body)))
+	b = append(b, m.Priority)
 	x.h.Reset()
 	x.h.Write(b)
-	x.h.Write(m.Body[:min(len(m.Body), hashed)])
+	x.h.Write(m.Body)
 	x.buf = b
 	copy(id[:], x.h.Sum(b[:0]))
 	return id

@@ -28,7 +28,7 @@ func (m *Message) publishing() amqp.Publishing {
 	p := amqp.Publishing(amqpvalue.PropertiesOf(&m.Properties))
 	p.Headers, p.Body = maps.Clone(m.Properties.Headers), m.Properties.Body
 	delete(p.Headers, message.HeaderDeliveryCount)
-	delete(p.Headers, "x-acquired-count")
+	delete(p.Headers, message.HeaderAcquiredCount)
 	return p
 }
 

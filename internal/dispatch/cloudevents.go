@@ -103,8 +103,8 @@ func (r *request) hasAttribute(name string) bool {
 // id: a publisher that needs to distinguish them sets a message id.
 func digest(m *message.Message) string {
 	h := sha256.New()
-	for _, s := range [...]string{m.Exchange, m.RoutingKey, m.CorrelationID, m.Type, m.AppID,
-		strconv.FormatInt(m.Timestamp.Unix(), 10)} {
+	for _, s := range [...]string{m.MessageID, m.Exchange, m.RoutingKey, m.CorrelationID, m.Type, m.AppID, m.ContentType,
+		m.ContentEncoding, strconv.Itoa(int(m.Priority)), strconv.FormatInt(m.Timestamp.Unix(), 10)} {
 		h.Write(strconv.AppendQuote(nil, s))
 	}
 	h.Write(m.Body)

@@ -17,6 +17,7 @@ const (
 	HeaderDeath              = "x-death"
 	HeaderRetryCount         = "x-retry-count"
 	HeaderDeliveryCount      = "x-delivery-count"
+	HeaderAcquiredCount      = "x-acquired-count"
 	HeaderCrashes            = "x-retry-crashes"
 	HeaderFinalRetryCount    = "x-final-retry-count"
 	HeaderRedrivenCount      = "x-redriven-count"

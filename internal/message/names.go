@@ -67,7 +67,7 @@ func Bookkeeping[T string | []byte](name T) bool {
 	}
 	return begins(name, HeaderDeath) || begins(name, "x-first-death") || begins(name, "x-last-death") ||
 		begins(name, "x-final-") || begins(name, "x-redriven-") || begins(name, "x-retry-") ||
-		is(name, HeaderDeliveryCount) || is(name, "x-acquired-count") ||
+		is(name, HeaderDeliveryCount) || is(name, HeaderAcquiredCount) ||
 		begins(name, "x-original-") && slices.ContainsFunc(originals, func(s string) bool { return is(name, s) })
 }
 

@@ -21,7 +21,7 @@ const (
 
 // Bookkeeping reports whether a header is a broker's own record of where a message has been, and how often.
 func Bookkeeping(key string) bool {
-	return deathRecord(key) || key == message.HeaderDeliveryCount || key == "x-acquired-count"
+	return deathRecord(key) || key == message.HeaderDeliveryCount || key == message.HeaderAcquiredCount
 }
 
 func deathRecord(key string) bool {
