@@ -46,27 +46,41 @@ func (t *Target) Route(m *message.Message) (number int, url string) {
 	return 0, ""
 }
 
-// expand returns url with its placeholders replaced, "" if a value cannot be a part of a path segment.
-func expand(url string, values []string) string {
-	if !strings.Contains(url, "{") {
-		return url
+// expand returns target with its placeholders replaced, "" if the values cannot be parts of path segments.
+func expand(target string, values []string) string {
+	at := strings.IndexByte(target, '{')
+	if at < 0 {
+		return target
 	}
-	out := make([]byte, 0, 512)
-	for at := strings.IndexByte(url, '{'); at >= 0; at = strings.IndexByte(url, '{') {
-		end := strings.IndexByte(url, '}') + 1
-		v := values[slices.Index(placeholders, url[at:end])]
+	segment := strings.LastIndexByte(target[:at], '/') // the route itself was checked up to there
+	out, separated := make([]byte, 0, 512), false
+	for ; at >= 0; at = strings.IndexByte(target, '{') {
+		end := strings.IndexByte(target, '}') + 1
+		v := values[slices.Index(placeholders, target[at:end])]
 		if v == "" || len(v) > maxSegment || climbs(v) {
 			return ""
 		}
-		out, url = appendEscaped(append(out, url[:at]...), v, escapeSegment), url[end:]
+		separated = separated || strings.ContainsAny(v, `/\;`)
+		out, target = appendEscaped(append(out, target[:at]...), v, escapeSegment), target[end:]
 	}
-	return string(append(out, url...))
+	out = append(out, target...)
+	if separated { // values that do not climb alone may do so with dots of the route between them
+		if plain, _ := url.PathUnescape(string(out[segment:])); climbs(plain) {
+			return ""
+		}
+	}
+	return string(out)
 }
 
-// climbs reports whether a part of v is '.' or '..': servers resolve it even where its slashes are percent-encoded.
+// climbs reports whether a part of v is '.' or '..': servers resolve it even where the slashes around it are
+// percent-encoded. Some take '\' for '/', and ignore what follows ';' in a part.
 func climbs(v string) bool {
-	v = "/" + v + "/"
-	return strings.Contains(v, "/./") || strings.Contains(v, "/../")
+	for part := range strings.FieldsFuncSeq(v, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if part, _, _ = strings.Cut(part, ";"); part == "." || part == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 const (
