@@ -114,7 +114,7 @@ func fromHere(r *http.Request) bool {
 		return false
 	}
 	for _, v := range r.Header["Origin"] {
-		if !strings.EqualFold(v, "http://"+r.Host) && !strings.EqualFold(v, "https://"+r.Host) {
+		if !strings.EqualFold(v, "http://"+strings.TrimSuffix(r.Host, ":80")) {
 			return false
 		}
 	}

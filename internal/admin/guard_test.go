@@ -160,7 +160,7 @@ func TestOtherSitesAreRefused(t *testing.T) {
 	own := "http://" + r.control
 	for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS"} {
 		for _, path := range []string{"/status", "/pause", "/nowhere"} {
-			for _, origin := range []string{"null", "http://evil.example", "http://127.0.0.1:1", "file://" + r.control, r.control, own + ".evil.example", "://", ""} {
+			for _, origin := range []string{"null", "http://evil.example", "http://127.0.0.1:1", "file://" + r.control, "https://" + r.control, "http://x@" + r.control, own + "/", r.control, own + ".evil.example", "://", ""} {
 				if got := ask(method, path, "Origin", origin); got != http.StatusForbidden {
 					t.Errorf("%s %s Origin %q: %d", method, path, origin, got)
 				}

@@ -65,7 +65,7 @@ func (h Hosts) CheckOrigin(r *http.Request) (status int, detail string) {
 	switch {
 	case !h.Allow(r.Host):
 		return http.StatusMisdirectedRequest, "The Host header names another server."
-	case crossSite(r):
+	case h.crossSite(r):
 		return http.StatusForbidden, "Requests from other sites are refused."
 	case overridesMethod(r):
 		return http.StatusBadRequest, "Method override headers are refused."
@@ -74,8 +74,10 @@ func (h Hosts) CheckOrigin(r *http.Request) (status int, detail string) {
 }
 
 // crossSite reports whether a web page of another site sent the request. It checks every method, reads included: their
-// answers are not for other sites either.
-func crossSite(r *http.Request) bool {
+// answers are not for other sites either. The listener itself speaks plain HTTP, so its own pages have that scheme. Behind
+// a proxy with TLS, which needs a listener off loopback, they have the scheme that the proxy reports: no page of another
+// site can add that header to a request without asking first, and that question is refused.
+func (h Hosts) crossSite(r *http.Request) bool {
 	for _, v := range r.Header["Sec-Fetch-Site"] {
 		if v != "same-origin" && v != "none" {
 			return true
@@ -85,9 +87,11 @@ func crossSite(r *http.Request) bool {
 	if len(origins) == 0 {
 		return false
 	}
-	u, err := url.Parse(origins[0])
-	return len(origins) > 1 || err != nil || u.Scheme != "http" && u.Scheme != "https" ||
-		!strings.EqualFold(u.Host, r.Host)
+	own := "http://" + strings.TrimSuffix(r.Host, ":80") // an origin does not have the default port of its scheme
+	if !h.Loopback() && r.Header.Get("X-Forwarded-Proto") == "https" {
+		own = "https://" + strings.TrimSuffix(r.Host, ":443")
+	}
+	return len(origins) > 1 || !strings.EqualFold(origins[0], own)
 }
 
 // overridesMethod reports whether the request asks to be taken for one of another method.

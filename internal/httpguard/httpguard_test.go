@@ -3,6 +3,7 @@ package httpguard
 import (
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -53,20 +54,69 @@ func request(headers ...string) *http.Request {
 	return r
 }
 
+// TestCrossSite: a page is the listener's own if scheme, host and port are.
 func TestCrossSite(t *testing.T) {
 	t.Parallel()
-	for _, own := range [][]string{{}, {"Origin", "http://127.0.0.1:9"}, {"Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "none"}} {
-		if crossSite(request(own...)) {
-			t.Errorf("%v is another site", own)
+	const here, tls = "127.0.0.1:9", "https"
+	for _, c := range []struct {
+		host, forwarded string
+		remote          bool // the listener is not on loopback
+		origins         []string
+		own             bool
+	}{
+		{here, "", false, nil, true},
+		{here, "", false, []string{"http://127.0.0.1:9"}, true},
+		{"LocalHost:9", "", false, []string{"HTTP://localhost:9"}, true},
+		{"[::1]:9", "", false, []string{"http://[::1]:9"}, true},
+		{"localhost:80", "", false, []string{"http://localhost"}, true},
+		{"localhost", "", false, []string{"http://localhost"}, true},
+		{here, "", false, []string{"https://127.0.0.1:9"}, false},
+		{here, tls, false, []string{"https://127.0.0.1:9"}, false},
+		{here, "", true, []string{"https://127.0.0.1:9"}, false},
+		{"ops.example", tls, true, []string{"https://ops.example"}, true},
+		{"ops.example:443", tls, true, []string{"https://ops.example"}, true},
+		{"ops.example:8443", tls, true, []string{"https://ops.example:8443"}, true},
+		{"ops.example", tls, true, []string{"http://ops.example"}, false},
+		{"ops.example", "http", true, []string{"https://ops.example"}, false},
+		{"localhost", "", false, []string{"https://localhost"}, false},
+		{"localhost:443", "", false, []string{"https://localhost"}, false},
+		{here, "", false, []string{"http://127.0.0.1:8"}, false},
+		{here, "", false, []string{"http://127.0.0.1"}, false},
+		{here, "", false, []string{"http://localhost:9"}, false},
+		{"[::1]:9", "", false, []string{"http://127.0.0.1:9"}, false},
+		{here, "", false, []string{"http://127.0.0.1:9/"}, false},
+		{here, "", false, []string{"http://user@127.0.0.1:9"}, false},
+		{here, "", false, []string{"http://127.0.0.1:9 http://127.0.0.1:9"}, false},
+		{here, "", false, []string{"http://127.0.0.1:9", "http://127.0.0.1:9"}, false},
+		{here, "", false, []string{"file://127.0.0.1:9"}, false},
+		{here, "", false, []string{"ws://127.0.0.1:9"}, false},
+		{here, "", false, []string{"127.0.0.1:9"}, false},
+		{here, "", false, []string{"null"}, false},
+		{here, "", false, []string{""}, false},
+	} {
+		r := request()
+		r.Host, r.Header["Origin"] = c.host, c.origins
+		if c.origins == nil {
+			delete(r.Header, "Origin")
+		}
+		if c.forwarded != "" {
+			r.Header.Set("X-Forwarded-Proto", c.forwarded)
+		}
+		ip := net.IPv4(127, 0, 0, 1)
+		if c.remote {
+			ip = net.IPv4(192, 0, 2, 7)
+		}
+		if got := NewHosts("", &net.TCPAddr{IP: ip}, c.remote).crossSite(r); got == c.own {
+			t.Errorf("%+v: taken for another site: %v", c, got)
 		}
 	}
-	for _, other := range [][]string{
-		{"Origin", "null"}, {"Origin", "http://127.0.0.1:8"}, {"Origin", "file://127.0.0.1:9"}, {"Origin", "http://127.0.0.1:9", "Origin", "http://127.0.0.1:9"},
-		{"Sec-Fetch-Site", "same-site"}, {"Sec-Fetch-Site", "none", "Sec-Fetch-Site", "cross-site"},
-	} {
-		if !crossSite(request(other...)) {
-			t.Errorf("%v is no other site", other)
+	for site, own := range map[string]bool{"same-origin": true, "none": true, "same-site": false, "cross-site": false, "": false} {
+		if got := (Hosts{}).crossSite(request("Sec-Fetch-Site", site)); got == own {
+			t.Errorf("Sec-Fetch-Site %q: %v", site, got)
 		}
+	}
+	if !(Hosts{}).crossSite(request("Sec-Fetch-Site", "none", "Sec-Fetch-Site", "cross-site")) {
+		t.Error("the second Sec-Fetch-Site is not read")
 	}
 }
 
