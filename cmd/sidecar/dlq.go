@@ -17,6 +17,7 @@ import (
 	"sidecar/internal/app"
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
+	"sidecar/internal/terminal"
 )
 
 var dlqGroup = group{
@@ -171,7 +172,7 @@ func (c *call) open() (deadletter.Queues, error) {
 // note writes one line to standard error, unless that is to stay quiet.
 func (c *call) note(format string, args ...any) {
 	if !c.quiet {
-		_, _ = fmt.Fprintln(c.stderr, printable(fmt.Sprintf(format, args...)))
+		_, _ = fmt.Fprintln(c.stderr, terminal.Line(fmt.Sprintf(format, args...)))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
+	"sidecar/internal/terminal"
 )
 
 func dlqShow(ctx context.Context, c *call) error {
@@ -54,7 +55,7 @@ func dlqShow(ctx context.Context, c *call) error {
 func (c *call) show(m *deadletter.Full, now time.Time) {
 	c.showFacts(m, now)
 	if m.Answer != "" {
-		c.say("\nanswer\n%s", strings.TrimSuffix(printableLines(m.Answer), "\n"))
+		c.say("\nanswer\n%s", strings.TrimSuffix(terminal.Lines(m.Answer), "\n"))
 	}
 	c.say("\nproperties")
 	for name, value := range m.Properties.All() {
@@ -69,7 +70,7 @@ func (c *call) show(m *deadletter.Full, now time.Time) {
 
 func (c *call) row(name, value string) {
 	if value != "" {
-		c.say("  %-16s  %s", name, printable(value))
+		c.say("  %-16s  %s", name, terminal.Line(value))
 	}
 }
 
@@ -108,7 +109,7 @@ func (c *call) showHeaders(h amqpvalue.TypedTable) {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		v := h[name]
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", printable(name), amqpvalue.Typed{V: v}.Type(), printable(amqpvalue.Text(v)))
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", terminal.Line(name), amqpvalue.Typed{V: v}.Type(), terminal.Line(amqpvalue.Text(v)))
 	}
 	_ = w.Flush() // the flush of c.out reports what goes wrong
 }
@@ -128,8 +129,8 @@ func (c *call) showJourney(m *deadletter.Full) {
 		if !s.At.IsZero() {
 			at = ", at first " + s.At.UTC().Format(time.RFC3339)
 		}
-		c.say("  %d. left %s: %s, %s%s; %s", len(m.Journey)-i, printable(s.Queue), printable(s.Reason),
-			number(s.Count, "time"), at, printable(by))
+		c.say("  %d. left %s: %s, %s%s; %s", len(m.Journey)-i, terminal.Line(s.Queue), terminal.Line(s.Reason),
+			number(s.Count, "time"), at, terminal.Line(by))
 	}
 }
 
@@ -140,6 +141,6 @@ func (c *call) showBody(b *deadletter.Body) {
 	}
 	c.say("\nbody (%s, %s)", bytesText(b.Size), how)
 	if b.Text != "" {
-		c.say("%s", strings.TrimSuffix(printableLines(b.Text), "\n"))
+		c.say("%s", strings.TrimSuffix(terminal.Lines(b.Text), "\n"))
 	}
 }

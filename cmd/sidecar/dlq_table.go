@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"sidecar/internal/terminal"
 )
 
 // column of a table. When the terminal is narrow, columns with a least width are cut down to it, the widest first; then
@@ -38,7 +40,7 @@ type table struct {
 // add makes a row of cells, whose text may come from anywhere.
 func (t *table) add(cells ...string) error {
 	for i, c := range cells {
-		if cells[i] = printable(c); c == "" {
+		if cells[i] = terminal.Line(c); c == "" {
 			cells[i] = "-"
 		}
 	}

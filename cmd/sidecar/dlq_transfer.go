@@ -38,7 +38,7 @@ func dlqExport(ctx context.Context, c *call) error {
 	if name == "-" {
 		a.pipe, a.rest = true, "which is not all: run the same command again"
 		return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
-			return q.Export(ctx, c.stdout, s, report)
+			return q.Export(ctx, raw(c.stdout), s, report)
 		})
 	}
 	if err := vacant(name, *force); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"sidecar/internal/app"
 	"sidecar/internal/config"
+	"sidecar/internal/terminal"
 )
 
 func main() {
@@ -98,7 +99,7 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 			"SIDECAR_SERVICE is required. " + exitCodes,
 	}
 	root := &subcommand{"sidecar", "[COMMAND]", "", all.choose, []string{"check", "dlq groups", "help dlq redrive"}}
-	in := invocation{root, args, environ, stdin, stdout, stderr}
+	in := invocation{root, args, environ, stdin, safe(stdout), safe(stderr)}
 	return in.exitCode(root.run(ctx, newCall(in, "", *root)))
 }
 
@@ -110,11 +111,11 @@ func (in *invocation) exitCode(err error) int {
 		return exitOK
 	}
 	if problems, ok := errors.AsType[*config.Errors](err); ok {
-		_, _ = fmt.Fprintln(in.stderr, problems)
+		_, _ = fmt.Fprintln(in.stderr, terminal.Lines(problems.Error()))
 		return exitUsage
 	}
 	_, _ = fmt.Fprintf(in.stderr, "%s %s\n", in.painted(in.stderr, "sidecar:", red),
-		strings.TrimPrefix(err.Error(), errUsage.Error()+": "))
+		terminal.Lines(strings.TrimPrefix(err.Error(), errUsage.Error()+": ")))
 	if errors.Is(err, errUsage) || errors.Is(err, app.ErrConfig) {
 		return exitUsage
 	}
@@ -148,7 +149,7 @@ func runSidecar(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
-	a, err := app.New(cfg, app.Build{Version: version, Commit: commit}, c.stdout)
+	a, err := app.New(cfg, app.Build{Version: version, Commit: commit}, raw(c.stdout))
 	if err != nil {
 		return err
 	}

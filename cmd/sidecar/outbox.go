@@ -11,6 +11,7 @@ import (
 
 	"sidecar/internal/config"
 	"sidecar/internal/outbox"
+	"sidecar/internal/terminal"
 )
 
 var outboxGroup = group{
@@ -104,7 +105,7 @@ func (c *outboxCall) printStatus(s *outbox.Status) error {
 		notify = "off: the relay checks every " + c.cfg.Outbox.PollInterval.String()
 	}
 	lag := time.Duration(s.Lag * float64(time.Second)).Round(10 * time.Millisecond)
-	c.say("table        %s", printable(s.Table))
+	c.say("table        %s", terminal.Line(s.Table))
 	c.say("pending      %s, %d of them due later, %d failed before", atMost(s.Pending), s.Waiting, s.Failing)
 	c.say("lag          %s", lag)
 	c.say("quarantined  %s", atMost(s.Quarantined))
@@ -115,7 +116,7 @@ func (c *outboxCall) printStatus(s *outbox.Status) error {
 	}
 	for _, m := range s.Missing {
 		first, _, _ := strings.Cut(m, "\n")
-		c.say("missing      %s (sidecar outbox migrate)", printable(first))
+		c.say("missing      %s (sidecar outbox migrate)", terminal.Line(first))
 	}
 	if len(s.Rows) == 0 {
 		return nil
@@ -218,12 +219,12 @@ func outboxMigrate(ctx context.Context, c *call) error {
 		}
 		m, err := outbox.Migrate(ctx, o.conn, o.names, !*quiet, func(sql string) {
 			first, _, _ := strings.Cut(sql, "\n")
-			_, _ = fmt.Fprintln(c.stderr, printable(strings.TrimSuffix(first, " (")))
+			_, _ = fmt.Fprintln(c.stderr, terminal.Line(strings.TrimSuffix(first, " (")))
 		})
 		if err != nil {
 			return err
 		}
-		table := printable(m.Table.String())
+		table := terminal.Line(m.Table.String())
 		switch {
 		case m.Done():
 			c.say("table %s is complete: nothing to do", table)

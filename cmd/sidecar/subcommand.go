@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +16,7 @@ import (
 
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
+	"sidecar/internal/terminal"
 )
 
 // subcommand is one of the commands below `sidecar`, `sidecar dlq` or `sidecar outbox`.
@@ -41,8 +40,8 @@ type call struct {
 
 	group       *group // of a command that has commands below it
 	flags       *flag.FlagSet
-	words       []string      // arguments that are not flags, in order
-	out         *bufio.Writer // stdout; the end of a command flushes it
+	words       []string // arguments that are not flags, in order
+	out         *output  // stdout; the end of a command flushes it
 	json, quiet bool
 
 	subscription string // of dlq: the only one whose messages are asked for
@@ -101,7 +100,7 @@ func suggestion(word string, known []string) string {
 func newCall(in invocation, above string, s subcommand) *call {
 	flags := flag.NewFlagSet(strings.TrimSpace(above+" "+s.name), flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // its words are not ours
-	return &call{invocation: in, subcommand: s, flags: flags, out: bufio.NewWriter(in.stdout)}
+	return &call{invocation: in, subcommand: s, flags: flags, out: newOutput(in.stdout)}
 }
 
 // load reads the flags of a command that takes no words, and the configuration.
@@ -139,9 +138,9 @@ func (c *call) flagError(text string) string {
 	known := []string{"help"}
 	c.flags.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
 	if nearest := config.Nearest(name, known); nearest != "" {
-		return fmt.Sprintf("no flag --%s; did you mean --%s?", printable(name), nearest)
+		return fmt.Sprintf("no flag --%s; did you mean --%s?", terminal.Line(name), nearest)
 	}
-	return "no flag --" + printable(name)
+	return "no flag --" + terminal.Line(name)
 }
 
 // interleaved reads flags and words in any order; after -- there are only words.
@@ -165,7 +164,7 @@ func (c *call) misuse(format string, args ...any) error {
 
 // failed is how a command ends badly: a sentence that says what to do next.
 func (c *call) failed(format string, args ...any) error {
-	return errors.New(strings.TrimPrefix(c.flags.Name(), "sidecar ") + ": " + printable(fmt.Sprintf(format, args...)))
+	return errors.New(strings.TrimPrefix(c.flags.Name(), "sidecar ") + ": " + terminal.Line(fmt.Sprintf(format, args...)))
 }
 
 // oneLine is the text of an error, which may be several joined ones.
@@ -201,16 +200,11 @@ func (c *call) choice(value *string, name, usage string, known []string) {
 	}}, name, usage)
 }
 
-// document writes v as one line of JSON that does no harm to a terminal.
+// document writes v as one line of JSON.
 func (c *call) document(v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+	e := json.NewEncoder(c.out)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	_, err := c.out.Write(deadletter.EscapeJSON(b.Bytes()))
-	return err
+	return e.Encode(v)
 }
 
 // say writes one line for people to standard output.

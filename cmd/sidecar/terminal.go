@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"io"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode"
+
+	"sidecar/internal/terminal"
 )
 
 // Colours, as parameters of SGR.
@@ -41,26 +43,32 @@ func (in *invocation) getenv(name string) string {
 	return ""
 }
 
-// printable makes a message's own text harmless for a terminal: a character that is not a letter, mark, number,
-// punctuation, symbol or plain space is written as an escape, so that nothing moves the cursor, colours, reorders or
-// begins a line.
-func printable(s string) string { return printableBut(s, "") }
-
-// printableLines is printable for a text of several lines, tabs included.
-func printableLines(s string) string {
-	return printableBut(strings.ReplaceAll(s, "\r\n", "\n"), "\n\t")
-}
-
-// printableBut is printable, except for characters that stay.
-func printableBut(s, stay string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if unicode.IsPrint(r) || strings.ContainsRune(stay, r) {
-			b.WriteRune(r)
-			continue
-		}
-		quoted := strconv.QuoteRune(r)
-		b.WriteString(quoted[1 : len(quoted)-1])
+// raw returns the stream behind the terminal.Writer that every command writes to: for output that is escaped already, and
+// to find out whether it is a terminal.
+func raw(w io.Writer) io.Writer {
+	if safe, ok := w.(terminal.Writer); ok {
+		return safe.W
 	}
-	return b.String()
+	return w
 }
+
+// safe returns a stream on which nothing can do harm to a terminal.
+func safe(w io.Writer) io.Writer {
+	_, screen := terminalWidth(w)
+	return terminal.Writer{W: w, Screen: screen}
+}
+
+// output is a buffer before a stream.
+type output struct {
+	io.Writer
+	buffer *bufio.Writer
+}
+
+func newOutput(w io.Writer) *output {
+	b := bufio.NewWriter(raw(w))
+	_, screen := terminalWidth(w)
+	return &output{terminal.Writer{W: b, Screen: screen}, b}
+}
+
+// Flush returns the first error of the stream.
+func (o *output) Flush() error { return o.buffer.Flush() }

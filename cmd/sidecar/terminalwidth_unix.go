@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -12,6 +13,9 @@ import (
 // terminalWidth returns how many columns the terminal of a stream has. ok is false when it is not a terminal: /dev/null
 // is a character device too, but has no size.
 func terminalWidth(stream any) (columns int, ok bool) {
+	if w, ok := stream.(io.Writer); ok {
+		stream = raw(w)
+	}
 	f, ok := stream.(*os.File)
 	if !ok {
 		return 0, false

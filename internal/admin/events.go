@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"sidecar/internal/terminal"
 )
 
 const (
@@ -55,7 +57,7 @@ func (s *Server) due(tick int, since uint64) (text []byte, version uint64) {
 	list, version := s.o.DeadLetters.Since(since)
 	for _, op := range slices.Backward(list) {
 		data, _ := json.Marshal(op) // it came as JSON, or is made of numbers and texts
-		text = fmt.Appendf(text, "event: operation\ndata: %s\n\n", data)
+		text = fmt.Appendf(text, "event: operation\ndata: %s\n\n", terminal.Escape(data))
 	}
 	if tick%int(flowEvery/streamTick) == 0 {
 		text = fmt.Appendf(text, "event: flow\ndata: %s\n\n", s.flow.event(s.o.State))
@@ -84,8 +86,8 @@ func (c *flowCache) event(s State) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.at) > flowEvery-streamTick/2 {
-		c.text, _ = json.Marshal(flowEvent{now.UTC(), s.Status(), s.Flow()})
-		c.at = now
+		text, _ := json.Marshal(flowEvent{now.UTC(), s.Status(), s.Flow()})
+		c.text, c.at = terminal.Escape(text), now
 	}
 	return c.text
 }

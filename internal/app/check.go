@@ -13,6 +13,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/config"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/terminal"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
@@ -153,7 +154,7 @@ func (r *CheckResult) print(w io.Writer, paint func(string) string) {
 		if r.Name != "" {
 			text = r.Name + ": " + text
 		}
-		_, _ = fmt.Fprintf(w, "%s%s%s\n", paint(word), "         "[len(word):], text)
+		_, _ = fmt.Fprintf(w, "%s%s%s\n", paint(word), "         "[len(word):], terminal.Line(text))
 	}
 	for _, warning := range r.Warnings {
 		line("warning", warning)
@@ -162,7 +163,7 @@ func (r *CheckResult) print(w io.Writer, paint func(string) string) {
 		line(f.Judgement.String(), f.Object+": "+string(f.Problem))
 		for _, line := range [][2]string{{"wanted", f.Wanted}, {"found", f.Found}, {"means", f.Reason}, {"fix", f.Fix}} {
 			if line[1] != "" { // an empty part is omitted
-				_, _ = fmt.Fprintf(w, "         %-7s %s\n", line[0], line[1])
+				_, _ = fmt.Fprintf(w, "         %-7s %s\n", line[0], terminal.Line(line[1]))
 			}
 		}
 	}

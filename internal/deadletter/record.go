@@ -7,17 +7,14 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/message"
+	"sidecar/internal/terminal"
 )
 
 // maxText is the largest body, in bytes, that an export holds in memory, to write it as JSON or as text.
@@ -36,10 +33,10 @@ func (m *Message) publishing() amqp.Publishing {
 // exchange and routing key it has those of the first publish, so that the line can also be published.
 func (m *Message) write(w *bufio.Writer) error {
 	p := m.publishing()
-	_, _ = w.Write(EscapeJSON(amqpvalue.AppendHead(nil, m.exchange, m.routingKey, &p))) // w keeps its first error
+	_, _ = w.Write(terminal.Escape(amqpvalue.AppendHead(nil, m.exchange, m.routingKey, &p))) // w keeps its first error
 	if len(p.Body) <= maxText {
-		embed := len(EscapeJSON(p.Body)) == len(p.Body) // else it would be another body
-		_, _ = w.Write(EscapeJSON(amqpvalue.AppendBody(nil, &p, embed)))
+		embed := len(terminal.Escape(p.Body)) == len(p.Body) && !bytes.Contains(p.Body, []byte{'\t'}) // else other bytes
+		_, _ = w.Write(terminal.Escape(amqpvalue.AppendBody(nil, &p, embed)))
 	} else {
 		_, _ = w.WriteString(`,"body_base64":"`)
 		body := base64.NewEncoder(base64.StdEncoding, w)
@@ -49,22 +46,6 @@ func (m *Message) write(w *bufio.Writer) error {
 	}
 	_, err := w.WriteString("}\n")
 	return err
-}
-
-// EscapeJSON returns JSON with \u… for characters that a terminal might act on: the same JSON, harmless. Line ends
-// stay. Such a character can only be inside a string.
-func EscapeJSON(b []byte) []byte {
-	out := make([]byte, 0, len(b)+64)
-	for _, r := range string(b) {
-		if r == '\n' || unicode.IsPrint(r) {
-			out = utf8.AppendRune(out, r)
-			continue
-		}
-		for _, unit := range utf16.AppendRune(nil, r) {
-			out = fmt.Appendf(out, `\u%04x`, unit)
-		}
-	}
-	return out
 }
 
 // readLine reads one line. It refuses an unknown field: its value would be lost.

@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"sidecar/internal/terminal"
 )
 
 // Problem is an RFC 9457 document.
@@ -30,7 +32,7 @@ func write(w http.ResponseWriter, status int, contentType string, v any) {
 	if err != nil { // a bug: better said than an answer without a body
 		panic(err)
 	}
-	b = append(b, '\n')
+	b = append(terminal.Escape(b), '\n')
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(b))) // so that the answer has an end before the handler has
 	w.WriteHeader(status)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sidecar/internal/httpguard"
+	"sidecar/internal/terminal"
 )
 
 const (
@@ -215,7 +216,7 @@ func (b *batch) answer() {
 		received(b.w, b.r)
 	}
 	out := bufio.NewWriterSize(b.w, 16<<10)
-	lines := json.NewEncoder(out)
+	lines := json.NewEncoder(terminal.Writer{W: out})
 	for index, c := range b.codes {
 		if index%1000 == 999 {
 			b.patience(time.Now())

@@ -13,17 +13,20 @@ import (
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.opentelemetry.io/otel"
+
+	"sidecar/internal/terminal"
 )
 
 // NewLogger writes one line per record to w. The line starts with time (RFC 3339, UTC), level (lower case) and msg, a
-// short constant text; everything that varies is an attribute. Both formats escape control characters, so no attribute
-// can start a line of its own.
+// short constant text; everything that varies is an attribute. No attribute can start a line of its own or do harm to a
+// terminal.
 //
 // level is debug, info, warn or error, format is json or text. Any other word means info and json: config refuses it.
 func NewLogger(w io.Writer, level, format string) *slog.Logger {
 	var least slog.Level
 	_ = least.UnmarshalText([]byte(level)) // leaves info in place
 	o := &slog.HandlerOptions{Level: least, ReplaceAttr: renameAttr}
+	w = terminal.Writer{W: w} // the handlers leave some control characters as they are
 	if format == "text" {
 		return slog.New(slog.NewTextHandler(w, o))
 	}

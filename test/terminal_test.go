@@ -1,0 +1,188 @@
+package test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// evil has a character of each kind that a terminal obeys: a control character of ASCII and one of C1, DEL, overrides of
+// the direction, characters without a width, and separators of lines.
+const evil = "\x1b[2J\x07\u009b31m\x7f\u202e\u2066\u200b\u2028\u2029\u0085"
+
+// wantHarmless fails if text has such a character.
+func wantHarmless(t testing.TB, what, text string) {
+	t.Helper()
+	if i := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) }); i >= 0 {
+		t.Errorf("%s: %q", what, text[max(0, i-40):min(len(text), i+40)])
+	}
+}
+
+// TestNothingHarmsATerminal: what a listener answers may be read with curl, and a log with tail. Neither has a character of
+// a message, an answer of the app or a request that a terminal obeys.
+func TestNothingHarmsATerminal(t *testing.T) {
+	t.Parallel()
+	s := harmful(t, "json")
+	s.listening()
+	c := s.api("")
+	var list apiPage
+	c.want(200, http.MethodGet, "/dlq/messages", "", &list)
+	if got := list.Messages[0].MessageID; got != hostileParked().MessageId {
+		t.Errorf("a program reads the id %q", got)
+	}
+	op := c.over(c.begin("/dlq/redrive", `{"filter":{"text":"`+"\u009b\u202e\u007f"+`"}}`).ID)
+	query, segment := url.QueryEscape(evil), url.PathEscape(evil)
+	for _, path := range []string{
+		"/dlq/messages", "/dlq/messages?body=true", "/dlq/messages/" + list.Messages[0].Ref + "?body=true", "/dlq/groups",
+		"/dlq/export", "/dlq/operations", "/dlq/operations/" + op.ID, "/dlq", "/status", "/topology",
+		"/dlq/messages?status=" + query, "/dlq/messages?" + query + "=1", "/dlq/messages?subscription=" + query, "/" + segment,
+	} {
+		_, text := s.request(http.MethodGet, s.control, path, nil)
+		wantHarmless(t, path, text)
+	}
+	for _, path := range []string{"/readyz?subscription=" + query, "/readyz", "/" + segment} {
+		_, text := s.request(http.MethodGet, s.admin, path, nil)
+		wantHarmless(t, path, text)
+	}
+	for path, headers := range map[string]map[string]string{
+		"/publish/" + segment:          nil,
+		"/publish/orders/" + segment:   nil,
+		"/publish/default/" + segment:  nil,
+		"/publish/orders/key":          {"Amqp-Priority": "\u009b\u202e", "Amqp-Type": "%C2%9B"},
+		"/publish/orders/key?" + query: nil,
+	} {
+		_, _, text := s.send(path, "x", headers)
+		wantHarmless(t, path, text)
+	}
+	const lines = `{"exchange":"` + "\u009b\u202e" + `","body":"x"}` + "\n" + `{"` + "\u009b" + `":1}` + "\n"
+	_, _, text := s.send("/publish:batch", lines, map[string]string{"Content-Type": "application/jsonl"})
+	wantHarmless(t, "/publish:batch", text)
+	wantHarmless(t, "/events", firstEvents(t, s))
+	s.stop()
+	wantHarmless(t, "the log", s.log.String())
+	if got := s.log.settled("bad-1" + evil); len(got) != 1 || got[0].text("routing_key") != "order.created" {
+		t.Errorf("%v", got)
+	}
+}
+
+// harmful runs a sidecar until two messages with such characters are parked, for an answer that has them too.
+func harmful(t *testing.T, format string) *sidecar {
+	sc := publishing(t).with("LOG_FORMAT", format, "PUBLISH_EXCHANGES", "orders=gone")
+	sc.app.otherwise(func(*delivery) answer {
+		return answer{
+			status: 503, header: map[string]string{"Amqp-Reason": "reason\u009b\u202e\u2028\u200b", "Content-Type": "application/problem+json"},
+			body: `{"title":"title\u009b\u202e\u007f","detail":"` + "\u009b\u202e\u2066\u200b" + `","type":"urn:\u2028"}`,
+		}
+	})
+	for _, m := range messages(numbered("bad", 2)...) {
+		m.Type, m.CorrelationId, m.AppId = "type"+evil, "correlation"+evil, "app"+evil
+		m.MessageId += evil
+		sc.sendMessage(m)
+	}
+	sc.park(hostileParked())
+	s := launch(t, sc.env)
+	eventually(t, "both are parked", func() bool { return sc.ready(sc.dlq()) == 3 })
+	return s
+}
+
+// TestTheLogAsTextHarmsNoTerminal is the same for SIDECAR_LOG_FORMAT=text.
+func TestTheLogAsTextHarmsNoTerminal(t *testing.T) {
+	t.Parallel()
+	s := harmful(t, "text")
+	s.stop()
+	wantHarmless(t, "the log", s.log.String())
+	if !strings.Contains(s.log.String(), `bad-1\x1b[2J`) {
+		t.Error("the log does not have the message")
+	}
+}
+
+// firstEvents returns the first events of the stream that the console reads.
+func firstEvents(t *testing.T, s *sidecar) (text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.control+"/events", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := plain.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
+		text += lines.Text() + "\n"
+		if strings.Contains(text, "event: flow") && strings.HasSuffix(text, "}\n") {
+			break
+		}
+	}
+	if !strings.Contains(text, "event: operation") {
+		t.Errorf("no operation in %s", text)
+	}
+	return text
+}
+
+// TestACheckHarmsNoTerminal: the management API may be another server, or a proxy before it.
+func TestACheckHarmsNoTerminal(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).declared()
+	for name, reply := range map[string]string{
+		"status line": "HTTP/1.1 500 bad" + evil + "\r\nContent-Length: 0\r\n\r\n",
+		"reason":      "HTTP/1.1 403 no\r\nContent-Length: 54\r\n\r\n" + `{"reason":"\u001b[2J\u009b31m\u007f\u202e\u2028\u200b"}` + "  ",
+		"redirection": "HTTP/1.1 302 Found" + evil + "\r\nLocation: http://x" + evil + "/\r\nContent-Length: 0\r\n\r\n",
+		"no HTTP":     "\x1b[2J\u009b31m\x7f\u202e\r\n\r\n",
+	} {
+		api := listen(t, "127.0.0.1:0")
+		t.Cleanup(func() { _ = api.Close() })
+		go func() { // until api is closed
+			for c, err := api.Accept(); err == nil; c, err = api.Accept() {
+				_, _ = http.ReadRequest(bufio.NewReader(c))
+				say(c, reply)
+				_ = c.Close()
+			}
+		}()
+		for _, args := range [][]string{{"check"}, {"check", "--json"}} {
+			r := command(t, sc.envWith("SIDECAR_MANAGEMENT_URL", "http://"+api.Addr().String()), args...)
+			wantHarmless(t, name, r.all())
+			if r.code != 1 || !strings.Contains(r.stderr, "management API") {
+				t.Errorf("%s, %q: exit %d, %s", name, args, r.code, r.all())
+			}
+		}
+	}
+}
+
+// TestCommandsHarmNoTerminal: a value of the environment or of the command line may come from another system.
+func TestCommandsHarmNoTerminal(t *testing.T) {
+	t.Parallel()
+	const name = "q\u202e\u2066\u200b" // what the names of queues may have
+	env := map[string]string{"SIDECAR_SERVICE": "shop-billing", "SIDECAR_QUEUE": name, "SIDECAR_DLQ": name + "2"}
+	for _, args := range [][]string{
+		{"config"}, {"config", "--json"}, {"plan"}, {"plan", "--json"}, {"plan", "--format", "mermaid"},
+		{"plan", "--format", "definitions"}, {"plan", "--format", "permissions"},
+		{"explain", "--status", "500"}, {"explain", "--status", "500", "--json"},
+	} {
+		r := command(t, env, args...)
+		wantHarmless(t, strings.Join(args, " "), r.all())
+		if r.code != 0 {
+			t.Errorf("%q: exit %d: %s", args, r.code, r.all())
+		}
+	}
+	for _, args := range [][]string{{"plan", "--" + evil}, {evil}, {"explain", "--status", evil}, {"dlq", "list", "--status", evil}, {"dlq", "show", "--max-body", evil}} {
+		r := command(t, env, args...)
+		wantHarmless(t, strings.Join(args, " "), r.all())
+		if r.code != 64 {
+			t.Errorf("%q: exit %d", args, r.code)
+		}
+	}
+	for _, variable := range []string{"SIDECAR_QUEUE", "SIDECAR_APP_URL", "SIDECAR_RETRY_DELAY", "SIDECAR_" + evil, "SIDECAR_SERVICE", "SIDECAR_ROUTES"} {
+		r := command(t, map[string]string{"SIDECAR_SERVICE": "shop-billing", variable: "http://x/" + evil}, "config")
+		wantHarmless(t, variable, r.all())
+		if r.code != 64 {
+			t.Errorf("%s: exit %d: %s", variable, r.code, r.all())
+		}
+	}
+}
