@@ -97,6 +97,7 @@ func (s *session) settle(r *record, by topology.Settlement) {
 		r.held.due = time.Now().Add(by.Hold) // also for the next delivery
 		r.counted = true
 	}
+	r.parks = by.Publish != nil && by.Publish.Kind == message.KindPark
 	switch {
 	case s.gone(): // the message is delivered again, and that delivery decides: neither park nor copy it
 		why := message.ReasonSessionLost

@@ -24,6 +24,7 @@ type record struct {
 	id       uint64          // of equal messages: broker.Delivery.Identity
 	passed   bool            // by recall
 	counted  bool            // order has counted the failure
+	parks    bool            // the attempt ended in a park, whether or not that was carried out
 	verdict  <-chan struct{} // see recall
 	done     bool            // for this goroutine: the delivery has ended, or another goroutine has the record
 

@@ -16,6 +16,9 @@ const (
 	// maxRemembered bounds the copies that are expected, and with them the memory: about 8 MB, or 25 MB if all failed.
 	// Half of it is only for those with an outcome.
 	maxRemembered = 1 << 16
+
+	// maxTexts bounds the answers and problems of these outcomes, in bytes. A copy whose texts find no room is POSTed.
+	maxTexts = 4 << 20
 )
 
 // remembered are the messages that the broker will deliver again, as far as this process can know, and the outcomes of
@@ -24,6 +27,7 @@ type remembered struct {
 	mu    sync.Mutex
 	fates map[uint64]*fate // by record.id
 	held  int              // copies in fates, without those of attempts under way
+	texts int              // bytes in their outcomes, see texts
 	swept time.Time
 }
 
@@ -87,6 +91,7 @@ func (c *Consumer) recall(r *record, m *message.Message) (o message.Outcome, kno
 	case len(f.done) > 0:
 		o, known = *f.done[0], true
 		o.Remembered, o.Elapsed = true, 0
+		k.texts -= texts(f.done[0])
 		f.done = f.done[1:]
 		k.held--
 		c.metrics.remembered.Inc()
@@ -219,9 +224,15 @@ func (k *remembered) expect(id uint64, o *message.Outcome) {
 		for id, f := range k.fates {
 			if f.out == 0 && time.Since(f.at) > rememberedFor {
 				k.held -= f.post + len(f.done)
+				for _, o := range f.done {
+					k.texts -= texts(o)
+				}
 				delete(k.fates, id)
 			}
 		}
+	}
+	if o != nil && k.texts+texts(o) > maxTexts {
+		o = nil
 	}
 	switch {
 	case k.held >= maxRemembered || o == nil && k.held >= maxRemembered/2:
@@ -231,6 +242,7 @@ func (k *remembered) expect(id uint64, o *message.Outcome) {
 	default:
 		f := k.fate(id)
 		f.done = append(f.done, o)
+		k.texts += texts(o)
 	}
 	k.held++
 }
@@ -253,39 +265,4 @@ func (k *remembered) tidy(id uint64) {
 	if f := k.fates[id]; f != nil && f.post+f.out+len(f.done) == 0 {
 		delete(k.fates, id)
 	}
-}
-
-// plain are the outcomes of most messages. They are not copied.
-var plain = func() (all [100]message.Outcome) {
-	for i := range all {
-		all[i] = message.Outcome{Status: 200 + i, RetryAfter: -1}
-	}
-	return all
-}()
-
-// replaced is the outcome of a message whose replacement was published.
-var replaced = message.Outcome{Failure: message.FailureReplaced, RetryAfter: -1}
-
-// lasting returns what settles a copy of the message if this settlement does not arrive; nil: the copy is POSTed.
-func (r *record) lasting(by *topology.Settlement) *message.Outcome {
-	o := &by.Verdict.Cause
-	judged := by.Final != topology.FinalRequeue || by.Verdict.Reason == message.ReasonSessionLost
-	switch {
-	case by.Final == topology.FinalAck && (by.Publish != nil || by.Detour != nil):
-		return &replaced
-	case !judged || by.Final == topology.FinalDelay || r.counted: // attempts or order counts a failure
-		return nil
-	case o.OK() && o.Disposition == message.DispositionNone:
-		return &plain[o.Status-200]
-	case o.Suspect != nil || o.Failure == message.FailureNone && o.Status == 0: // its crash is counted; a panic
-		return nil
-	}
-	switch o.Failure {
-	case message.FailureCrash, message.FailurePanic, message.FailureInterrupted, message.FailureUndispatched,
-		message.FailureForeign, message.FailureNoRoute:
-		return nil
-	}
-	kept := *o
-	kept.Problem, kept.Answer = nil, "" // there may be thousands, each of some KiB
-	return &kept
 }
