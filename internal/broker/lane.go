@@ -100,7 +100,7 @@ func (l *Lane) send(ctx context.Context, pub *message.Publication) (*Receipt, er
 			l.turn <- c
 		}()
 	}()
-	if c == nil || c.session != s || c.ended() {
+	if c == nil || c.session != s || c.Ended() && c.mayBeReplaced(ctx) {
 		if c != nil && !c.closed() {
 			go c.closeAfterWaits() // with the connection at the latest
 		}
@@ -111,7 +111,7 @@ func (l *Lane) send(ctx context.Context, pub *message.Publication) (*Receipt, er
 	}
 	r, err := c.trySend(ctx, pub)
 	untried, _ = errors.AsType[*UntriedError](err)
-	if c.ended() && errors.Is(err, ErrDisconnected) && !errors.Is(err, ErrUnknown) {
+	if c.Ended() && errors.Is(err, ErrDisconnected) && !errors.Is(err, ErrUnknown) {
 		err = fmt.Errorf("%w: %w", errEnded, err)
 	}
 	return r, err
@@ -120,4 +120,32 @@ func (l *Lane) send(ctx context.Context, pub *message.Publication) (*Receipt, er
 func (c *Stream) closeAfterWaits() {
 	c.waits.Wait()
 	c.Close()
+}
+
+// settleLimit is how long a lane waits for confirms before it replaces a stream over nacks.
+const settleLimit = 500 * time.Millisecond
+
+// mayBeReplaced reports whether no message on another channel can overtake one of the stream, which has Ended. Over
+// nacks it is not replaced while a message is under way, and is used for another nackedLimit if a confirm takes long.
+func (c *Stream) mayBeReplaced(ctx context.Context) bool {
+	if c.retired.Load() || c.closed() {
+		return true
+	}
+	c.Flush()
+	ctx, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	taken := 0
+	defer func() {
+		for range taken {
+			c.slots <- struct{}{}
+		}
+	}()
+	for ; taken < c.window; taken++ {
+		if _, err := await(ctx, c.session, c.slots); err != nil {
+			now := time.Now()
+			c.nacked.Store(&now)
+			return false
+		}
+	}
+	return true
 }

@@ -60,7 +60,7 @@ type Options struct {
 	Registerer prometheus.Registerer
 
 	// Tests set them; 0 = the constants of these names.
-	closeTimeout, blockedPatience, credentialsPoll, steady time.Duration
+	closeTimeout, blockedPatience, credentialsPoll, steady, nackedLimit time.Duration
 }
 
 // TLSOptions are PEM files, read again on every dial; "" = the system's authorities, no client certificate, and the
@@ -78,6 +78,7 @@ func (o *Options) setDefaults() {
 	o.blockedPatience = cmp.Or(o.blockedPatience, blockedPatience)
 	o.credentialsPoll = cmp.Or(o.credentialsPoll, credentialsPoll)
 	o.steady = cmp.Or(o.steady, steady)
+	o.nackedLimit = cmp.Or(o.nackedLimit, nackedLimit)
 	if o.Connect == nil {
 		o.Connect = dialTCP
 	}

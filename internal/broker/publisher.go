@@ -158,8 +158,11 @@ func (p *Publisher) pop(s *Session) *Stream {
 	for n := len(p.idle); n > 0 && p.session == s; n-- {
 		c := p.idle[n-1]
 		p.idle = p.idle[:n-1]
-		if !c.ended() {
+		if !c.Ended() {
 			return c
+		}
+		if !c.closed() {
+			go c.Close()
 		}
 	}
 	return nil
@@ -172,7 +175,7 @@ func (p *Publisher) put(c *Stream) {
 	defer p.mu.Unlock()
 	switch {
 	case c.closed():
-	case c.retired.Load() || c.session != p.session:
+	case c.Ended() || c.session != p.session:
 		go c.Close()
 	default:
 		p.idle = append(p.idle, c)

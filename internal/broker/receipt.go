@@ -48,6 +48,8 @@ func (r *Receipt) await(ctx context.Context) error {
 		why := c.reason()
 		switch {
 		case why == nil:
+			now := time.Now()
+			c.nacked.CompareAndSwap(nil, &now)
 			return ErrNacked
 		case errors.Is(why, ErrRefused) && c.window == 1: // no other message can be meant
 			return why

@@ -16,6 +16,10 @@ import (
 	"sidecar/internal/message"
 )
 
+// nackedLimit is how long a channel is used after its first nack. A queue that stays full costs each stream one channel
+// in that time.
+const nackedLimit = 5 * time.Second
+
 // streamWindow is how many messages of a Stream may wait for their confirms.
 const streamWindow = 256
 
@@ -28,11 +32,12 @@ type Stream struct {
 	confirms *amqpwire.Confirming
 	closes   chan *amqp.Error
 	window   int
-	slots    chan struct{}  // a value for each message that may still be sent
-	gathers  bool           // see Gather
-	tried    int            // bytes of the largest body that the broker is known to take; -1: none
-	retired  atomic.Bool    // the wait for a message was given up: no other one is sent
-	waits    sync.WaitGroup // receipts whose wait has not returned
+	slots    chan struct{}             // a value for each message that may still be sent
+	gathers  bool                      // see Gather
+	tried    int                       // bytes of the largest body that the broker is known to take; -1: none
+	retired  atomic.Bool               // the wait for a message was given up: no other one is sent
+	nacked   atomic.Pointer[time.Time] // the first nack; nil: none yet
+	waits    sync.WaitGroup            // receipts whose wait has not returned
 
 	mu       sync.Mutex
 	inflight map[*Receipt]struct{} // sent, and neither confirmed nor returned
@@ -200,8 +205,17 @@ func (c *Stream) reason() error {
 	return c.why
 }
 
-// ended reports whether nothing can be sent any more.
-func (c *Stream) ended() bool { return c.retired.Load() || c.closed() }
+// Ended reports whether the next message needs another stream: nothing can be sent any more, or the first nack was too
+// long ago.
+func (c *Stream) Ended() bool { return c.retired.Load() || c.closed() || c.nackedLong() }
+
+// nackedLong reports whether the first nack on the channel was longer ago than the options allow. After a quorum queue
+// of RabbitMQ 3.10 was full, the broker goes on nacking for that queue on each channel with a nack, although the limit
+// of the queue was removed by a policy; a new channel is confirmed. Confirms for other queues prove nothing.
+func (c *Stream) nackedLong() bool {
+	first := c.nacked.Load()
+	return first != nil && time.Since(*first) > c.session.options.nackedLimit
+}
 
 func (c *Stream) closed() bool { return c.ch.IsClosed() || c.session.Err() != nil }
 

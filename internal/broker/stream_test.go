@@ -132,7 +132,7 @@ func TestStreamDoesNotGuess(t *testing.T) {
 	}
 	r, given := under(pub), under(&message.Publication{Exchange: "e", Key: "k", Msg: amqp.Publishing{Body: []byte("given up")}})
 	c.giveUp(given)
-	if !c.ended() {
+	if !c.Ended() {
 		t.Error("more would be sent behind a message that was given up")
 	}
 	print := given.fingerprint()

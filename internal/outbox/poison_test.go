@@ -134,6 +134,24 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
+// TestFullQueueWhoseLimitIsRemoved: the rows are sent when a policy no longer limits their queue.
+func TestFullQueueWhoseLimitIsRemoved(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.declare(brokertest.Channel(t, r.url), "full", amqp.Table{"x-queue-type": "quorum"})
+	brokertest.Ctl(t, "set_policy", "full", "^full$", `{"max-length":1,"overflow":"reject-publish"}`)
+	r.start()
+	insert := func() {
+		r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange) SELECT 'full', 'x', '' FROM generate_series(1, 5)`)
+	}
+	insert()
+	r.settled() // a quorum queue rejects what comes after it has seen that it is full
+	insert()
+	r.eventually("rows are nacked for the second time", func() bool { return r.read()["nacked"] >= 4 })
+	brokertest.Ctl(t, "clear_policy", "full")
+	r.settled()
+}
+
 // TestJudge: an unknown outcome is not a failure, whatever the text beside it says.
 func TestJudge(t *testing.T) {
 	t.Parallel()

@@ -57,6 +57,9 @@ func (s *session) publish(ctx context.Context, b *batch) (err error) {
 	if len(b.order) == 0 {
 		return nil
 	}
+	if s.stream != nil && s.stream.Ended() {
+		s.dropStream() // nothing is under way
+	}
 	largest := slices.MaxFunc(b.order, func(a, b *row) int { return a.size - b.size })
 	t := s.r.o.Database.timeout()
 	pctx, cancel := context.WithTimeout(ctx, t+t/2+time.Duration(largest.size/slowest)*time.Second)
