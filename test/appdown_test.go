@@ -14,7 +14,13 @@ func TestAppDownAtStart(t *testing.T) {
 	sc.send(ids...)
 	s := start(t, sc.env)
 	eventually(t, "GET /livez is 200", func() bool { status, _ := s.get(s.admin, "/livez"); return status == 200 })
-	stays(t, 2*time.Second, "the messages stay in the queue", func() bool { return sc.ready(sc.queue()) == 20 && !s.ended() })
+	stays(t, 3*time.Second, "the messages stay in the queue", func() bool { return sc.ready(sc.queue()) == 20 && !s.ended() })
+	line := s.log.find(func(e entry) bool {
+		return e.text("msg") == "paused" && e.text("reason") == "app_down" && e.text("url") == sc.app.url() && e.text("error") != ""
+	})
+	if len(line) != 1 {
+		t.Errorf("%d lines say that the app does not answer", len(line))
+	}
 	if n := s.metric("sidecar_app_up"); n != 0 {
 		t.Errorf("sidecar_app_up is %v with the app down", n)
 	}

@@ -34,7 +34,7 @@ func (b *breaker) success() {
 		b.failures.Store(0)
 	}
 	if b.state.Load() == onTrial && b.end() {
-		b.c.o.Logger.Info("breaker closed")
+		b.c.o.Logger.Info("breaker closed", "url", b.c.o.URL)
 	}
 }
 
@@ -49,6 +49,6 @@ func (b *breaker) failure(first bool) {
 	}
 	const detail = "the app fails everything"
 	if pause := b.pause(state, detail); pause > 0 {
-		b.c.o.Logger.Warn("paused", "reason", string(Breaker), "for", pause.String(), "detail", detail)
+		b.c.o.Logger.Warn("paused", "reason", string(Breaker), "url", b.c.o.URL, "for", pause.String(), "detail", detail)
 	}
 }

@@ -1,7 +1,9 @@
 package flow
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -49,7 +51,16 @@ type Control struct {
 	answered atomic.Bool // since the last probe
 	probing  sync.Mutex  // one judgement on the app at a time: a refused POST and a probe must not interleave
 	failures int         // probes failed in a row
+	why      error       // of the last failure; nil: there was none
+	reminder *time.Timer // logs that the app is away
 }
+
+// An app may take downSoon to start beside the sidecar before a line says that it does not answer. The line comes again
+// every downAgain.
+const (
+	downSoon  = 2 * time.Second
+	downAgain = 5 * time.Minute
+)
 
 // probeFailures in a row take a running app for away. A refusal needs no second opinion.
 const probeFailures = 2
@@ -60,16 +71,22 @@ func New(o Options) *Control {
 	c.ramp = newRamp(o.Concurrency, c.Nudge)
 	c.breaker, c.rejects = newBreaker(c), newRejects(c)
 	register(o.Registerer, c)
+	c.reminder = time.AfterFunc(downAgain, c.remind)
+	c.reminder.Stop()
 	if !o.CountRefused {
-		c.Hold(AppDown, "the app has not answered yet")
+		c.Hold(AppDown, errNoAnswer.Error())
 	}
 	return c
 }
+
+var errNoAnswer = errors.New("the app has not answered yet")
 
 // Run probes the app until ctx ends.
 func (c *Control) Run(ctx context.Context) error {
 	defer c.stop()
 	defer c.ramp.stop()
+	defer c.reminder.Stop()
+	c.reminder.Reset(downSoon)
 	t := time.NewTicker(c.o.Interval)
 	defer t.Stop()
 	for {
@@ -123,7 +140,7 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 // PauseFor holds the gate because the app asked for it.
 func (c *Control) PauseFor(d time.Duration) {
 	if c.HoldFor(RetryAfter, d, "the app sent Retry-After", nil) {
-		c.o.Logger.Info("paused", "reason", string(RetryAfter), "for", d.String())
+		c.o.Logger.Info("paused", "reason", string(RetryAfter), "url", c.o.URL, "for", d.String())
 	}
 }
 
@@ -139,7 +156,8 @@ func (c *Control) reportProbe(ctx context.Context, err error) {
 		if !c.appUp.Swap(true) {
 			c.ramp.restart(1)
 			c.rejects.restart()
-			c.o.Logger.Info("app up")
+			c.reminder.Stop()
+			c.o.Logger.Info("app up", "url", c.o.URL)
 		}
 		c.Lift(AppDown)
 		return
@@ -150,12 +168,34 @@ func (c *Control) reportProbe(ctx context.Context, err error) {
 	}
 }
 
+// down takes the app for away. The caller holds probing.
 func (c *Control) down(err error) {
-	was := c.appUp.Swap(false)
-	if c.o.CountRefused && c.o.Refused(err) {
-		return
+	c.why = err
+	was, held := c.appUp.Swap(false), false
+	if !c.o.CountRefused || !c.o.Refused(err) {
+		held = c.Hold(AppDown, fmt.Sprintf("the app does not answer: %v", err))
 	}
-	if c.Hold(AppDown, fmt.Sprintf("the app does not answer: %v", err)) || was {
-		c.o.Logger.Warn("paused", "reason", string(AppDown), "error", err)
+	if was || held {
+		c.logDown()
 	}
+}
+
+// remind logs that the app is still away.
+func (c *Control) remind() {
+	c.probing.Lock()
+	defer c.probing.Unlock()
+	if !c.appUp.Load() {
+		c.logDown()
+	}
+}
+
+// logDown logs why the app is taken for away, and does so again later. With SIDECAR_APP_DOWN=retry nothing may be paused.
+func (c *Control) logDown() {
+	why := cmp.Or(c.why, errNoAnswer)
+	if c.held(AppDown) {
+		c.o.Logger.Warn("paused", "reason", string(AppDown), "url", c.o.URL, "error", why)
+	} else {
+		c.o.Logger.Warn("app down", "url", c.o.URL, "error", why)
+	}
+	c.reminder.Reset(downAgain)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/message"
 )
 
@@ -476,6 +478,80 @@ func TestTimedHoldProlongedOrReplaced(t *testing.T) {
 		wantOpen(t, c, false, "a stopped timer lifted the hold")
 		if c.HoldFor(RetryAfter, time.Second, "", nil) {
 			t.Fatal("a timed hold replaced one without an end")
+		}
+	})
+}
+
+// TestAppThatIsAwayIsLogged: at the start after a while, later at once, and again from time to time until it is back.
+func TestAppThatIsAwayIsLogged(t *testing.T) {
+	t.Parallel()
+	hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for name, c := range map[string]struct {
+		change func(*Options)
+		err    error
+		line   string
+	}{
+		"nothing listens":      {nil, errRefused, `msg=paused reason=app_down url=http://app/x error="connection refused"`},
+		"a failing probe":      {nil, errSick, `msg=paused reason=app_down url=http://app/x error=503`},
+		"a probe without end":  {func(o *Options) { o.Probe = hangs }, nil, `msg=paused reason=app_down url=http://app/x error="the app has not answered yet"`},
+		"messages are retried": {func(o *Options) { o.CountRefused = true }, errRefused, `msg="app down" url=http://app/x error="connection refused"`},
+		"probes are seldom":    {func(o *Options) { o.Interval = time.Hour }, errRefused, `msg=paused reason=app_down url=http://app/x error="connection refused"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log apptest.Log
+				a := &app{}
+				a.set(c.err)
+				ctl := start(t, a, func(o *Options) {
+					o.URL, o.Logger = "http://app/x", slog.New(slog.NewTextHandler(&log, nil))
+					if c.change != nil {
+						c.change(o)
+					}
+				})
+				lines := func(want int) {
+					t.Helper()
+					synctest.Wait()
+					if n := strings.Count(log.String(), c.line); n != want || strings.Count(log.String(), "level=WARN") != want {
+						t.Fatalf("%d lines, want %d of %s in\n%s", n, want, c.line, log.String())
+					}
+				}
+				time.Sleep(downSoon + time.Millisecond)
+				lines(1)
+				time.Sleep(downAgain - time.Second)
+				lines(1)
+				time.Sleep(time.Second)
+				lines(2)
+				if ctl.o.Interval > time.Minute || c.err == nil {
+					return
+				}
+				a.set(nil)
+				time.Sleep(2 * downAgain)
+				lines(2)
+				if !strings.Contains(log.String(), "msg=\"app up\" url=http://app/x") {
+					t.Error("not up, or without the URL")
+				}
+				a.set(c.err)
+				time.Sleep(3 * time.Second) // an answer that is a failure needs a second one
+				lines(3)
+				time.Sleep(downAgain)
+				lines(4)
+			})
+		})
+	}
+}
+
+func TestAppThatStartsBesideTheSidecarIsNotLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log apptest.Log
+		a := &app{}
+		a.set(errRefused)
+		start(t, a, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		time.Sleep(500 * time.Millisecond)
+		a.set(nil)
+		time.Sleep(2 * downAgain)
+		if strings.Contains(log.String(), "paused") {
+			t.Error(log.String())
 		}
 	})
 }
