@@ -1,6 +1,7 @@
 package test
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -53,6 +54,49 @@ func TestAppRejectsAll(t *testing.T) {
 			sc.settledAll(s, 0)
 			if p, r := s.rejectsAll("paused"), s.rejectsAll("resumed"); p != 1 || r != 1 {
 				t.Errorf("%d lines say paused and %d resumed, want one each", p, r)
+			}
+		})
+	}
+}
+
+// TestAppRefusesEverything: redirects of a wrong URL, each with another Location, and a 400 since the start.
+func TestAppRefusesEverything(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		statuses []int
+		env      []string
+		detail   string
+	}{
+		"https":     {[]int{301}, nil, " answers every message with status 301 and Location https://app.example/events\""},
+		"login":     {[]int{302, 303}, nil, " and Location https://app.example/events\""},
+		"path":      {[]int{307, 308}, []string{"ROUTES", "#=/routed"}, "/routed answers every message with status 30"},
+		"host":      {[]int{400}, nil, " answers every message with status 400\""},
+		"batches":   {[]int{302}, []string{"BATCH_SIZE", "20", "BATCH_WAIT", "100ms"}, " answers every message with status 302"},
+		"in a line": {[]int{422}, []string{"CONCURRENCY", "1"}, " answers every message with status 422"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const backlog = 500
+			sc := newScene(t).with(append(tc.env, "MAX_RETRIES", "0")...).seed()
+			sc.send(numbered("m", backlog)...)
+			var n atomic.Int64
+			sc.app.otherwise(func(*delivery) answer {
+				i := int(n.Add(1))
+				a := status(tc.statuses[i%len(tc.statuses)])
+				if a.status < 400 {
+					a.header = map[string]string{"Location": fmt.Sprintf("https://me:secret@app.example/events;s=%d?next=/msg/%d#x", i, i)}
+				}
+				return a
+			})
+			s := sc.run()
+			eventually(t, "a pause", func() bool { return s.metric("sidecar_paused", `reason="app_rejects_all"`) == 1 })
+			_, body := s.get(s.control, "/status")
+			if !strings.Contains(body, tc.detail) || strings.Contains(body, "next=") || strings.Contains(body, "secret") {
+				t.Errorf("/status: %s", body)
+			}
+			stays(t, 3*time.Second, "few parked", func() bool { return sc.ready(sc.dlq()) < 50 })
+			if log := s.log.String(); s.rejectsAll("paused") != 1 || strings.Contains(log, "next=") || strings.Contains(log, "secret") {
+				t.Errorf("log: %s", log)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -355,4 +356,24 @@ func TestBatchesInOrder(t *testing.T) {
 	for _, key := range []string{"a", "b", "c"} {
 		same(t, &l, key, inOrder(key, 0, 5))
 	}
+}
+
+// TestVerdictsTripTheBreaker: each counts, also behind one that succeeded.
+func TestVerdictsTripTheBreaker(t *testing.T) {
+	t.Parallel()
+	const size = 30
+	var posts atomic.Int64
+	d := &batched{answer: eachOf(func(*message.Message) message.Outcome {
+		if posts.Add(1)%size == 1 {
+			return answer(200)
+		}
+		return answer(503)
+	})}
+	r := start(t, d, settings{concurrency: 1, prefetch: size, batch: Batch{Size: size, Wait: time.Hour, Bytes: 1 << 20}})
+	var ids []string
+	for n := range size {
+		ids = append(ids, fmt.Sprint(n))
+	}
+	r.publish(ids...)
+	r.eventually("a pause", func() bool { return strings.Contains(r.log.String(), `"msg":"paused","reason":"breaker"`) })
 }

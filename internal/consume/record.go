@@ -146,6 +146,9 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 	if o.URL != "" {
 		a = append(a, slog.String("url", o.URL))
 	}
+	if o.Location != "" {
+		a = append(a, slog.String("location", o.Location))
+	}
 	if o.Failure != message.FailureNone {
 		a = append(a, slog.String("failure", o.Failure.String()))
 	}

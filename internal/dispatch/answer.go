@@ -18,6 +18,7 @@ type answer struct {
 	batch bool // the body of a 2xx may contain verdicts
 
 	contentType []byte // its beginning
+	location    []byte // its beginning
 	encoded     bool   // the body has a Content-Encoding
 	isProblem   bool
 	retryAfter  time.Duration // -1 without one that is understood
@@ -29,7 +30,8 @@ type answer struct {
 
 // Reset clears the fields of an interim answer.
 func (a *answer) Reset() {
-	*a = answer{dapr: a.dapr, limit: a.limit, batch: a.batch, contentType: a.contentType[:0], retryAfter: -1}
+	*a = answer{dapr: a.dapr, limit: a.limit, batch: a.batch, contentType: a.contentType[:0],
+		location: a.location[:0], retryAfter: -1}
 }
 
 // Field reads one header field. The first Retry-After that is understood counts.
@@ -42,6 +44,8 @@ func (a *answer) Field(name, value []byte) {
 	case http1.FoldEqual(name, "content-type"):
 		a.isProblem = isProblem(value)
 		a.contentType = append(a.contentType[:0], value[:min(len(value), maxContentType)]...)
+	case http1.FoldEqual(name, "location"):
+		a.location = append(a.location[:0], value[:min(len(value), maxLocation)]...)
 	case http1.FoldEqual(name, "content-encoding"):
 		a.encoded = a.encoded || len(value) > 0 && !http1.FoldEqual(value, "identity")
 	case http1.FoldEqual(name, "amqp-disposition"):
@@ -71,6 +75,9 @@ func (a *answer) report(in *http1.Answer, o *message.Outcome, retryAfterMax time
 	o.RetryAfter = min(a.retryAfter, retryAfterMax)
 	o.Disposition, o.Unknown = a.disposition, a.asked && a.disposition == message.DispositionNone
 	o.Detail = a.reason
+	if o.Status/100 == 3 {
+		o.Location = place(a.location)
+	}
 	if a.isProblem {
 		o.Problem = parseProblem(in.Body)
 	}

@@ -201,7 +201,7 @@ func newAttempt(t *Target, deadline time.Time) *attempt {
 func (x *attempt) release() {
 	x.out = message.Outcome{}
 	x.request.forget()
-	x.answer = answer{contentType: x.answer.contentType[:0]}
+	x.answer = answer{contentType: x.answer.contentType[:0], location: x.answer.location[:0]}
 	if x.exchange.End() {
 		attempts.Put(x)
 	}

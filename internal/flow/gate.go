@@ -26,7 +26,7 @@ const (
 
 	Order Reason = "order" // every message in flight waits for a failed one: shown, and the gate stays open
 
-	AppRejectsAll Reason = "app_rejects_all" // the app answers every message with the same status: path or token is wrong
+	AppRejectsAll Reason = "app_rejects_all" // the app answers every message alike: URL, path or token is wrong
 )
 
 // Reasons lists the closed set.

@@ -18,11 +18,21 @@ const (
 	rejectsThreshold = 10              // different messages in a row that get the same status
 	rejectsQuiet     = 5 * time.Minute // without a 2xx: while messages are accepted, path and token are right
 	rejectsPauseMax  = 30 * time.Second
-	rejectsHashed    = 4 << 10 // of the body of a message without an id, in bytes
+	rejectsHashed    = 4 << 10 // of a body, in bytes
+
+	// rejectsEarly is how long after the app was there for the first time a 400 or a 422 may mean that it refuses
+	// everything (a host check, another contract). Later it means a bad message, and so it does after a 2xx.
+	rejectsEarly = time.Minute
 )
 
-// rejectsStatuses are the answers to a wrong path, token, method or media type.
-var rejectsStatuses = []int{401, 403, 404, 405, 415, 501}
+// Statuses that may mean that the app refuses everything: rejectsStatuses are the answers to a wrong path, token,
+// method or media type, and each 3xx that of a wrong URL, which a service before the app may write.
+var (
+	rejectsStatuses      = []int{401, 403, 404, 405, 415, 501}
+	rejectsEarlyStatuses = []int{400, 422}
+)
+
+const redirect = 3 // stands for all 3xx: an app may answer several of them
 
 // rejects notices an app that refuses every message on one of its paths with the same one of those statuses. Then it
 // pauses, risks one message after each pause, and pauses again for twice as long until a message on that path gets any
@@ -33,6 +43,8 @@ type rejects struct {
 	resumed atomic.Int64 // nanoseconds from epoch to the end of the last pause
 
 	mu        sync.Mutex // of report and restart; a timer of the gate must not take it
+	began     int64      // nanoseconds from epoch to the app's first answer to a probe; until then to the start
+	seenUp    bool
 	seed      maphash.Seed
 	paths     []path // by message.Outcome.Route
 	rejecting int    // paths that reject
@@ -40,7 +52,7 @@ type rejects struct {
 
 type path struct {
 	accepted atomic.Int64 // nanoseconds from epoch to the last 2xx, within a second; 0 while there is none
-	status   atomic.Int32 // of the run of equal answers; 0 while there is none
+	status   atomic.Int32 // of the run of equal answers, or redirect; 0 while there is none
 
 	run     []uint64 // hashes of the different messages of the run, at most rejectsThreshold
 	rejects bool     // from the first pause until another answer
@@ -49,7 +61,7 @@ type path struct {
 func newRejects(c *Control) *rejects {
 	return &rejects{
 		trial: trial{c: c, reason: AppRejectsAll, risk: 1, most: rejectsPauseMax},
-		epoch: time.Now().Add(-rejectsQuiet), seed: maphash.MakeSeed(), paths: make([]path, 1+c.o.Routes),
+		epoch: time.Now().Add(-rejectsQuiet), began: int64(rejectsQuiet), seed: maphash.MakeSeed(), paths: make([]path, 1+c.o.Routes),
 	}
 }
 
@@ -71,16 +83,16 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 	if o.OK() && at-p.accepted.Load() > int64(time.Second) { // seldom written: all workers share it
 		p.accepted.Store(at)
 	}
-	status := int32(0) // any other answer; an app that steers with a disposition has understood the message
-	if o.Disposition == message.DispositionNone && slices.Contains(rejectsStatuses, o.Status) &&
-		!slices.Contains(r.c.o.ParkOn, o.Status) {
-		status = int32(o.Status) // #nosec G115 -- at most 999
-	}
+	status := r.refusal(o)
 	if status == 0 && p.status.Load() == 0 {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if slices.Contains(rejectsEarlyStatuses, int(status)) && !(p.rejects && status == p.status.Load()) &&
+		(p.accepted.Load() != 0 || at-r.began > int64(rejectsEarly)) {
+		status = 0
+	}
 	url := cmp.Or(o.URL, r.c.o.URL)
 	if p.status.Swap(status) != status {
 		p.run = p.run[:0]
@@ -93,13 +105,31 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 	}
 	if !p.rejects && status != 0 && r.enough(p, m) && at-p.accepted.Load() >= int64(rejectsQuiet) {
 		p.rejects, r.rejecting = true, r.rejecting+1
-		r.c.o.Logger.Warn("paused", "reason", string(AppRejectsAll), "url", url, "status", status)
+		r.c.o.Logger.Warn("paused", "reason", string(AppRejectsAll), "url", url, "status", o.Status, "location", o.Location)
 	}
 	if state := r.state.Load(); p.rejects && state != pausing {
-		pause := r.pause(state, fmt.Sprintf("%s answers every message with status %d", url, status))
+		detail := fmt.Sprintf("%s answers every message with status %d", url, o.Status)
+		if o.Location != "" {
+			detail += " and Location " + o.Location
+		}
+		pause := r.pause(state, detail)
 		r.resumed.Store(at + int64(pause))
 	}
 	return p.rejects
+}
+
+// refusal returns the status of an answer that may mean that the app refuses everything, redirect for a 3xx, and 0 for
+// any other answer. An app that steers with a disposition has understood the message.
+func (r *rejects) refusal(o *message.Outcome) int32 {
+	switch {
+	case o.Disposition != message.DispositionNone || slices.Contains(r.c.o.ParkOn, o.Status):
+		return 0
+	case o.Status/100 == redirect:
+		return redirect
+	case slices.Contains(rejectsStatuses, o.Status) || slices.Contains(rejectsEarlyStatuses, o.Status):
+		return int32(o.Status) // #nosec G115 -- at most 999
+	}
+	return 0
 }
 
 // enough adds m to the run and reports whether the run is long enough. A first attempt is another message than all
@@ -108,10 +138,8 @@ func (r *rejects) enough(p *path, m *message.Message) bool {
 	if len(p.run) == rejectsThreshold { // all workers queue here until rejectsQuiet has passed
 		return true
 	}
-	id := maphash.String(r.seed, m.MessageID)
-	if m.MessageID == "" {
-		id = maphash.Bytes(r.seed, m.Body[:min(len(m.Body), rejectsHashed)])
-	}
+	id := maphash.Comparable(r.seed, [...]string{m.MessageID, m.CorrelationID, m.Type, m.RoutingKey}) +
+		maphash.Bytes(r.seed, m.Body[:min(len(m.Body), rejectsHashed)]) + uint64(len(m.Body))
 	if m.RetryCount == 0 || !slices.Contains(p.run, id) {
 		p.run = append(p.run, id)
 	}
@@ -126,7 +154,11 @@ func (r *rejects) restart() {
 		r.paths[i].accepted.Store(0)
 		r.paths[i].run = nil
 	}
-	r.resumed.Store(int64(time.Since(r.epoch)))
+	now := int64(time.Since(r.epoch))
+	if !r.seenUp {
+		r.seenUp, r.began = true, now
+	}
+	r.resumed.Store(now)
 	if r.end() { // the pause is over, and the next one is the shortest
 		r.state.Store(onTrial)
 	}

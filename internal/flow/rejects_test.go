@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/message"
 )
 
@@ -63,7 +64,9 @@ func TestAppThatDoesNotRejectAllIsNotHeld(t *testing.T) {
 		"another status":            func(c *Control) { c.refuse(9, 404); c.answer(422, 0) },
 		"another of the statuses":   func(c *Control) { c.refuse(9, 404); c.refuse(9, 401) },
 		"a status that parks":       func(c *Control) { c.answer(403, 0) },
-		"a status of no wrong path": func(c *Control) { c.answer(400, 0) },
+		"a status of no wrong path": func(c *Control) { c.answer(409, 0) },
+		"a redirect that parks":     func(c *Control) { c.answer(307, 0) },
+		"redirects among others":    func(c *Control) { c.refuse(9, 302); c.answer(422, 0) },
 		"one message":               refused(one),
 		"one message without an id": refused(&message.Message{Body: []byte("one"), RetryCount: 1}),
 		"no answer":                 func(c *Control) { c.fail(message.FailureTooLarge) },
@@ -73,7 +76,7 @@ func TestAppThatDoesNotRejectAllIsNotHeld(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := start(t, &app{}, func(o *Options) { o.ParkOn = []int{403, 422} })
+				c := start(t, &app{}, func(o *Options) { o.ParkOn = []int{307, 403, 422} })
 				synctest.Wait()
 				for range 20 {
 					report(c)
@@ -89,6 +92,9 @@ func TestDifferentMessagesAreCounted(t *testing.T) {
 	for name, message := range map[string]func(i int) *message.Message{
 		"retried ones, by id":   func(i int) *message.Message { return &message.Message{MessageID: fmt.Sprint(i / 3), RetryCount: 1} },
 		"retried ones, by body": func(i int) *message.Message { return &message.Message{Body: fmt.Append(nil, i/3), RetryCount: 1} },
+		"retried ones with one id": func(i int) *message.Message {
+			return &message.Message{MessageID: "same", Body: fmt.Append(nil, i/3), RetryCount: 1}
+		},
 		"equal ones, and their retries": func(i int) *message.Message {
 			return &message.Message{Body: []byte("equal"), RetryCount: min(1, i%3)}
 		},
@@ -144,7 +150,7 @@ func TestRejectsAllAgainAfterFiveMinutes(t *testing.T) {
 
 func TestAnyOtherAnswerEndsTheRejection(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{200, 302, 401, 422, 429, 500} {
+	for _, status := range []int{200, 302, 400, 401, 422, 429, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			bubble(t, func(t *testing.T, c *Control) {
 				c.refuse(rejectsThreshold, 404)
@@ -334,5 +340,74 @@ func TestOtherPathsDoNotWaitForATrial(t *testing.T) {
 				wantOpen(t, c, false, "the path still rejects")
 			})
 		})
+	}
+}
+
+// TestRedirectsAreARefusal: an app may answer several of them, each with another Location.
+func TestRedirectsAreARefusal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log apptest.Log
+		c := start(t, &app{}, func(o *Options) {
+			o.URL, o.Logger = "http://app/events", slog.New(slog.NewTextHandler(&log, nil))
+		})
+		synctest.Wait()
+		for i, status := range []int{301, 302, 303, 307, 308, 300, 304, 302, 301, 308} {
+			wantOpen(t, c, true, "shut below the threshold")
+			c.Report(&message.Message{}, &message.Outcome{Status: status, At: time.Now(), Location: fmt.Sprint("https://login.example/", i)})
+		}
+		if h := c.Holds(); len(h) != 1 || h[0].Detail != "http://app/events answers every message with status 308 and Location https://login.example/9" {
+			t.Errorf("holds %v", h)
+		}
+		if line := "msg=paused reason=app_rejects_all url=http://app/events status=308 location=https://login.example/9"; strings.Count(log.String(), line) != 1 {
+			t.Errorf("want one %q in\n%s", line, log.String())
+		}
+		time.Sleep(1001 * time.Millisecond)
+		c.answer(302, 0)
+		wantOpen(t, c, false, "the trial was redirected")
+	})
+}
+
+// TestBadMessagesOrAWrongApp: a 400 or a 422 may mean that the app refuses everything only in the first minute after it
+// was there for the first time, and before a 2xx. A pause that has begun goes on.
+func TestBadMessagesOrAWrongApp(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		down, up time.Duration // until the app is there, and since
+		before   func(*Control)
+		held     bool
+	}{
+		"at the start":          {held: true},
+		"a slow start":          {down: 10 * time.Minute, up: 50 * time.Second, held: true},
+		"later":                 {up: 70 * time.Second},
+		"a minute after it was": {down: 10 * time.Minute, up: 70 * time.Second},
+		"after a 2xx":           {before: func(c *Control) { c.answer(200, 0) }},
+		"from the minute on":    {up: 59 * time.Second, before: func(c *Control) { c.refuse(9, 400); time.Sleep(3 * time.Second) }},
+	} {
+		for _, status := range rejectsEarlyStatuses {
+			t.Run(fmt.Sprint(name, status), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					a := &app{}
+					a.set(errRefused)
+					ctl := start(t, a, nil)
+					time.Sleep(c.down)
+					a.set(nil)
+					time.Sleep(c.up + 2*time.Second)
+					if c.before != nil {
+						c.before(ctl)
+					}
+					ctl.refuse(rejectsThreshold, status)
+					wantOpen(t, ctl, !c.held, "after ten refusals")
+					if !c.held {
+						return
+					}
+					for range 10 { // for three minutes
+						time.Sleep(31 * time.Second)
+						ctl.answer(status, 0)
+						wantOpen(t, ctl, false, "the pause does not go on")
+					}
+				})
+			})
+		}
 	}
 }
