@@ -143,20 +143,15 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 	if v.Reason == message.ReasonMaxRetries {
 		a = append(a, slog.String("event", "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"))
 	}
-	if o.URL != "" {
-		a = append(a, slog.String("url", o.URL))
-	}
-	if o.Location != "" {
-		a = append(a, slog.String("location", o.Location))
-	}
-	if o.Failure != message.FailureNone {
-		a = append(a, slog.String("failure", o.Failure.String()))
+	for _, text := range [...][2]string{
+		{"url", o.URL}, {"location", o.Location}, {"failure", o.Failure.String()}, {"detail", o.Detail},
+	} {
+		if text[1] != "" {
+			a = append(a, slog.String(text[0], text[1]))
+		}
 	}
 	if o.Err != nil {
 		a = append(a, slog.String("error", o.Err.Error()))
-	}
-	if o.Detail != "" {
-		a = append(a, slog.String("detail", o.Detail))
 	}
 	if o.Remembered {
 		a = append(a, slog.Bool("remembered", true))

@@ -204,7 +204,7 @@ func (r *reader) collect(c *broker.Consumer) (came bool) {
 func wasReturned(d *broker.Delivery) bool {
 	d.DecodeHeaders()
 	_, counted := amqpvalue.Count(d.Headers[message.HeaderDeliveryCount]) // a text is another consumer's
-	_, acquired := d.Headers[message.HeaderAcquiredCount]                          // all that newer brokers count
+	_, acquired := d.Headers[message.HeaderAcquiredCount]                 // all that newer brokers count
 	return d.Redelivered && (counted || acquired)
 }
 

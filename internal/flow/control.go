@@ -189,7 +189,8 @@ func (c *Control) remind() {
 	}
 }
 
-// logDown logs why the app is taken for away, and does so again later. With SIDECAR_APP_DOWN=retry nothing may be paused.
+// logDown logs why the app is taken for away, and does so again later. With SIDECAR_APP_DOWN=retry this may pause
+// nothing.
 func (c *Control) logDown() {
 	why := cmp.Or(c.why, errNoAnswer)
 	if c.held(AppDown) {

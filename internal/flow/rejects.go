@@ -61,7 +61,8 @@ type path struct {
 func newRejects(c *Control) *rejects {
 	return &rejects{
 		trial: trial{c: c, reason: AppRejectsAll, risk: 1, most: rejectsPauseMax},
-		epoch: time.Now().Add(-rejectsQuiet), began: int64(rejectsQuiet), seed: maphash.MakeSeed(), paths: make([]path, 1+c.o.Routes),
+		epoch: time.Now().Add(-rejectsQuiet), began: int64(rejectsQuiet),
+		seed: maphash.MakeSeed(), paths: make([]path, 1+c.o.Routes),
 	}
 }
 
@@ -89,8 +90,9 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slices.Contains(rejectsEarlyStatuses, int(status)) && !(p.rejects && status == p.status.Load()) &&
-		(p.accepted.Load() != 0 || at-r.began > int64(rejectsEarly)) {
+	goesOn := p.rejects && status == p.status.Load()
+	isLate := p.accepted.Load() != 0 || at-r.began > int64(rejectsEarly)
+	if slices.Contains(rejectsEarlyStatuses, int(status)) && isLate && !goesOn {
 		status = 0
 	}
 	url := cmp.Or(o.URL, r.c.o.URL)

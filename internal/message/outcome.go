@@ -66,7 +66,7 @@ type Outcome struct {
 	Unknown     bool   // the app's disposition is not a known word, or in a body too large to be read
 	Detail      string // Amqp-Reason or the body's word: at most 256 bytes of valid UTF-8 without control characters
 	Problem     *Problem
-	Location    string        // of a 3xx: scheme, host and path, at most 256 bytes of ASCII; "" without one that is understood
+	Location    string        // of a 3xx: scheme, host and path in ASCII, at most 256 bytes; "" if there is none to show
 	Answer      string        // the beginning of a failing answer as text, see SIDECAR_PARK_ANSWER; never logged
 	Truncated   int           // headers of the message that did not fit the request's budget
 	Route       int           // that decided about the path, from 1 on; 0: the path is that of SIDECAR_APP_URL
