@@ -67,7 +67,7 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool, pa
 	}
 	r := &CheckResult{
 		Service: cfg.Service.Name, Name: cfg.Subscription, Bindings: notSeen, Policies: notSeen,
-		Findings: []declare.Finding{}, Warnings: append([]string{}, warnings(cfg, plan)...),
+		Findings: []declare.Finding{}, Warnings: append([]string{}, warnings(cfg, plan, unasked(plan))...),
 	}
 	err = r.check(ctx, cfg, plan)
 	switch {
@@ -99,8 +99,11 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	if err != nil {
 		return err
 	}
-	// A quorum queue that exists has no warning of a classic plan.
-	r.Warnings = append(r.Warnings[:0], warnings(cfg, report.Plan)...)
+	if !refers(report.Blocking(), report.Plan.OwnQueue()) {
+		r.Warnings = append(r.Warnings[:0], warnings(cfg, report.Plan, report.Plan.Warnings())...)
+	} else { // no queue is used that has a type
+		r.Warnings = append(r.Warnings[:0], warnings(cfg, report.Plan, unasked(report.Plan))...)
+	}
 	findings := unreadable(report.Findings, modeOf(cfg))
 	if cfg.AMQP.ManagementURL.IsSet() {
 		if findings, err = r.readManagement(ctx, cfg, report.Plan, s.Major(), findings); err != nil {
@@ -192,24 +195,36 @@ func unreadable(findings []declare.Finding, mode topology.Mode) []declare.Findin
 	return findings
 }
 
+// refers reports whether one of the findings is about a queue.
+func refers(findings []declare.Finding, q *topology.Queue) bool {
+	return slices.ContainsFunc(findings, func(f declare.Finding) bool { return f.Object == q.Title() })
+}
+
+// unasked are the warnings of a plan that no broker was asked about.
+func unasked(plan *topology.Plan) []string {
+	certain, planned := plan.WarningsUnasked()
+	return append(certain, planned...)
+}
+
 // warnings are about what works with this configuration, topology and database, and may surprise: a sentence each.
-// Those of a subscription with a name are about its topology only, and those of all together about the rest.
-func warnings(cfg *config.Config, plan *topology.Plan) []string {
+// ofPlan are those of the plan. Those of a subscription with a name are about its topology only, and those of all
+// together about the rest.
+func warnings(cfg *config.Config, plan *topology.Plan, ofPlan []string) []string {
 	switch {
 	case cfg.Subscription != "":
-		return topologyWarnings(cfg, plan)
+		return topologyWarnings(cfg, plan, ofPlan)
 	case cfg.Service.Consume == config.ConsumeOff || len(cfg.Subscriptions) > 0:
 		return slices.Concat(cfg.Warnings(), outboxWarnings(cfg))
 	}
-	return slices.Concat(cfg.Warnings(), topologyWarnings(cfg, plan), outboxWarnings(cfg))
+	return slices.Concat(cfg.Warnings(), topologyWarnings(cfg, plan, ofPlan), outboxWarnings(cfg))
 }
 
-func topologyWarnings(cfg *config.Config, plan *topology.Plan) []string {
+func topologyWarnings(cfg *config.Config, plan *topology.Plan, ofPlan []string) []string {
 	var unchecked []string
 	if modeOf(cfg) == topology.ModeNone {
 		unchecked = []string{"SIDECAR_TOPOLOGY_MODE=none: whether retried and parked messages are kept is not checked"}
 	}
-	return slices.Concat(plan.Warnings(), unchecked, unseenWay(cfg, plan))
+	return slices.Concat(ofPlan, unchecked, unseenWay(cfg, plan))
 }
 
 // unseenWay warns of a binding that is not declared here and cannot be seen over AMQP.

@@ -179,6 +179,9 @@ func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
 			lines = append(lines, "rejected: "+what)
 		}
 	}
+	if s.Verdict.Action == message.Retry && len(lines) > 0 && !p.InPlace {
+		lines = append(lines, "no broker was asked: so it is with the queues of sidecar plan, "+p.Variant())
+	}
 	switch {
 	case s.Final == topology.FinalDelay:
 		lines = append(lines, fmt.Sprintf("rejected with requeue: %s delays it %s", p.Queue, p.DelaysText()))

@@ -208,7 +208,7 @@ func PresetValues(cfg *config.Config) (values map[string]string, warned []string
 		return nil, nil, err
 	}
 	if p.FromFile {
-		return nil, warnings(cfg, p), nil
+		return nil, warnings(cfg, p, unasked(p)), nil
 	}
 	o := topology.Fill(planOptions(cfg))
 	v := o.Values()
@@ -220,7 +220,7 @@ func PresetValues(cfg *config.Config) (values map[string]string, warned []string
 		}
 	}
 	v["SIDECAR_BINDINGS"] = strings.Join(bindings, ",")
-	return v, warnings(cfg, p), nil
+	return v, warnings(cfg, p, unasked(p)), nil
 }
 
 func newPolicy(cfg *config.Config) retry.Policy {

@@ -29,6 +29,8 @@ type subscription struct {
 	plan    *topology.Plan
 	found   *topology.Plan                // plan as the broker was found; nil: not yet, or it does not fit
 	current atomic.Pointer[topology.Plan] // what settles: the last one found, and plan before that
+	seen    atomic.Bool                   // current was found in the broker
+	warned  []string                      // warnings about the topology that were logged last
 	log     *slog.Logger                  // adds the field queue
 	metrics prometheus.Registerer         // adds the label queue
 
@@ -64,6 +66,7 @@ func newSubscription(
 	}
 	s.current.Store(plan)
 	s.absent.Store(&[]declare.Finding{})
+	s.warned = s.topologyWarnings()
 	var err error
 	if s.target, err = dispatch.New(s.dispatchOptions()); err != nil {
 		return nil, err
@@ -107,7 +110,7 @@ func (s *subscription) countCrashes() (consume.Dispatcher, error) {
 
 // warnings are about the settings of the subscription, and what its topology was found to be. Known ones are left out.
 func (s *subscription) warnings(known []string) []string {
-	all := topologyWarnings(s.cfg, s.current.Load())
+	all := s.topologyWarnings()
 	for _, f := range s.status.tolerated() {
 		if f.Judgement == topology.Weaker {
 			all = append(all, f.String())
@@ -117,6 +120,30 @@ func (s *subscription) warnings(known []string) []string {
 		all = append(all, text)
 	}
 	return slices.DeleteFunc(all, func(text string) bool { return slices.Contains(known, text) })
+}
+
+// topologyWarnings are about the topology as the broker was found; before the first check only what holds in any case.
+func (s *subscription) topologyWarnings() []string {
+	plan := s.current.Load()
+	texts, _ := plan.WarningsUnasked()
+	if s.seen.Load() {
+		texts = plan.Warnings()
+	}
+	return topologyWarnings(s.cfg, plan, texts)
+}
+
+// use settles by a plan that was found, and logs the warnings that are new with it.
+func (s *subscription) use(found *topology.Plan) {
+	s.found = found
+	s.current.Store(found)
+	s.seen.Store(true)
+	all := s.topologyWarnings()
+	for _, text := range all {
+		if !slices.Contains(s.warned, text) {
+			s.log.Warn("configuration", "warning", text)
+		}
+	}
+	s.warned = all
 }
 
 func (s *subscription) close() {

@@ -190,7 +190,7 @@ func TestWarningsOfEverySubscription(t *testing.T) {
 	t.Cleanup(a.abandon)
 	all := a.warnings()
 	for _, cfg := range []*config.Config{first, second} {
-		for _, want := range topologyWarnings(cfg, must.Get(newPlan(cfg))(t)) {
+		for _, want := range topologyWarnings(cfg, must.Get(newPlan(cfg))(t), nil) {
 			if !slices.Contains(all, want) {
 				t.Errorf("%q is not among %q", want, all)
 			}

@@ -144,8 +144,7 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 			plan, tolerated = s.plan, nil
 		}
 		if declare.EnsureAtOnce(ctx, link, plan, modeOf(s.cfg)) {
-			s.found = plan
-			s.current.Store(plan)
+			s.use(plan)
 			s.report(objects, tolerated)
 			return nil
 		}
@@ -156,8 +155,8 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 		return err
 	}
 	if s.found = nil; len(r.Blocking()) == 0 {
-		s.found, s.oneByOne = r.Plan, false
-		s.current.Store(r.Plan)
+		s.oneByOne = false
+		s.use(r.Plan)
 	}
 	s.report(objects, r.Findings)
 	return nil

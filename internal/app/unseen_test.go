@@ -89,8 +89,9 @@ func TestWarnedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(printed, a.warnings()) {
-		t.Errorf("printed %q, logged %q", printed, a.warnings())
+	unasked := slices.DeleteFunc(slices.Clone(printed), func(w string) bool { return strings.Contains(w, "where none exists") })
+	if logged := a.warnings(); !slices.Equal(unasked, logged) || len(printed) != len(logged)+1 {
+		t.Errorf("printed %q, logged before the broker was asked %q", printed, logged)
 	}
 	for _, want := range []string{"has no hyphen", "is discarded", "is a classic queue", "SIDECAR_APP_URL"} {
 		if n := strings.Count(strings.Join(printed, "\n"), want); n != 1 {

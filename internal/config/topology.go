@@ -84,8 +84,8 @@ type Topology struct {
 	// nothing while one is missing. `none`: do not check.
 	Mode string `env:"TOPOLOGY_MODE" envDefault:"declare" oneof:"declare|verify|none"`
 
-	// `auto`: the type of the service's queue, where it exists, else quorum for `delay-ladder` and `native`, and classic
-	// for the others. `quorum` loses no message even when the broker is killed and is recommended for new installations; `classic` can
+	// `auto`: the type of the service's queue, where it exists, else quorum for `delay-ladder` and `native`, and for the
+	// others the default type of the virtual host, which is classic unless an operator has changed it. `quorum` loses no message even when the broker is killed and is recommended for new installations; `classic` can
 	// lose messages that wait for their retry at that moment. Queues cannot change their type once they exist.
 	QueueType string `env:"QUEUE_TYPE" envDefault:"auto" oneof:"auto|classic|quorum" plan:"$.queues[].arguments.x-queue-type"`
 

@@ -15,6 +15,9 @@ import (
 type Found struct {
 	Exchanges, Queues map[string]amqp.Table
 
+	// NewQuorum says that the broker makes a quorum queue of a declaration that names no type.
+	NewQuorum bool
+
 	// By title: Unseen exist, and the user may not compare them; Barred do not exist and cannot be declared.
 	Unseen, Barred map[string]bool
 
@@ -35,8 +38,11 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 	c := p.clone()
 	c.Adopts = true
 	own := f.Queues[p.Queue]
-	if own != nil && p.AutoType {
+	switch {
+	case own != nil && p.AutoType:
 		c.setType(own[ArgType] == TypeQuorum)
+	case f.NewQuorum && p.AutoType:
+		c.setType(true)
 	}
 	c.besideOwnDelays(f)
 	all, unseen := c.besideChangedDelays(f), false

@@ -23,7 +23,7 @@ func Build(given Options) (*Plan, error) {
 		return nil, errors.Join(errs...)
 	}
 	o := Fill(given)
-	b := builder{o: o, preset: blueprints[o.Preset]}
+	b := builder{o: o, preset: blueprints[o.Preset], typed: given.QueueType == TypeClassic}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
 		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && o.Partitions == 0 && !b.preset.wait.inQueue,
@@ -117,6 +117,7 @@ func (o *Options) tierNames(b *blueprint, d time.Duration) (queue, key string) {
 type builder struct {
 	o      Options // filled
 	preset *blueprint
+	typed  bool // every declaration names the type, so that the virtual host's default type does not apply
 	p      *Plan
 }
 
@@ -255,8 +256,11 @@ func (b *builder) service() {
 }
 
 func (b *builder) queue(q Queue) {
-	if b.p.Quorum {
+	switch {
+	case b.p.Quorum:
 		q.makeQuorum()
+	case b.typed:
+		q.Args[ArgType] = TypeClassic
 	}
 	if len(q.Args) == 0 {
 		q.Args = nil

@@ -220,7 +220,7 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 		{"no delays", ladder, func(o *Options) { o.RetryDelays = []time.Duration{} }, func(p *Plan) any {
 			return []any{p.MaxRetries, len(p.Waits), queues(p)}
 		}, []any{0, 0, []string{"x.y.dlq", "x.y"}}},
-		{"classic", ladder, func(o *Options) { o.QueueType = "classic" }, func(p *Plan) any { return p.Quorum || p.queue("x.y").Args[ArgType] != nil }, false},
+		{"classic", ladder, func(o *Options) { o.QueueType = "classic" }, func(p *Plan) any { return p.queue("x.y").Args[ArgType] }, "classic"},
 		{"an exchange before the delays", ladder, func(o *Options) { o.RetryExchange, o.RetryQueue = "r", "w" },
 			func(p *Plan) any { return p.Waits[0].Route }, Route{"r", "w_2s", "w_2s"}},
 		{"an exchange before the dead-letter queue", ladder, func(o *Options) { o.DLX = "d" }, func(p *Plan) any {

@@ -11,15 +11,19 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
+// Variant names the type of the queues that the plan declares. Those that exist keep theirs.
+func (p *Plan) Variant() string {
+	if p.Quorum {
+		return "quorum queues" + unasked
+	}
+	return "classic queues" + unasked
+}
+
 // Text describes the plan for people: the declared objects, and the routes of a message.
 func (p *Plan) Text() string {
-	variant := "classic queues"
-	if p.Quorum {
-		variant = "quorum queues"
-	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "topology %s for service %s, %s, %d retries\n", p.Preset, p.Service, variant, p.MaxRetries)
+	fmt.Fprintf(w, "topology %s for service %s, %s, %d retries\n", p.Preset, p.Service, p.Variant(), p.MaxRetries)
 	fmt.Fprint(w, "\nEXCHANGE\tTYPE\n")
 	for _, x := range p.Exchanges {
 		fmt.Fprintf(w, "%s\t%s\n", x.Name, strings.TrimSpace(cmp.Or(x.Type, "(not declared here)")+" "+arguments(x.Args)))
@@ -94,8 +98,38 @@ func arguments(t amqp.Table) string {
 
 func quoteKey(key string) string { return cmp.Or(key, `""`) }
 
-// Warnings says what people should know about a plan that works, one sentence each.
+// unasked ends the subject of a statement that holds only if no queue of another type exists: the broker was not asked.
+const unasked = " where none exists"
+
+// Warnings says what people should know about a plan that works, one sentence each. Of a service's queue that exists
+// and could not be compared, only what holds for both types of queues.
 func (p *Plan) Warnings() []string {
+	if p.OwnQueue().Unseen {
+		certain, _ := p.WarningsUnasked()
+		return certain
+	}
+	return p.warnings()
+}
+
+// WarningsUnasked are Warnings before the broker was asked, which may have queues of another type: certain hold for both
+// types, planned only for new queues, and say so.
+func (p *Plan) WarningsUnasked() (certain, planned []string) {
+	other := p.clone()
+	if other.Quorum = !p.Quorum; !p.FromFile && p.Partitions == nil && !p.DelaysItself() {
+		other.setType(!p.Quorum)
+	}
+	always := other.warnings()
+	for _, text := range p.warnings() {
+		if slices.Contains(always, text) {
+			certain = append(certain, text)
+		} else {
+			planned = append(planned, strings.Replace(text, ": ", unasked+": ", 1))
+		}
+	}
+	return certain, planned
+}
+
+func (p *Plan) warnings() []string {
 	var w []string
 	// Only the variables of a preset can change it.
 	lossless, ownDLX, discards := "SIDECAR_QUEUE_TYPE=quorum loses none", "set SIDECAR_DLX as well as SIDECAR_DLQ",
@@ -103,7 +137,7 @@ func (p *Plan) Warnings() []string {
 	if p.FromFile {
 		lossless, ownDLX, discards = "quorum queues lose none", "park through another exchange", at("park")
 	}
-	if !p.Quorum && p.Partitions == nil {
+	if !p.Quorum && p.OwnQueue().asFound()[ArgType] != TypeQuorum && p.Partitions == nil {
 		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is "+
 			"killed; %s", p.Queue, lossless))
 	}

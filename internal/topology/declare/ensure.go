@@ -150,6 +150,7 @@ func (e *ensurer) inspectAll(ctx context.Context) {
 		own := queueOf(e.p.OwnQueue())
 		inspected[own.title] = true
 		e.inspect(ctx, &own)
+		e.found.NewQuorum = e.missing[own.title] && e.newQuorum(ctx, own.queue)
 		e.plan, _ = e.p.AsFound(e.found)
 	}
 	for {
@@ -244,6 +245,9 @@ func (e *ensurer) make(ctx context.Context, o *object) {
 	refusal := e.ask(ctx, "declare "+o.title, o.active)
 	switch {
 	case refusal == nil:
+		// Without a type the virtual host decides: if it made another one, the next try reports that.
+		untyped := o.queue != nil && o.queue.Args[topology.ArgType] == nil
+		e.overtaken = e.overtaken || untyped && e.ask(ctx, lookFor+o.title, o.guarded) != nil
 	case refusal.Code == amqp.AccessRefused:
 		e.forbidden(o.title, o.name, o.needs, refusal)
 	default:

@@ -37,6 +37,13 @@ func compareQueue(name string, properties amqp.Table) question {
 	}
 }
 
+// newQuorum reports whether the broker would make a quorum queue of a missing queue that is declared without a type: by
+// the default type of the virtual host or the node.
+func (p *prober) newQuorum(ctx context.Context, q *topology.Queue) bool {
+	refusal := p.ask(ctx, "inspect "+q.Title(), declareQueue(q.Name, amqp.Table{argGuard: valueGuard}))
+	return refusal != nil && strings.HasSuffix(refusal.Reason, " of queue type rabbit_quorum_queue")
+}
+
 // inspectQueue reads all properties of a queue that is not as planned; nil: it is not there, or the broker refused for
 // another reason than what differs.
 func (p *prober) inspectQueue(ctx context.Context, name string, planned amqp.Table) (amqp.Table, *amqp.Error) {
