@@ -1,11 +1,82 @@
 package test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"sidecar/internal/brokertest"
 )
+
+// reportedObjects returns the objects of the lines about the topology, sorted, each as often as it has a line.
+func reportedObjects(s *sidecar) (objects []string) {
+	for _, e := range s.log.find(func(e entry) bool { return strings.HasPrefix(e.text("msg"), "topology ") }) {
+		objects = append(objects, e.text("object"))
+	}
+	slices.Sort(objects)
+	return objects
+}
+
+// TestOneLineForOneObject: with nothing there, or with a queue limit that is reached, each object has one line, and no
+// line advises what the sidecar has just tried.
+func TestOneLineForOneObject(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"declare", "verify"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("TOPOLOGY_MODE", mode)
+			brokertest.QueueLimit(t, 0)
+			want := []string{`queue "` + sc.dlq() + `"`, `queue "` + sc.queue() + `"`, `queue "` + sc.retryQueue() + `"`}
+			if mode != "declare" {
+				want = append(want, `exchange "`+sc.exchange()+`"`, `exchange "`+sc.retryExchange()+`"`)
+			}
+			slices.Sort(want)
+			s := start(t, sc.env)
+			eventually(t, "each object has a line", func() bool {
+				return len(slices.Compact(reportedObjects(s))) == len(want)
+			})
+			s.stop()
+			if got := reportedObjects(s); !slices.Equal(got, want) {
+				t.Errorf("lines about %q, want %q", got, want)
+			}
+			for _, e := range s.log.find(func(e entry) bool { return e.text("object") != "" }) {
+				if mode == "declare" && (e.text("problem") != "refused" || !strings.Contains(e.text("found"), "queue limit") || strings.Contains(e.text("fix"), "declare")) {
+					t.Errorf("%v", e)
+				}
+			}
+		})
+	}
+}
+
+// TestNodeOfAQueueIsDown: run, check and dlq name it, and advise nothing. From RabbitMQ 4.0 on the broker does not say
+// so in time, and it takes a cluster.
+func TestNodeOfAQueueIsDown(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	sc.seed()
+	if _, down := brokertest.NodeDown(t, sc.dlq()); !down {
+		return
+	}
+	for _, mode := range []string{"declare", "verify"} {
+		env := sc.envWith("TOPOLOGY_MODE", mode)
+		s := start(t, env)
+		eventually(t, "the queue has a line", func() bool { return len(reportedObjects(s)) > 0 })
+		s.stop()
+		lines := s.log.find(func(e entry) bool { return e.text("object") != "" })
+		if len(lines) != 1 || lines[0].text("problem") != "refused" || !strings.Contains(lines[0].text("found"), "is down") || lines[0].text("fix") != "" {
+			t.Errorf("%s: %v", mode, lines)
+		}
+		if r := command(t, env, "check"); r.code != 1 || !strings.Contains(r.stdout, `queue "`+sc.dlq()+`": refused`) || strings.Count(r.stdout, "home node") != 1 || strings.Contains(r.stdout, "missing") {
+			t.Errorf("%s: check: %d %s", mode, r.code, r.all())
+		}
+	}
+	for _, args := range [][]string{{"list"}, {"export"}, {"redrive", "--all"}} {
+		r := command(t, sc.env, append([]string{"dlq"}, args...)...)
+		if r.code == 0 || !strings.Contains(r.all(), "the node of the broker that keeps the dead-letter queue is down") || strings.Contains(r.all(), "does not exist") || strings.Contains(r.all(), "sidecar run") {
+			t.Errorf("dlq %q: %d %s", args, r.code, r.all())
+		}
+	}
+}
 
 // TestTypeIsSaidAfterLooking: a warning about the type of a queue names the type that the queue has. Commands that ask no
 // broker say that it holds where none exists.

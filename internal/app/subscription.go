@@ -45,6 +45,7 @@ type subscription struct {
 	measure    chan struct{} // asks for the depths of the queues; capacity 1
 	status     topologyStatus
 
+	gone     atomic.Pointer[[]declare.Finding] // objects that the watcher missed last
 	absent   atomic.Pointer[[]declare.Finding] // objects that the watcher found missing in mode none
 	returned atomic.Pointer[returned]          // the last publication that reached no queue; nil: forgotten
 
@@ -73,7 +74,7 @@ func newSubscription(
 	}
 	s.flow = flow.New(s.flowOptions())
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Logger: s.log, Depths: s.depths, Report: s.missing, Ask: s.measure,
+		Depths: s.depths, Report: s.missing, Ask: s.measure,
 	})
 	dispatcher, err := s.countCrashes()
 	if err != nil {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -49,16 +50,32 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	return group.Wait()
 }
 
-// missing pauses consuming when the watcher finds that objects are gone. Mode none goes on: there a missing object is a
-// finding only when a publication needed it.
+// missing pauses consuming when the watcher finds that objects are gone, and has them checked: the check reports them.
+// Objects that a check has reported already need neither. Mode none goes on: there the watcher's findings are logged,
+// once, and one of them is a finding only when a publication needed it.
 func (s *subscription) missing(findings []declare.Finding) {
-	switch {
-	case modeOf(s.cfg) == topology.ModeNone:
+	mode := modeOf(s.cfg)
+	if mode == topology.ModeNone {
 		s.absent.Store(&findings)
 		s.reportReturned(false)
-	case len(findings) > 0:
-		s.flow.Hold(flow.Topology, findings[0].String())
-		ask(s.check)
+	}
+	reported, _ := s.status.last()
+	known := *cmp.Or(s.gone.Swap(&findings), &[]declare.Finding{})
+	for i, f := range findings {
+		switch {
+		case slices.ContainsFunc(reported, func(r declare.Finding) bool { return r.Object == f.Object }):
+			continue
+		case mode == topology.ModeDeclare:
+			f.Reason, f.Fix = "it is declared again", ""
+		}
+		if mode != topology.ModeVerify && !slices.Contains(known, findings[i]) {
+			s.log.Error("topology broken", "object", f.Object, "problem", string(f.Problem), "found", f.Found,
+				"reason", f.Reason, "fix", f.Fix)
+		}
+		if mode != topology.ModeNone {
+			s.flow.Hold(flow.Topology, f.String())
+			ask(s.check)
+		}
 	}
 }
 

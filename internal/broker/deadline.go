@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -138,6 +139,10 @@ func (s *Session) endError(err error) error {
 type lateError struct{ call string }
 
 func (e *lateError) Error() string {
-	return e.call + ": no answer in time: " + os.ErrDeadlineExceeded.Error()
+	text := e.call + ": no answer in time: " + os.ErrDeadlineExceeded.Error()
+	if strings.Contains(e.call, `queue "`) {
+		text += "; if the broker is a cluster, the node of that queue may be down"
+	}
+	return text
 }
 func (e *lateError) Unwrap() error { return os.ErrDeadlineExceeded }

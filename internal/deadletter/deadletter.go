@@ -29,6 +29,8 @@ var (
 	ErrNoSubscription = errors.New("no subscription")
 	// ErrMissing: the dead-letter queue does not exist in the broker.
 	ErrMissing = errors.New("the dead-letter queue does not exist")
+	// ErrDown: the node of the broker that keeps the dead-letter queue is down.
+	ErrDown = errors.New("the node of the broker that keeps the dead-letter queue is down")
 	// ErrInUse: another operation runs on the queue, here or elsewhere, or something else consumes it.
 	ErrInUse = errors.New("the dead-letter queue is in use")
 	// ErrUnsafe: the queue's arguments, or other consumers, would make even reading lose messages. Nothing has left the

@@ -10,6 +10,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/topology/declare"
 )
 
 const (
@@ -197,10 +198,14 @@ func onChannel(ctx context.Context, s *broker.Session, name string, fn func(*amq
 
 // missing makes ErrMissing of the broker's 404.
 func (q *Queue) missing(err error) error {
-	if refused, ok := errors.AsType[*broker.RefusedError](err); ok && refused.Code == amqp.NotFound {
-		return fmt.Errorf("%w: %w", ErrMissing, err)
+	refused, ok := errors.AsType[*broker.RefusedError](err)
+	switch {
+	case !ok || refused.Code != amqp.NotFound:
+		return err
+	case declare.NodeDown(refused.Text):
+		return fmt.Errorf("%w: %w", ErrDown, err)
 	}
-	return err
+	return fmt.Errorf("%w: %w", ErrMissing, err)
 }
 
 // pause waits; the error is the cause of ctx, which ended first.

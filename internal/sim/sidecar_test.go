@@ -64,7 +64,7 @@ func (w *world) startSidecar() *sidecar {
 		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: s.registry,
 	})
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Every: checkEvery, Logger: log, Depths: declare.NewDepths(s.registry), Report: s.report,
+		Every: checkEvery, Depths: declare.NewDepths(s.registry), Report: s.report,
 	})
 	real := broker.NewPublisher(dialer(publishing))
 	var publisher consume.Publisher = real

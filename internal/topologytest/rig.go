@@ -116,7 +116,7 @@ func startIn(t testing.TB, plan *topology.Plan, mode topology.Mode) *rig {
 		Refused: func(err error) bool { return errors.Is(err, dispatch.ErrRefused) }, Logger: log, Registerer: r.registry,
 	})
 	r.watcher = declare.NewWatcher(declare.WatchOptions{
-		Every: watchEvery, Logger: log, Depths: declare.NewDepths(r.registry), Report: r.report,
+		Every: watchEvery, Depths: declare.NewDepths(r.registry), Report: r.report,
 	})
 	r.publishing = brokertest.NewProxy(t, r.url)
 	publisher := broker.NewPublisher(dialer("publish", r.publishing.URL(t, r.url)))

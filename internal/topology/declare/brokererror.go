@@ -3,6 +3,7 @@ package declare
 import (
 	"regexp"
 	"strconv"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -17,6 +18,25 @@ var (
 	refused      = regexp.MustCompile(`(?:(configure|write|read) )?access to (?:queue|exchange|topic) '([^']*)'` +
 		`(?:.*? in vhost '([^']*)')?(?:.*? refused for user '([^']*)')?`)
 )
+
+// NodeDown reports whether the broker's words for a 404 say that the queue exists on a node that is down. RabbitMQ 3.10
+// says so at once, 4.0 to 4.3 say that they ran out of time, after one or two minutes.
+func NodeDown(reason string) bool {
+	return strings.HasPrefix(reason, "NOT_FOUND - home node ") ||
+		strings.HasPrefix(reason, "NOT_FOUND - failed to perform operation on queue ")
+}
+
+// absent reports whether a refusal says that the object does not exist.
+func absent(refusal *amqp.Error) bool {
+	return refusal.Code == amqp.NotFound && !NodeDown(refusal.Reason)
+}
+
+// atLimit reports whether the broker refuses to make an object that does not exist, because a virtual host or the
+// cluster has as many as it may have. RabbitMQ 3.10 says so before it compares the arguments, 4.0 to 4.3 only when nothing
+// else is wrong with a declaration.
+func atLimit(refusal *amqp.Error) bool {
+	return strings.HasPrefix(refusal.Reason, "PRECONDITION_FAILED - cannot declare ")
+}
 
 // drift is what a 406 says about a property that differs.
 type drift struct {

@@ -203,7 +203,7 @@ func (e *ensurer) refusal(ctx context.Context, o *object, refusal *amqp.Error) {
 	switch {
 	case differs:
 		e.findings = append(e.findings, tooLong(o, d))
-	case refusal.Code == amqp.NotFound:
+	case absent(refusal):
 		e.missing[o.title] = true
 	case refusal.Code != amqp.AccessRefused:
 		e.refused(o.title, "a durable, shared "+o.kind, refusal)
@@ -222,9 +222,9 @@ func (e *ensurer) findWithoutRights(ctx context.Context, o *object, first *amqp.
 	switch {
 	case refusal == nil:
 		e.found.Unseen[o.title] = true
-	case refusal.Code == amqp.NotFound && e.mode == topology.ModeDeclare:
+	case absent(refusal) && e.mode == topology.ModeDeclare:
 		e.forbidden(o.title, o.name, o.needs, first)
-	case refusal.Code == amqp.NotFound:
+	case absent(refusal):
 		e.missing[o.title] = true
 	case refusal.Code == amqp.AccessRefused:
 		e.forbidden(o.title, o.name, "read", refusal)

@@ -197,8 +197,14 @@ func (o *object) absent() Finding {
 
 // refused reports a refusal that is neither "missing" nor a matter of permissions.
 func (e *ensurer) refused(title, wanted string, refusal *amqp.Error) {
-	fix := "see the broker's log"
+	reason, fix := "", "see the broker's log"
 	switch {
+	case NodeDown(refusal.Reason):
+		reason, fix = "the node of the broker that keeps it is down; it is there again when that node is", ""
+	case atLimit(refusal):
+		fix = "raise that limit, or delete queues that are not needed"
+	case strings.Contains(refusal.Reason, "invalid arg"):
+		fix = "SIDECAR_QUEUE_ARGUMENTS without that argument, or another SIDECAR_QUEUE_TYPE"
 	case unknownType(refusal):
 		fix = fixPlugin
 	case refusal.Code == amqp.ResourceLocked:
@@ -207,7 +213,7 @@ func (e *ensurer) refused(title, wanted string, refusal *amqp.Error) {
 	}
 	e.findings = append(e.findings, Finding{
 		Object: title, Problem: ProblemRefused, Wanted: wanted,
-		Found: fmt.Sprintf("%d %s", refusal.Code, refusal.Reason), Fix: fix,
+		Found: fmt.Sprintf("%d %s", refusal.Code, refusal.Reason), Reason: reason, Fix: fix,
 	})
 }
 

@@ -1,7 +1,6 @@
 package declare
 
 import (
-	"log/slog"
 	"maps"
 	"testing"
 
@@ -17,7 +16,7 @@ func TestDepthsOfSeveralWatchers(t *testing.T) {
 	all := NewDepths(registry)
 	var watchers [2]*Watcher
 	for i, queue := range []string{"first", "second"} {
-		watchers[i] = NewWatcher(WatchOptions{Depths: all, Logger: slog.New(slog.DiscardHandler)})
+		watchers[i] = NewWatcher(WatchOptions{Depths: all})
 		watchers[i].last.Store(&[]Depth{{queue, queue, topology.KindMain, 1}, {"dlq", queue, topology.KindDLQ, 3}})
 	}
 	for _, want := range []map[string]float64{

@@ -78,7 +78,7 @@ func (e *ensurer) mayConfigure(ctx context.Context) {
 			continue
 		}
 		if o.spare {
-			if absent := e.ask(ctx, lookFor+o.title, o.passive); absent == nil || absent.Code != amqp.NotFound {
+			if refusal := e.ask(ctx, lookFor+o.title, o.passive); refusal == nil || !absent(refusal) {
 				continue
 			}
 		}

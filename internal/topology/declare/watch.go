@@ -3,7 +3,6 @@ package declare
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -28,8 +27,7 @@ const DefaultEvery = 15 * time.Second
 type WatchOptions struct {
 	Every  time.Duration   // DefaultEvery when zero
 	Ask    <-chan struct{} // asks for a check between two others; may be nil
-	Logger *slog.Logger
-	Depths *Depths // shows what the watcher measures
+	Depths *Depths         // shows what the watcher measures
 
 	// Report is called after every check with the missing objects, also when there are none. It must not block. While an
 	// object is missing a rejected message would be lost without a trace, so consumption has to pause.
@@ -68,7 +66,6 @@ func (w *Watcher) Watch(ctx context.Context, s Session, plan func() *topology.Pl
 	defer w.last.Store(nil)
 	t := time.NewTicker(w.o.Every)
 	defer t.Stop()
-	missing := 0
 	for {
 		e.plan = plan()
 		depths, findings, err := e.measure(ctx)
@@ -79,12 +76,6 @@ func (w *Watcher) Watch(ctx context.Context, s Session, plan func() *topology.Pl
 			return err
 		}
 		w.last.Store(&depths)
-		if len(findings) > 0 && len(findings) != missing {
-			for _, f := range findings {
-				w.o.Logger.Error("topology broken", "object", f.Object, "problem", string(f.Problem), "fix", f.Fix)
-			}
-		}
-		missing = len(findings)
 		w.o.Report(findings)
 		select {
 		case <-ctx.Done():
@@ -106,8 +97,10 @@ func (e *ensurer) measure(ctx context.Context) (depths []Depth, missing []Findin
 	for _, o := range objects(e.plan) {
 		refusal := e.ask(ctx, lookFor+o.title, o.passive)
 		switch {
-		case refusal != nil && refusal.Code == amqp.NotFound:
+		case refusal != nil && absent(refusal):
 			e.findings = append(e.findings, o.absent())
+		case refusal != nil && refusal.Code == amqp.NotFound:
+			e.refused(o.title, "a durable "+o.kind, refusal)
 		case refusal == nil && e.err == nil && o.queue != nil:
 			depths = append(depths, Depth{Queue: o.name, Main: e.plan.Queue, Kind: o.queue.Kind, Ready: *o.ready})
 		}

@@ -2,8 +2,6 @@ package declare
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
@@ -59,9 +57,8 @@ func TestWatch(t *testing.T) {
 	fits(t, url, p, topology.ModeDeclare)
 	registry := prometheus.NewRegistry()
 	reports := make(chan []Finding)
-	log := &strings.Builder{}
 	w := NewWatcher(WatchOptions{
-		Every: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(log, nil)), Depths: NewDepths(registry),
+		Every: 10 * time.Millisecond, Depths: NewDepths(registry),
 		Report: func(f []Finding) { reports <- f },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -108,9 +105,6 @@ func TestWatch(t *testing.T) {
 	if got := gauges(t, registry); len(got) != 0 {
 		t.Errorf("old depths are still shown: %v", got)
 	}
-	if n := strings.Count(log.String(), "topology broken"); n != 1 {
-		t.Errorf("said %d times", n)
-	}
 }
 
 // TestWatchOnRequest: a reader of the depths can have newer ones.
@@ -121,7 +115,7 @@ func TestWatchOnRequest(t *testing.T) {
 	fits(t, url, p, topology.ModeDeclare)
 	ask, looked := make(chan struct{}), make(chan struct{})
 	w := NewWatcher(WatchOptions{
-		Every: time.Hour, Ask: ask, Logger: slog.New(slog.DiscardHandler), Depths: NewDepths(prometheus.NewRegistry()),
+		Every: time.Hour, Ask: ask, Depths: NewDepths(prometheus.NewRegistry()),
 		Report: func([]Finding) { looked <- struct{}{} },
 	})
 	if d := w.depths(); d != nil {
@@ -151,7 +145,6 @@ func TestWatchOnRequest(t *testing.T) {
 func TestWatchEndsWithItsSession(t *testing.T) {
 	t.Parallel()
 	w := NewWatcher(WatchOptions{
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Depths: NewDepths(prometheus.NewRegistry()), Report: func([]Finding) {},
 	})
 	s, p := session(t, brokertest.URL(t)), build(t, topology.Options{Service: "wms-cincout"})
