@@ -153,11 +153,15 @@ func (c *call) open() (deadletter.Queues, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := strconv.Itoa(os.Getuid())
-	if u, err := user.Current(); err == nil {
-		name = cmp.Or(u.Username, name)
+	if c.as == "" {
+		c.as = strconv.Itoa(os.Getuid())
+		if u, err := user.Current(); err == nil {
+			c.as = cmp.Or(u.Username, c.as)
+		}
+		c.as = app.OnHost(c.as)
 	}
-	all, err := app.DeadLetters(cfg, app.Build{Version: version, Commit: commit}, name)
+	c.log = app.CommandLog(cfg, c.stderr)
+	all, err := app.DeadLetters(cfg, app.Build{Version: version, Commit: commit}, c.as)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +205,7 @@ func dlqRedrive(ctx context.Context, c *call) error {
 		return err
 	}
 	a := &action{name: "redrive", done: "redriven", rest: stays, dry: r.DryRun}
-	if r.To != "" {
+	if a.to = r.To; r.To != "" {
 		a.done = fmt.Sprintf("redriven to %q", r.To)
 	}
 	return c.act(ctx, q, a, r.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
@@ -243,10 +247,15 @@ func dlqDiscard(ctx context.Context, c *call) error {
 	})
 }
 
+func (c *call) takesActor() {
+	c.nonempty(&c.as, "as", "`NAME` of who acts, for the log and for x-redriven-by (default: the user and the host)")
+}
+
 // parseSelection reads the command line of an action, with flags for what it is to verb: ids, conditions or --all, and
 // never none of them.
 func (c *call) parseSelection(verb string) (s deadletter.Selection, err error) {
 	c.takesConditions()
+	c.takesActor()
 	c.flags.BoolVar(&c.all, "all", false, "every message of this service")
 	c.count(&c.limit, "limit", verb+" at most `N` messages; 0 = all that match (default 0)")
 	if err = c.parseDLQ(-1); err != nil {
@@ -276,7 +285,7 @@ func (c *call) confirm(ctx context.Context, q *deadletter.Queue, p *deadletter.P
 		return nil
 	case ctx.Err() != nil:
 		_, _ = fmt.Fprintln(c.stderr)
-		return c.failed("stopped by a signal: nothing was discarded")
+		return c.failed("%s: nothing was discarded", stoppedBySignal)
 	}
 	return c.failed("wrong queue name: nothing was discarded")
 }

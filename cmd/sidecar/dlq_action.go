@@ -21,6 +21,7 @@ type action struct {
 	rest string // what to do when it ended before its end
 	dry  bool   // it only counts
 	pipe bool   // standard output carries the messages
+	to   string // another queue that messages are moved to
 }
 
 // actionResult is the one document that --json gives of an action.
@@ -31,6 +32,8 @@ type actionResult struct {
 	deadletter.Progress
 	Error string `json:"error,omitempty"`
 }
+
+const stoppedBySignal = "stopped by a signal"
 
 // act does a to at most limit messages, 0 for any number: it shows the progress of do, unless the messages themselves
 // are on the screen, and reports how it ended.
@@ -43,7 +46,23 @@ func (c *call) act(ctx context.Context, q *deadletter.Queue, a *action, limit in
 	}
 	p, err := do(m.report)
 	m.stop()
+	c.audit(ctx, q, a, &p, err)
 	return c.report(ctx, q, a, &p, err)
+}
+
+// audit logs who did what, if the queue was changed or was meant to be. A terminal shows it to the one who did it.
+func (c *call) audit(ctx context.Context, q *deadletter.Queue, a *action, p *deadletter.Progress, err error) {
+	if _, screen := terminalWidth(c.stderr); screen || a.dry || a.name == "export" || p.Done+p.Failed == 0 {
+		return
+	}
+	r := deadletter.Audit{Action: a.name, Queue: q.Name(), By: q.By(), State: deadletter.Succeeded, To: a.to, Progress: *p}
+	if err != nil {
+		r.State, r.Error = deadletter.Failed, oneLine(err)
+	}
+	if err != nil && ctx.Err() != nil {
+		r.State, r.Error = deadletter.Cancelled, stoppedBySignal
+	}
+	r.Log(c.log)
 }
 
 // report ends an action: it says what has been done, also when err is why it ended, and explains err.
@@ -128,7 +147,7 @@ func (c *call) explainError(ctx context.Context, err error, rest string) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return c.failed("stopped by a signal: %s", rest)
+		return c.failed("%s: %s", stoppedBySignal, rest)
 	case errors.Is(err, deadletter.ErrMissing):
 		return c.failed("%s; sidecar plan prints what should exist, sidecar run declares it", oneLine(err))
 	case errors.Is(err, deadletter.ErrInUse):

@@ -98,6 +98,7 @@ func writeFile(name string, force bool, write func(io.Writer) error) error {
 
 func dlqImport(ctx context.Context, c *call) error {
 	skip := 0
+	c.takesActor()
 	c.count(&skip, "skip", "leave out `N` lines, from the beginning (default 0)")
 	if err := c.parseDLQ(1); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -51,6 +52,8 @@ type call struct {
 	wrong  error             // the first mistake in a condition
 	limit  int               // of an action; 0 = all
 	all    bool
+	as     string       // who acts; "" is the user on this host
+	log    *slog.Logger // of what an action has changed
 }
 
 // run is choose for a command that the first SIGINT or SIGTERM ends at a safe point, and the second at once.

@@ -195,7 +195,7 @@ func (a *App) flushTraces() {
 
 // listeners builds the listeners for operators.
 func (a *App) listeners(owners []deadletter.Owner) {
-	queues := newDeadLetters(a.shared, owners, "api", a.registry) // the log has the client
+	queues := newDeadLetters(a.shared, owners, OnHost("api"), a.registry) // the log has the client
 	dead := dlq.New(dlq.Options{Service: a.cfg.Service.Name, Logger: a.log, Queues: queues})
 	if len(owners) == 0 {
 		owners = []deadletter.Owner{{Plan: a.plan}}
@@ -227,7 +227,7 @@ func ownersOf(subscribed []*config.Config) (owners []deadletter.Owner, err error
 
 // DeadLetters builds the dead-letter queues of the configured topologies for a command that user runs. It opens no
 // connection and logs nothing. Topologies without such a queue are ErrConfig and deadletter.ErrNoQueue.
-func DeadLetters(cfg *config.Config, build Build, user string) (deadletter.Queues, error) {
+func DeadLetters(cfg *config.Config, build Build, by string) (deadletter.Queues, error) {
 	subscribed := cfg.Subscriptions
 	if len(subscribed) == 0 {
 		subscribed = []*config.Config{cfg}
@@ -241,20 +241,29 @@ func DeadLetters(cfg *config.Config, build Build, user string) (deadletter.Queue
 		memory /= 8
 	}
 	sh := shared{cfg: cfg, build: build, budget: budget.New(memory), spool: newSpool(cfg)}
-	q := newDeadLetters(sh, owners, user, nil)
+	q := newDeadLetters(sh, owners, by, nil)
 	if len(q) == 0 {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, deadletter.ErrNoQueue)
 	}
 	return q, nil
 }
 
-// newDeadLetters connects without log or metrics: every operation makes a connection of its own, and returns its error.
-// Messages record that user acted, on this host.
-func newDeadLetters(sh shared, owners []deadletter.Owner, user string, r prometheus.Registerer) deadletter.Queues {
-	o := brokerOptions(sh.cfg, "dlq", sh.build)
-	o.Memory, o.Spool = sh.budget.Account(budget.DeadLetters), sh.spool
+// OnHost returns user with the name of this host, as messages and logs name who acts.
+func OnHost(user string) string {
 	if host, err := os.Hostname(); err == nil {
 		user += "@" + host
 	}
-	return deadletter.New(deadletter.Options{Broker: o, By: user, Logger: sh.log, Registerer: r}, owners...)
+	return user
+}
+
+// CommandLog returns the log of a command that changes something, in the format of the sidecar's own.
+func CommandLog(cfg *config.Config, w io.Writer) *slog.Logger {
+	return telemetry.NewLogger(w, "info", cfg.Process.LogFormat)
+}
+
+// newDeadLetters connects without log or metrics: every operation makes a connection of its own, and returns its error.
+func newDeadLetters(sh shared, owners []deadletter.Owner, by string, r prometheus.Registerer) deadletter.Queues {
+	o := brokerOptions(sh.cfg, "dlq", sh.build)
+	o.Memory, o.Spool = sh.budget.Account(budget.DeadLetters), sh.spool
+	return deadletter.New(deadletter.Options{Broker: o, By: by, Logger: sh.log, Registerer: r}, owners...)
 }

@@ -75,12 +75,13 @@ func (l *loader) suggestion(name string) string {
 }
 
 // Nearest returns the known name whose difference from name is the smallest share of the longer one; "" if it is more
-// than half of that, rounded up, for each.
+// than half of that, rounded up, for each. With that half byte more both must begin alike: --yes is not --as.
 func Nearest(name string, known []string) (nearest string) {
 	least := 1.0
 	for _, k := range known {
 		d, longer := difference(name, k), max(len(name), len(k))
-		if share := float64(d) / float64(longer); share < least && 2*d <= longer+1 {
+		near := 2*d <= longer || 2*d == longer+1 && strings.HasPrefix(k, name[:min(1, len(name))])
+		if share := float64(d) / float64(longer); share < least && near {
 			least, nearest = share, k
 		}
 	}

@@ -84,7 +84,7 @@ func (a *API) redrive(w http.ResponseWriter, r *http.Request) {
 	var q redriveRequest
 	a.operate(w, r, "redrive", &q, func(queue *deadletter.Queue, op *Operation) (action, error) {
 		d, err := q.options(queue)
-		op.DryRun = d.DryRun
+		op.DryRun, op.to = d.DryRun, d.To
 		return redriving(queue, d), err
 	})
 }
@@ -155,7 +155,7 @@ func (a *API) begin(r *http.Request, kind string, q any, prepare preparation) (*
 	if err != nil {
 		return nil, err
 	}
-	op := Operation{Kind: kind, Queue: queue.Name(), By: r.RemoteAddr, Request: q}
+	op := Operation{Kind: kind, Queue: queue.Name(), By: r.RemoteAddr, Request: q, actor: queue.By()}
 	do, err := prepare(queue, &op)
 	if err != nil {
 		return nil, err

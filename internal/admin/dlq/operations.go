@@ -22,9 +22,9 @@ const keptOperations = 20
 // The states of an operation.
 const (
 	opRunning   = "running"
-	opSucceeded = "succeeded"
-	opFailed    = "failed"
-	opCancelled = "cancelled"
+	opSucceeded = deadletter.Succeeded
+	opFailed    = deadletter.Failed
+	opCancelled = deadletter.Cancelled
 )
 
 // Operation is an action on the dead-letter queue that takes its time. It goes on when the client that began it is
@@ -41,6 +41,9 @@ type Operation struct {
 	Progress deadletter.Progress `json:"progress"`
 	Error    string              `json:"error,omitempty"` // why it failed or was cancelled
 	Request  any                 `json:"request"`
+
+	actor string // as in x-redriven-by
+	to    string // of a redrive to another queue
 }
 
 // action does the work of an operation. It returns what it has done also with an error, and ends at a safe point when
@@ -134,18 +137,11 @@ func (o *Operations) run(ctx context.Context, t *Tracked, do action) {
 
 // record writes down how an operation ended, beside the line that says who began it.
 func (o *Operations) record(op *Operation) {
-	level, p := slog.LevelInfo, &op.Progress
-	if op.State == opFailed {
-		level = slog.LevelWarn
+	r := deadletter.Audit{
+		Action: op.Kind, Queue: op.Queue, By: op.actor, State: op.State, DryRun: op.DryRun, To: op.to, Error: op.Error,
+		Operation: op.ID, Peer: op.By, Progress: op.Progress,
 	}
-	fields := []any{
-		"action", op.Kind, "queue", op.Queue, "operation", op.ID, "peer", op.By, "state", op.State, "dry_run", op.DryRun,
-		"matched", p.Matched, "done", p.Done, "failed", p.Failed, "skipped", p.Skipped,
-	}
-	if op.Error != "" {
-		fields = append(fields, "error", op.Error)
-	}
-	o.log.Log(context.Background(), level, "control operation ended", fields...)
+	r.Log(o.log)
 }
 
 // guarded keeps a bug in one operation from ending the process, and keeps its last report.
