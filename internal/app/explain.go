@@ -11,6 +11,7 @@ import (
 
 	"sidecar/internal/config"
 	"sidecar/internal/dispatch"
+	"sidecar/internal/flow"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
@@ -77,6 +78,9 @@ func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 	}
 	e.Steps = append(append(e.Steps, explainVerdict(s.Verdict, m)), explainSettlement(&s, p)...)
 	e.Steps = append(e.Steps, explainBatch(cfg.Window.BatchSize, s.Verdict)...)
+	if all := flow.AnswerToAll(&o, cfg.Retry.ParkOnStatus); all != "" {
+		e.Steps = append(e.Steps, all)
+	}
 	return e, nil
 }
 

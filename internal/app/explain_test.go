@@ -117,6 +117,28 @@ func TestDiscardsAreExplained(t *testing.T) {
 	}
 }
 
+// TestAnswersToAllAreExplained: explain says for which answers consumption pauses.
+func TestAnswersToAllAreExplained(t *testing.T) {
+	t.Parallel()
+	cfg := load(t, "SIDECAR_PARK_ON_STATUS=307,413")
+	for want, questions := range map[string][]Question{
+		"as the answer to 10 messages in a row":     {{Status: 404}, {Status: 301}, {Status: 308, RetryCount: 10}},
+		"as the answer to the first 10 messages of": {{Status: 400}, {Status: 422}},
+		"": {{Status: 200}, {Status: 307}, {Status: 413}, {Status: 409}, {Status: 503}, {Failure: "timeout"}, {Status: 404, Disposition: "park"}},
+	} {
+		for _, q := range questions {
+			q.RetryAfter = -1
+			e, err := Explain(cfg, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := e.Text(plain); !strings.Contains(text, want) || strings.Contains(text, "(app_rejects_all)") != (want != "") {
+				t.Errorf("%+v:\n%s", q, text)
+			}
+		}
+	}
+}
+
 // TestPlanKeepsTheTopologyOfEachMode: the imported plan is the same in each mode.
 func TestPlanKeepsTheTopologyOfEachMode(t *testing.T) {
 	t.Parallel()

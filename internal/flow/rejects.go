@@ -84,7 +84,7 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 	if o.OK() && at-p.accepted.Load() > int64(time.Second) { // seldom written: all workers share it
 		p.accepted.Store(at)
 	}
-	status := r.refusal(o)
+	status := refusal(o, r.c.o.ParkOn)
 	if status == 0 && p.status.Load() == 0 {
 		return false
 	}
@@ -107,7 +107,11 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 	}
 	if !p.rejects && status != 0 && r.enough(p, m) && at-p.accepted.Load() >= int64(rejectsQuiet) {
 		p.rejects, r.rejecting = true, r.rejecting+1
-		r.c.o.Logger.Warn("paused", "reason", string(AppRejectsAll), "url", url, "status", o.Status, "location", o.Location)
+		log := r.c.o.Logger.With("reason", string(AppRejectsAll), "url", url, "status", o.Status)
+		if o.Location != "" {
+			log = log.With("location", o.Location)
+		}
+		log.Warn("paused")
 	}
 	if state := r.state.Load(); p.rejects && state != pausing {
 		detail := fmt.Sprintf("%s answers every message with status %d", url, o.Status)
@@ -121,10 +125,11 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 }
 
 // refusal returns the status of an answer that may mean that the app refuses everything, redirect for a 3xx, and 0 for
-// any other answer. An app that steers with a disposition has understood the message.
-func (r *rejects) refusal(o *message.Outcome) int32 {
+// any other answer. An app that steers with a disposition has understood the message, and a status of parkOn is about
+// one message.
+func refusal(o *message.Outcome, parkOn []int) int32 {
 	switch {
-	case o.Disposition != message.DispositionNone || slices.Contains(r.c.o.ParkOn, o.Status):
+	case o.Disposition != message.DispositionNone || slices.Contains(parkOn, o.Status):
 		return 0
 	case o.Status/100 == redirect:
 		return redirect
@@ -132,6 +137,20 @@ func (r *rejects) refusal(o *message.Outcome) int32 {
 		return int32(o.Status) // #nosec G115 -- at most 999
 	}
 	return 0
+}
+
+// AnswerToAll says, for people, what follows if the app answers every message so; "" if consumption goes on.
+func AnswerToAll(o *message.Outcome, parkOn []int) string {
+	status := int(refusal(o, parkOn))
+	switch {
+	case status == 0:
+		return ""
+	case slices.Contains(rejectsEarlyStatuses, status):
+		return fmt.Sprintf("as the answer to the first %d messages of the first minute: consumption pauses (%s)",
+			rejectsThreshold, AppRejectsAll)
+	}
+	return fmt.Sprintf("as the answer to %d messages in a row, without a 2xx for %v: consumption pauses (%s)",
+		rejectsThreshold, rejectsQuiet, AppRejectsAll)
 }
 
 // enough adds m to the run and reports whether the run is long enough. A first attempt is another message than all
