@@ -204,7 +204,7 @@ func TestRetryQueueGoneAtRunTime(t *testing.T) {
 				sc.deleteExchange(gone)
 			}
 			brokertest.Eventually(t, 90*time.Second, "repaired, or not ready and saying why", func() bool {
-				return s.log.mentions(gone) && (s.log.mentions("topology fits") || !s.ready())
+				return s.log.mentions(gone) && (s.log.mentions("declared again") || !s.ready())
 			})
 			sc.send("m")
 			if tc.mode == "verify" {

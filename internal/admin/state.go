@@ -83,6 +83,8 @@ type Consumption struct {
 	Findings []Finding `json:"findings"` // what is wrong with the topology
 	Warnings []string  `json:"warnings"` // what people should know although it works
 
+	Redeclared []Redeclared `json:"redeclared,omitempty"` // objects that were deleted within the last hour
+
 	App App `json:"app"`
 
 	Inflight    int  `json:"inflight"`          // messages the app has now
@@ -111,6 +113,12 @@ type Pause struct {
 type Finding struct {
 	Of
 	declare.Finding
+}
+
+// Redeclared is an object that was deleted, and that the sidecar declared again.
+type Redeclared struct {
+	Of
+	declare.Redeclared
 }
 
 // Connection is one of the two connections to the broker.

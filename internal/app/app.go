@@ -40,6 +40,8 @@ type shared struct {
 	budget   *budget.Budget // memory for everything that is received
 	spool    *broker.Spool  // disk for bodies that do not fit into it
 	depths   *declare.Depths
+	remade   *declare.RedeclaredTotal
+	each     func(do func(*subscription))
 	tracing  *telemetry.Tracing
 	probes   probes // of the apps
 	limits   limits // of all subscriptions together
@@ -90,7 +92,12 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 	a.budget.Register(a.registry)
-	a.depths = declare.NewDepths(a.registry)
+	a.depths, a.remade = declare.NewDepths(a.registry), declare.NewRedeclaredTotal(a.registry)
+	a.each = func(do func(*subscription)) {
+		for _, s := range a.subscriptions {
+			do(s)
+		}
+	}
 	telemetry.AdoptLibraries(a.log)
 	if cfg.Tracing != nil {
 		o, err := a.tracingOptions()

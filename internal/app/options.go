@@ -146,7 +146,9 @@ func (sh *shared) brokerOptions(use string) broker.Options {
 }
 
 func (sh *shared) newPublisher(use string) *broker.Publisher {
-	return broker.NewPublisher(broker.NewDialer(sh.brokerOptions(use)))
+	o := sh.brokerOptions(use)
+	o.NotFound = func() { sh.each(func(s *subscription) { s.proof() }) }
+	return broker.NewPublisher(broker.NewDialer(o))
 }
 
 // singleActive reports whether the service's queue needs a single active consumer.

@@ -169,6 +169,9 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 		for _, f := range findings {
 			c.Findings = append(c.Findings, admin.Finding{Of: of, Finding: f})
 		}
+		for _, r := range sub.sightings.Recent() {
+			c.Redeclared = append(c.Redeclared, admin.Redeclared{Of: of, Redeclared: r})
+		}
 		c.Warnings = append(c.Warnings, sub.warnings(c.Warnings)...)
 	}
 	for _, d := range plan.Delays() {

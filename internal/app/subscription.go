@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,8 @@ type subscription struct {
 	consumer *consume.Consumer
 	watcher  *declare.Watcher
 
+	sightings *declare.Sightings
+
 	checkEvery time.Duration // declare.DefaultEvery; tests shorten it before run
 	check      chan struct{} // asks for a check of the topology; capacity 1
 	measure    chan struct{} // asks for the depths of the queues; capacity 1
@@ -48,6 +51,10 @@ type subscription struct {
 	gone     atomic.Pointer[[]declare.Finding] // objects that the watcher missed last
 	absent   atomic.Pointer[[]declare.Finding] // objects that the watcher found missing in mode none
 	returned atomic.Pointer[returned]          // the last publication that reached no queue; nil: forgotten
+
+	proofMu  sync.Mutex
+	provenAt time.Time     // when the last check began
+	proving  chan struct{} // closed at the end of the next check; nil: nothing waits for it
 
 	oneByOne  bool        // see ensure
 	connected atomic.Bool // the consume connection is up, and the topology was checked on it
@@ -73,8 +80,9 @@ func newSubscription(
 		return nil, err
 	}
 	s.flow = flow.New(s.flowOptions())
+	s.sightings = declare.NewSightings(s.remade)
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Depths: s.depths, Report: s.missing, Ask: s.measure,
+		Depths: s.depths, Sightings: s.sightings, Report: s.missing, Ask: s.measure,
 	})
 	dispatcher, err := s.countCrashes()
 	if err != nil {
@@ -82,7 +90,7 @@ func newSubscription(
 	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Attempt: cfg.App.Timeout, Unroutable: s.unroutable, Undelayed: s.undelayed, Memory: memory,
+		Attempt: cfg.App.Timeout, Unroutable: s.unroutable, Undelayed: s.undelayed, Proof: s.proof, Memory: memory,
 		Rates: s.limits.rates, Slots: s.limits.slots, OrderBy: cfg.Retry.OrderBy,
 		Dispatcher: dispatcher, Batch: s.batchOptions(), Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,
@@ -116,6 +124,9 @@ func (s *subscription) warnings(known []string) []string {
 		if f.Judgement == topology.Weaker {
 			all = append(all, f.String())
 		}
+	}
+	for _, r := range s.sightings.Recent() {
+		all = append(all, r.String())
 	}
 	if text := s.consumer.Oversized(); text != "" {
 		all = append(all, text)

@@ -73,6 +73,7 @@ func (s *subscription) missing(findings []declare.Finding) {
 				"reason", f.Reason, "fix", f.Fix)
 		}
 		if mode != topology.ModeNone {
+			s.publishRetries()
 			s.flow.Hold(flow.Topology, f.String())
 			ask(s.check)
 		}
@@ -107,6 +108,40 @@ func (s *subscription) reportReturned(forget bool) {
 		return
 	}
 	s.report(routes, []declare.Finding{f})
+}
+
+// publishRetries makes the messages in flight leave by publish, if they fail, until a check has found the topology in
+// order: without its queue a reject would lose the message.
+func (s *subscription) publishRetries() { s.current.Store(s.current.Load().WithoutReject()) }
+
+// provenFor is how long after a check a message may be rejected without another one.
+const provenFor = time.Second
+
+// proof makes the topology be checked once a second while messages are rejected, before the first of them: the broker
+// does not report that it drops a rejected message because its exchange, queue or binding is missing. It returns nil if a
+// message may be rejected now, and otherwise a channel that is closed at the end of a check. Nothing checks without
+// rejects.
+func (s *subscription) proof() <-chan struct{} {
+	s.proofMu.Lock()
+	defer s.proofMu.Unlock()
+	if time.Since(s.provenAt) < provenFor {
+		return nil
+	}
+	if s.proving == nil {
+		s.proving = make(chan struct{})
+	}
+	ask(s.check)
+	return s.proving
+}
+
+// prove records a check that began at that time.
+func (s *subscription) prove(begun time.Time) {
+	s.proofMu.Lock()
+	defer s.proofMu.Unlock()
+	if s.provenAt = begun; s.proving != nil {
+		close(s.proving)
+		s.proving = nil
+	}
 }
 
 // undelayed pauses consuming until the next check: the next message might return at once, too.
@@ -155,28 +190,57 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 // is compared in one round trip, whatever the size of the topology. After that has failed, the objects are checked one
 // at a time until they fit; so are they in the first check of a session with Leftovers.
 func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
+	begun := time.Now()
 	if !s.oneByOne && (s.connected.Load() || s.plan.Leftovers() == nil) {
 		plan, tolerated := s.found, s.status.tolerated()
+		check := declare.CompareAtOnce
 		if plan == nil {
-			plan, tolerated = s.plan, nil
+			plan, tolerated, check = s.plan, nil, declare.EnsureAtOnce
 		}
-		if declare.EnsureAtOnce(ctx, link, plan, modeOf(s.cfg)) {
+		if check(ctx, link, plan, modeOf(s.cfg)) {
 			s.use(plan)
+			s.sightings.Checked(plan, nil, begun)
+			s.prove(begun)
 			s.report(objects, tolerated)
 			return nil
 		}
 		s.oneByOne = true // also if the session has ended: the broker may take too long over all at once
 	}
 	r, err := declare.Ensure(ctx, link, s.plan, modeOf(s.cfg))
+	s.reportRedeclared(&r, begun)
 	if err != nil {
 		return err
 	}
+	s.sightings.Checked(r.Plan, r.Findings, begun)
 	if s.found = nil; len(r.Blocking()) == 0 {
 		s.oneByOne = false
 		s.use(r.Plan)
+	} else {
+		s.publishRetries()
 	}
+	s.prove(begun)
 	s.report(objects, r.Findings)
 	return nil
+}
+
+// reportRedeclared logs the objects that were deleted and that a check has declared again. The bindings of others are
+// deleted with an exchange, so every subscription declares its own.
+func (s *subscription) reportRedeclared(r *declare.Report, begun time.Time) {
+	again := s.sightings.Declared(r, begun)
+	for _, d := range again {
+		log := s.log.With("object", d.Object, "kind", string(d.Kind), "lost_since", d.LostSince, "reason", d.Reason())
+		switch {
+		case d.Kind == declare.KindExchange:
+			log.Error("exchange declared again")
+		case d.LastDepth == nil:
+			log.Error("queue declared again")
+		default:
+			log.Error("queue declared again", "last_depth", *d.LastDepth, "depth_age", d.Age())
+		}
+	}
+	if len(again) > 0 {
+		s.each(func(other *subscription) { ask(other.check) })
+	}
 }
 
 // report logs the findings of a check and opens or shuts the gate.

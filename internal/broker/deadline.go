@@ -120,6 +120,9 @@ func ask[T any](ctx context.Context, s *Session, fn func() (T, error), late func
 func (s *Session) endError(err error) error {
 	var closed *amqp.Error
 	if errors.As(err, &closed) && closed.Server && closed.Recover {
+		if closed.Code == amqp.NotFound && s.options.NotFound != nil {
+			s.options.NotFound()
+		}
 		return &RefusedError{Code: closed.Code, Text: closed.Reason}
 	}
 	if s.conn.IsClosed() {

@@ -44,6 +44,10 @@ type Options struct {
 	// Connect opens the connection to a host and port; nil = TCP with keepalive. TLS, if any, runs on top of it.
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
 
+	// NotFound is called when the broker refuses a call because an exchange or a queue is missing; may be nil. It must not
+	// block.
+	NotFound func()
+
 	// Memory is asked before a delivery is held, which goes with Delivery.Free; nil bounds nothing.
 	Memory *budget.Account
 

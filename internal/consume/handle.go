@@ -109,6 +109,7 @@ func (s *session) settle(r *record, by topology.Settlement) {
 		s.beside(r.keep(), by, s.await)
 	case by.Publish != nil:
 		s.beside(r.retain(), by, s.replace)
+	case by.Final == topology.FinalReject && s.unproven(r, by): // it is settled later
 	case r.held != nil && by.Hold > 0:
 		s.again(r, by)
 	case r.held != nil:

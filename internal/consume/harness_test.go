@@ -113,6 +113,8 @@ type settings struct {
 	spool                 *broker.Spool
 	backoff               time.Duration
 	pause                 time.Duration // between two tries of a publish
+	proof                 func() <-chan struct{}
+	current               func() *topology.Plan // what settles; nil: the plan that is declared
 }
 
 // start declares a fanout topology of its own and consumes from it.
@@ -162,6 +164,10 @@ func (r *rig) replica(d Dispatcher, s settings) *rig {
 func (r *rig) run(d Dispatcher, s settings) {
 	t, url, plan, linger := r.t, r.url, r.plan, s.linger
 	t.Helper()
+	current := s.current
+	if current == nil {
+		current = func() *topology.Plan { return plan }
+	}
 	if s.guard != nil {
 		s.crashes = s.guard()
 	}
@@ -195,7 +201,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 		d = s.crashes.Around(d, func(context.Context) bool { return s.appGone })
 	}
 	r.Consumer = New(Options{
-		MissingHold: 50 * time.Millisecond, PublishPause: cmp.Or(s.pause, 50*time.Millisecond), Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) },
+		MissingHold: 50 * time.Millisecond, PublishPause: cmp.Or(s.pause, 50*time.Millisecond), Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) }, Proof: s.proof,
 		Plan: plan, Policy: policy,
 		OrderBy: s.order, Rates: s.rates, Slots: s.slots, Batch: s.batch,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
@@ -212,7 +218,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 			if report, err := declare.Ensure(ctx, s, plan, topology.ModeDeclare); ctx.Err() == nil && (err != nil || len(report.Findings) > 0) {
 				t.Errorf("declare: %v %v", report.Findings, err)
 			}
-			err := consumer.Serve(ctx, s, func() *topology.Plan { return plan })
+			err := consumer.Serve(ctx, s, current)
 			if linger != nil {
 				<-linger
 			}

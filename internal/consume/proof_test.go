@@ -1,9 +1,13 @@
 package consume
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -27,5 +31,49 @@ func TestPublishedRetryProvesItsWay(t *testing.T) {
 	r.counted(3, message.Retry, message.ReasonServerError)
 	if s.Of("a") != 4 {
 		t.Errorf("%d attempts, want 4: nothing lost, nothing counted twice", s.Of("a"))
+	}
+}
+
+// TestRejectWaitsForACheck of the topology, and then follows what it has found: here the retry queue is gone, so the
+// message leaves by a publish, which is returned, instead of being lost. A drain ends the wait.
+func TestRejectWaitsForACheck(t *testing.T) {
+	t.Parallel()
+	for _, drains := range []bool{false, true} {
+		t.Run(fmt.Sprintf("drains %v", drains), func(t *testing.T) {
+			t.Parallel()
+			var s seen
+			var asked atomic.Int64
+			var current atomic.Pointer[topology.Plan]
+			checked := make(chan struct{})
+			r := start(t, s.answers(500, 200), settings{current: current.Load, proof: func() <-chan struct{} {
+				select {
+				case <-checked:
+					return nil
+				default:
+					asked.Add(1)
+					return checked
+				}
+			}, change: func(p *topology.Plan) { current.Store(p) }})
+			r.eventually("active", func() bool { return r.Active() })
+			wait := r.plan.Waits[0]
+			must.Get(r.ch.QueueDelete(wait.Queue, false, false, false))(t)
+			r.publish("a")
+			r.eventually("a failed message that waits for a check", func() bool { return asked.Load() == 1 && r.Inflight() == 0 })
+			if drains {
+				if d := r.drain(time.Millisecond); d.Interrupted != 1 {
+					t.Errorf("drained %+v", d)
+				}
+				r.holds(r.plan.Queue, 1)
+				return
+			}
+			current.Store(r.plan.WithoutReject())
+			close(checked)
+			r.eventually("the publish is returned", func() bool { return r.unroutable.Load() > 0 })
+			for _, q := range r.plan.Queues {
+				must.Get(r.ch.QueueDeclare(q.Name, true, false, false, false, q.Args))(t)
+			}
+			must.Do(t, r.ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil))
+			r.acked(1)
+		})
 	}
 }

@@ -48,6 +48,30 @@ func (s *session) replace(r *record, by topology.Settlement) {
 	s.end(r, by)
 }
 
+// unproven reports whether a reject needs a check of the topology first. Then the message is settled after the check, by
+// the plan that the check leaves: the broker drops a rejected message without a report where its exchange, queue or
+// binding is missing.
+func (s *session) unproven(r *record, by topology.Settlement) bool {
+	if s.c.o.Proof == nil {
+		return false
+	}
+	checked := s.c.o.Proof()
+	if checked == nil {
+		return false
+	}
+	s.beside(r.keep(), by, func(r *record, by topology.Settlement) {
+		select {
+		case <-checked:
+		case <-s.done:
+		case <-s.c.interrupt.Done():
+			s.end(r, by.Released(message.ReasonShutdown))
+			return
+		}
+		s.settle(r, s.plan().Settlement(&r.m, by.Verdict))
+	})
+	return true
+}
+
 // publish publishes once. When the session has ended it fails: the message is delivered again.
 func (s *session) publish(r *record, p *message.Publication) error {
 	if s.gone() {

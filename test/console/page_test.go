@@ -1,6 +1,7 @@
 package console
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -72,6 +73,34 @@ func TestQueueThatDelays(t *testing.T) {
 	b.until("#facts", "0, after 1s, 5m0s")
 	b.click("The same as tables")
 	b.until("#topology-tables", "the service’s queue, waits 1s to 5m0s")
+}
+
+// TestDeletedQueueIsShown for an hour: the state is not good, although everything is there again.
+func TestDeletedQueueIsShown(t *testing.T) {
+	t.Parallel()
+	for _, several := range []bool{false, true} {
+		t.Run(fmt.Sprintf("several %v", several), func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t)
+			queue := sc.queue()
+			if several {
+				sc.with("SUBSCRIPTIONS", "one,two", "SUB_ONE_QUEUE", "one", "SUB_TWO_QUEUE", "two")
+				queue = "one"
+			}
+			b := sc.run().open()
+			b.until("#state-title", "Consuming")
+			must.Get(brokertest.Channel(t, sc.url()).QueueDelete(queue, false, false, false))(t)
+			b.until("#state-title", "Consuming; messages may be lost")
+			b.until("#state-lines", fmt.Sprintf("queue %q was deleted and declared again", queue))
+			b.until("#state-lines", "Messages may be lost since")
+			if tone := eval[string](b, `document.querySelector("#state").dataset.tone`); tone != "bad" {
+				t.Errorf("the tone is %q", tone)
+			}
+			if several {
+				b.until("#subscriptions-table", "Messages may be lost")
+			}
+		})
+	}
 }
 
 // TestFiles: the page and all it loads come with the policy, whole, and only from their exact paths.

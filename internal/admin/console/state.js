@@ -36,6 +36,7 @@ function judge(s) {
     return [`Paused: ${reasons[main?.reason]?.[0] ?? 'no reason given'}`, !main || main.reason === 'operator' ? 'hold' : 'bad', []];
   }
   if (s.state === 'starting') return ['Starting', 'hold', []];
+  if (s.redeclared?.length > 0) return ['Consuming; messages may be lost', 'bad', []];
   return ['Consuming', 'good', [s.app.up && s.publish.connected && !s.publish.blocked && 'Broker and app are there.']];
 }
 
@@ -49,6 +50,12 @@ function findingLine(f, i, all) {
   return el('li', {}, isAll() && `${visible(f.subscription)}: `, el('strong', {}, visible(f.object)), `: ${visible(f.problem)}.`,
     f.wanted && ` Wanted: ${visible(f.wanted)}.`, f.found && ` Found: ${visible(f.found)}.`,
     f.fix && f.fix !== all[i + 1]?.fix && el('span', { class: 'fix' }, 'Fix: ', visible(f.fix)));
+}
+
+// What was deleted within the last hour, and has been declared again.
+function redeclaredLine(r) {
+  return el('li', {}, isAll() && `${visible(r.subscription)}: `, el('strong', {}, visible(r.object)), ' was deleted and declared again ', ago(r.at),
+    '. Messages may be lost since ', ago(r.lost_since, true), r.last_depth !== undefined && ['; ', `${number(r.last_depth)} were ready in it at `, ago(r.measured_at, true)], '.');
 }
 
 let last; // the status shown
@@ -78,10 +85,10 @@ export function showStatus(s) {
     fill(byId('warnings-list'), undefined, s.warnings.map((w) => el('li', {}, visible(w))));
   }
   warned = warnings;
-  const key = JSON.stringify([here().sub, word, said, s.pauses, s.findings, publish, s.app]);
+  const key = JSON.stringify([here().sub, word, said, s.pauses, s.findings, s.redeclared, publish, s.app]);
   if (key === shown) return;
   shown = key;
-  fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine),
+  fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine), s.redeclared?.map(redeclaredLine),
     s.consume.connected && !going ? s.pauses.filter((p) => p.reason !== 'topology' || s.findings.length === 0).map(pauseLine) : [], publish && el('li', {}, publish));
 }
 

@@ -20,6 +20,8 @@ type Report struct {
 
 	// Findings are everything that is not as planned. While one is Blocking, messages must not be consumed.
 	Findings []Finding
+
+	declared []object // that were missing
 }
 
 // Blocking are the findings by which a retried or parked message might be lost.
@@ -34,9 +36,12 @@ func (r *Report) Blocking() []Finding { return Blocking(r.Findings) }
 // memory or disk alarm is not read any more.
 func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) (Report, error) {
 	const tries = 3 // replicas that declare at the same moment disturb each other once, or twice
+	var declared []object
 	for try := 1; ; try++ {
 		e := newEnsurer(s, p, mode)
-		if r, err := e.ensure(ctx); !e.overtaken || try == tries {
+		r, err := e.ensure(ctx)
+		declared = append(declared, e.declared...)
+		if r.declared = declared; !e.overtaken || try == tries {
 			return r, err
 		}
 	}
@@ -88,6 +93,15 @@ func (e *ensurer) ensure(ctx context.Context) (Report, error) {
 //
 // All requests together have the time that Ensure gives to each, and the session is lost when it runs out.
 func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
+	return ensureAtOnce(ctx, s, p, mode, mode == topology.ModeDeclare && !p.Adopts)
+}
+
+// CompareAtOnce is EnsureAtOnce without the declaration of queues and exchanges: false also means that one is missing.
+func CompareAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
+	return ensureAtOnce(ctx, s, p, mode, false)
+}
+
+func ensureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode, declares bool) bool {
 	if _, old := TooOld(s, p); old {
 		return false
 	}
@@ -95,11 +109,11 @@ func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 		return true
 	}
 	var questions []question
-	if p.AutoType && !p.Adopts && mode == topology.ModeDeclare { // a service queue of another type decides
+	if p.AutoType && declares { // a service queue of another type decides
 		questions = append(questions, compareQueue(p.Queue, p.OwnQueue().Properties()))
 	}
 	for _, o := range objects(p) {
-		questions = append(questions, o.questions(mode == topology.ModeDeclare && !p.Adopts)...)
+		questions = append(questions, o.questions(declares)...)
 	}
 	if mode == topology.ModeDeclare {
 		for _, b := range p.Bindings {
@@ -130,6 +144,7 @@ type ensurer struct {
 	plan      *topology.Plan  // p as the objects were found
 	missing   map[string]bool // objects that do not exist, by title
 	overtaken bool            // an object is not any more what it was when it was inspected
+	declared  []object
 	findings  []Finding
 }
 
@@ -244,6 +259,8 @@ func (e *ensurer) make(ctx context.Context, o *object) {
 	}
 	refusal := e.ask(ctx, "declare "+o.title, o.active)
 	switch {
+	case refusal == nil && e.err == nil:
+		e.declared = append(e.declared, *o)
 	case refusal == nil:
 		// Without a type the virtual host decides: if it made another one, the next try reports that.
 		untyped := o.queue != nil && o.queue.Args[topology.ArgType] == nil

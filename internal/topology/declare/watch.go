@@ -29,6 +29,8 @@ type WatchOptions struct {
 	Ask    <-chan struct{} // asks for a check between two others; may be nil
 	Depths *Depths         // shows what the watcher measures
 
+	Sightings *Sightings // records what the watcher finds; may be nil
+
 	// Report is called after every check with the missing objects, also when there are none. It must not block. While an
 	// object is missing a rejected message would be lost without a trace, so consumption has to pause.
 	Report func([]Finding)
@@ -68,6 +70,7 @@ func (w *Watcher) Watch(ctx context.Context, s Session, plan func() *topology.Pl
 	defer t.Stop()
 	for {
 		e.plan = plan()
+		begun := time.Now()
 		depths, findings, err := e.measure(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -76,6 +79,9 @@ func (w *Watcher) Watch(ctx context.Context, s Session, plan func() *topology.Pl
 			return err
 		}
 		w.last.Store(&depths)
+		if w.o.Sightings != nil {
+			w.o.Sightings.measured(depths, begun)
+		}
 		w.o.Report(findings)
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,176 @@
+package declare
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sidecar/internal/topology"
+)
+
+// KindExchange is the kind of an exchange beside the kinds of queues.
+const KindExchange topology.Kind = "exchange"
+
+// shownFor is how long a Redeclared is shown.
+const shownFor = time.Hour
+
+// Redeclared is an object that was declared although an earlier check of this process had found it: it was deleted in
+// between. Bindings are not reported: the broker answers the same whether it made one.
+type Redeclared struct {
+	Object    string        `json:"object"` // e.g. `queue "wms.queue.wms-cincout"`
+	Kind      topology.Kind `json:"kind"`   // of a queue its kind, or KindExchange
+	At        time.Time     `json:"at"`
+	LostSince time.Time     `json:"lost_since"` // the last time that the object was known to exist
+
+	// LastDepth is how many messages were ready in a queue at MeasuredAt; nil: not measured.
+	LastDepth  *int      `json:"last_depth,omitempty"`
+	MeasuredAt time.Time `json:"measured_at,omitzero"`
+}
+
+// Reason says what that comes to.
+func (r *Redeclared) Reason() string {
+	return "messages may be lost since " + r.LostSince.UTC().Format(time.RFC3339)
+}
+
+// String is a sentence for people.
+func (r *Redeclared) String() string {
+	s := fmt.Sprintf("%s (%s) was deleted and was declared again at %s: %s", r.Object, r.Kind,
+		r.At.UTC().Format(time.RFC3339), r.Reason())
+	if r.LastDepth != nil {
+		s += fmt.Sprintf("; %d were ready in it %v before", *r.LastDepth, r.Age())
+	}
+	return s
+}
+
+// Age is how old the last measured depth was when the queue was declared again.
+func (r *Redeclared) Age() time.Duration { return r.At.Sub(r.MeasuredAt).Round(time.Second) }
+
+// RedeclaredTotal counts the objects that the subscriptions of a process declared again, by kind.
+type RedeclaredTotal struct {
+	*prometheus.CounterVec
+
+	mu   sync.Mutex
+	last map[string]time.Time // when an object was declared again last, by title
+}
+
+// NewRedeclaredTotal registers the metric.
+func NewRedeclaredTotal(r prometheus.Registerer) *RedeclaredTotal {
+	total := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_objects_redeclared_total",
+		Help: "Queues and exchanges that were deleted while the sidecar ran and that it declared again. Messages may be lost.",
+	}, []string{"kind"})
+	for _, kind := range []topology.Kind{topology.KindMain, topology.KindRetry, topology.KindDLQ, KindExchange} {
+		total.WithLabelValues(string(kind))
+	}
+	r.MustRegister(total)
+	return &RedeclaredTotal{CounterVec: total, last: map[string]time.Time{}}
+}
+
+// count counts d, found by a check that began at that time. It returns false if the check of another subscription has
+// counted the same deletion.
+func (t *RedeclaredTotal) count(d *Redeclared, begun time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last[d.Object].After(begun) {
+		return false
+	}
+	t.last[d.Object] = d.At
+	t.WithLabelValues(string(d.Kind)).Inc()
+	return true
+}
+
+// Sightings remembers when the objects of one subscription were known to exist, over all sessions of the process.
+type Sightings struct {
+	total *RedeclaredTotal
+
+	mu    sync.Mutex
+	seen  map[string]*sighting  // by title
+	again map[string]Redeclared // the last one of each title
+}
+
+// sighting is the last time that an object was known to exist, and the last depth of a queue.
+type sighting struct {
+	at, measured time.Time
+	ready        int
+}
+
+// NewSightings returns Sightings that know no object. total counts what is declared again.
+func NewSightings(total *RedeclaredTotal) *Sightings {
+	return &Sightings{total: total, seen: map[string]*sighting{}, again: map[string]Redeclared{}}
+}
+
+// Checked records a check of p that began at that time: each object exists unless a finding says that it is missing or
+// was not seen.
+func (s *Sightings) Checked(p *topology.Plan, findings []Finding, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range objects(p) {
+		if !slices.ContainsFunc(findings, func(f Finding) bool {
+			return f.Problem != ProblemDrift && strings.Contains(f.Object, o.title)
+		}) {
+			s.sight(o.title).at = at
+		}
+	}
+}
+
+// sight returns the entry of an object. mu is locked.
+func (s *Sightings) sight(title string) *sighting {
+	e := s.seen[title]
+	if e == nil {
+		e = &sighting{}
+		s.seen[title] = e
+	}
+	return e
+}
+
+// measured records the depths of queues.
+func (s *Sightings) measured(depths []Depth, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range depths {
+		*s.sight(topology.QueueTitle(d.Queue)) = sighting{at: at, measured: at, ready: d.Ready}
+	}
+}
+
+// Declared returns the declared objects of a check, which began at that time, that were known to exist before, and counts
+// them. It has to be called before Checked records the same check.
+func (s *Sightings) Declared(r *Report, begun time.Time) (again []Redeclared) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range r.declared {
+		e := s.seen[o.title]
+		if e == nil {
+			continue
+		}
+		d := Redeclared{Object: o.title, Kind: KindExchange, At: time.Now(), LostSince: e.at}
+		if o.queue != nil {
+			d.Kind = o.queue.Kind
+		}
+		if !e.measured.IsZero() {
+			d.LastDepth, d.MeasuredAt = &e.ready, e.measured
+		}
+		delete(s.seen, o.title)
+		if s.total.count(&d, begun) {
+			s.again[o.title] = d
+			again = append(again, d)
+		}
+	}
+	return again
+}
+
+// Recent returns what was declared again within the last hour, in the order of the time; of each object the last one.
+func (s *Sightings) Recent() (recent []Redeclared) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.again {
+		if time.Since(d.At) < shownFor {
+			recent = append(recent, d)
+		}
+	}
+	slices.SortFunc(recent, func(a, b Redeclared) int { return a.At.Compare(b.At) })
+	return recent
+}

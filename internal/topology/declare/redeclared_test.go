@@ -1,0 +1,113 @@
+package declare
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
+)
+
+// TestDeclaredAgain: each object of every preset that is deleted is missed, declared again and reported with its kind.
+// The first declaration is not reported, nor is one by a process that has not seen the object.
+func TestDeclaredAgain(t *testing.T) {
+	t.Parallel()
+	for name, p := range variants(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url := brokertest.URL(t)
+			s, ch := session(t, url), channel(t, url)
+			total := NewRedeclaredTotal(prometheus.NewRegistry())
+			check := func(seen *Sightings) (again []Redeclared) {
+				t.Helper()
+				begun := time.Now()
+				r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
+				again = seen.Declared(&r, begun)
+				seen.Checked(r.Plan, r.Findings, begun)
+				return again
+			}
+			seen := NewSightings(total)
+			if again := check(seen); len(again) > 0 {
+				t.Errorf("on an empty broker: %v", again)
+			}
+			want := map[topology.Kind]int{}
+			for _, o := range objects(p) {
+				if strings.HasPrefix(o.name, "amq.") {
+					continue
+				}
+				kind := KindExchange
+				if o.queue != nil {
+					kind = o.queue.Kind
+					must.Get(ch.QueueDelete(o.name, false, false, false))(t)
+				} else {
+					must.Do(t, ch.ExchangeDelete(o.name, false, false))
+				}
+				want[kind]++
+				if CompareAtOnce(t.Context(), s, p, topology.ModeDeclare) {
+					t.Errorf("%s is gone, and it was not missed", o.title)
+				}
+				again := check(seen)
+				if len(again) != 1 || again[0].Object != o.title || again[0].Kind != kind || again[0].LastDepth != nil {
+					t.Errorf("%s: %+v", o.title, again)
+				}
+				if again := check(NewSightings(total)); len(again) > 0 {
+					t.Errorf("another process: %v", again)
+				}
+			}
+			for _, kind := range []topology.Kind{topology.KindMain, topology.KindRetry, topology.KindDLQ, KindExchange} {
+				if n := testutil.ToFloat64(total.WithLabelValues(string(kind))); n != float64(want[kind]) {
+					t.Errorf("%s: counted %v, want %d", kind, n, want[kind])
+				}
+			}
+			if n := testutil.CollectAndCount(total); n != 4 {
+				t.Errorf("%d series, want one for each kind", n)
+			}
+			remove(t, ch, p) // as a broker that was reset
+			if again := check(seen); len(again) == 0 || len(seen.Recent()) != len(again) {
+				t.Errorf("%d of an empty broker, %d shown", len(again), len(seen.Recent()))
+			}
+			fits(t, url, p, topology.ModeVerify)
+		})
+	}
+}
+
+// TestRedeclaredIsShown with the depth of the last measurement and its age, and for an hour.
+func TestRedeclaredIsShown(t *testing.T) {
+	t.Parallel()
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	s := NewSightings(NewRedeclaredTotal(prometheus.NewRegistry()))
+	measured := time.Now().Add(-12 * time.Second)
+	s.measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: 2400}}, measured)
+	checked := measured.Add(time.Second)
+	s.Checked(p, []Finding{{Object: topology.QueueTitle(p.Park.Queue), Problem: ProblemMissing}}, checked)
+	again := s.Declared(&Report{declared: objects(p)}, time.Now())
+	if len(again) != len(objects(p))-1 {
+		t.Errorf("%v: the dead-letter queue was never seen", again)
+	}
+	main := again[len(again)-1]
+	want := `queue "wms.queue.wms-cincout" (main) was deleted and was declared again at ` + main.At.UTC().Format(time.RFC3339) +
+		`: messages may be lost since ` + checked.UTC().Format(time.RFC3339) + `; 2400 were ready in it 12s before`
+	if main.String() != want || !main.LostSince.Equal(checked) || !main.MeasuredAt.Equal(measured) {
+		t.Errorf("%s\nwant %s", main.String(), want)
+	}
+	if len(s.Recent()) != len(again) {
+		t.Errorf("%v", s.Recent())
+	}
+	other := NewSightings(s.total) // of another subscription, which noticed the same deletions
+	other.Checked(p, nil, checked)
+	if again := other.Declared(&Report{declared: objects(p)}, checked); len(again) != 1 {
+		t.Errorf("counted twice: %v", again)
+	}
+	for title, d := range s.again {
+		d.At = d.At.Add(-shownFor)
+		s.again[title] = d
+	}
+	if recent := s.Recent(); len(recent) > 0 {
+		t.Errorf("after an hour: %v", recent)
+	}
+}
