@@ -63,6 +63,7 @@ test: build ## all tests, on a private broker and database; minutes (PKG=./inter
 .PHONY: slowest
 slowest: ## the slowest packages and tests of the last make test (N=50)
 	@scripts/slowest.sh $(N)
+	@scripts/figures.sh --last-run
 
 .PHONY: test-alerts
 test-alerts: ## the alert rules by promtool, the dashboard and the runbook; needs no broker

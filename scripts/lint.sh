@@ -29,8 +29,9 @@ echo "lint: words (scripts/words.tsv says what to write instead)"
 scripts/words.sh
 echo "lint: new commits"
 scripts/commits.sh
-echo "lint: age of the figures"
+echo "lint: age of the figures, and those that are more than 30 % off"
 scripts/measured.sh
+scripts/figures.sh
 
 echo "lint: workflows"
 scripts/workflows.sh
