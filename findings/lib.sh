@@ -6,6 +6,7 @@
 # The working directory is then a temporary folder, which is removed at the end, and ROOT is the repository.
 #
 #   broker VERSION          boots a RabbitMQ of that version (4.3) and no other; exports AMQP_URL, BROKER_CTL, BROKER_VERSION
+#   go_program MODULE@V...  builds ./program of the Go source on standard input with these modules, and prints their versions
 #   version NAME VERSION    prints the version of what is examined
 #   expect WHAT VALUE SEEN  prints WHAT and SEEN; if SEEN is not VALUE the script fails at its end
 set -euo pipefail
@@ -28,6 +29,14 @@ broker() {
   lines=$(TEST_BROKER_VERSION=$1 "$ROOT/scripts/broker.sh" start "$FOLDER/broker" 0)
   eval "$lines"
   version RabbitMQ "$BROKER_VERSION"
+}
+
+go_program() {
+  cat >main.go
+  go mod init program >&2
+  go get "$@" >&2
+  go build -o program . >&2
+  printf '%s\n' "${@/@/ }"
 }
 
 version() { printf '%s %s\n' "$1" "$2"; }

@@ -243,7 +243,7 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.By == topology.ByReject })
 	declares := modeOf(cfg) == topology.ModeDeclare
 	lost := "loses"
-	if plan.Quorum { // the broker keeps what it cannot route, and tries it again every three minutes
+	if plan.Quorum { // the broker keeps what it cannot route, and tries it again after three to six minutes
 		lost = "holds up"
 	}
 	often := fmt.Sprintf("at every connect and every %d seconds", declare.DefaultEvery/time.Second)

@@ -42,7 +42,7 @@ func (x *Exchange) matches(b Binding, key string) bool {
 
 // WayBack returns the first binding by which retries return to the service's queue, nil if they return through the
 // default exchange. No publish can prove it. Without it classic queues lose messages when their delay ends; quorum
-// queues keep them, and the broker tries again every three minutes.
+// queues keep them, and the broker tries again after three to six minutes.
 func (p *Plan) WayBack() *Binding {
 	for _, w := range p.Waits {
 		if back := p.wayBack(w); back != nil {
