@@ -13,7 +13,7 @@ import (
 
 // untilEnd are the rows whose body ends with the connection.
 var untilEnd = []string{
-	"96 unknown coding", "96 two codings", "98 HTTP/1.0 with chunks", "space before the colon", "body until the end of connection",
+	"96 unknown coding", "96 two codings", "98 HTTP/1.0 with chunks", "body until the end of connection",
 }
 
 // TestHostileAnswers: rows 93 to 114 of the bad inputs that are one answer. conns is the number of connections two
@@ -88,7 +88,11 @@ func TestHostileAnswers(t *testing.T) {
 		"header without a colon":              {"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
 		"header without a name":               {"HTTP/1.1 200 OK\r\n: v\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
 		"header with a NUL":                   {"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
-		"space before the colon":              {"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok", 200, 0, "", 2},
+		"space before the colon":              {"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok", 0, message.FailureMalformed, "header line", 2},
+		"disposition before a space":          {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAmqp-Disposition : park\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
+		"disposition before a tab":            {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAmqp-Disposition\t: park\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
+		"space within a name":                 {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAmqp Disposition: park\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
+		"space in an interim answer":          {"HTTP/1.1 103 Early\r\nA : b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
 		"status line without a reason":        {"HTTP/1.1 204\r\n\r\n", 204, 0, "", 1},
 		"status line with more spaces":        {"HTTP/1.1   204  x\r\n\r\n", 204, 0, "", 1},
 		"status of two digits":                {"HTTP/1.1 20 OK\r\n\r\n", 0, message.FailureMalformed, "status line", 2},

@@ -114,7 +114,7 @@ func readReference(raw []byte) (*http.Response, *bufio.Reader) {
 }
 
 // stricter names every reason for which ours refuses what net/http accepts: a version that is not HTTP/1.x, a status
-// with a sign, and more than 64 KiB before the body.
+// with a sign, a field name with a space, and more than 64 KiB before the body.
 func stricter(raw []byte) bool {
 	if len(raw) > maxHead {
 		return true
@@ -130,8 +130,13 @@ func stricter(raw []byte) bool {
 		if !bytes.HasPrefix(version, []byte(protocol)) || len(status) == 0 || !digit(status[0]) {
 			return true
 		}
-		// Only an interim answer lets a second status line decide.
 		end, _ := headEnd(raw, 0)
+		for field := range bytes.Lines(raw[i+1 : max(i+1, end)]) {
+			if name, _, isField := bytes.Cut(field, []byte{':'}); isField && !blank(field[0]) && bytes.IndexByte(name, ' ') >= 0 {
+				return true
+			}
+		}
+		// Only an interim answer lets a second status line decide.
 		if status[0] != '1' || end == 0 {
 			return false
 		}

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// nameByte says which bytes a name may contain. The standard has no space, but net/http lets it pass and so do we: it
-// is then a header that is ignored.
+// nameByte says which bytes a name may contain. net/http also allows a space; here "Amqp-Disposition : park" would then
+// be a field that is ignored, and a 2xx would take the message.
 var nameByte = func() (t [256]bool) {
-	for _, c := range []byte("!#$%&'*+-.^_`|~ 0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
+	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") {
 		t[c] = true
 	}
 	return t
