@@ -91,19 +91,30 @@ func IsJSON(contentType string) bool {
 	return strings.EqualFold(t, "application/json") || len(t) > 5 && strings.EqualFold(t[len(t)-5:], "+json")
 }
 
+// IsJSONLines reports whether a content type is one of JSON Lines, under any of its usual names.
+func IsJSONLines(contentType string) bool {
+	t, _, _ := strings.Cut(strings.ToLower(contentType), ";")
+	kind, name, _ := strings.Cut(strings.TrimRight(t, " \t"), "/")
+	switch strings.TrimPrefix(name, "x-") {
+	case "jsonl", "jsonlines", "json-lines", "ndjson", "ldjson":
+		return kind == "application" || kind == "text"
+	}
+	return false
+}
+
 // embeddable reports whether text can be a value in a line and returns as it is: it is JSON of one line without blanks
 // around it, and no string, which would be taken for a body of text.
 func embeddable(text []byte) bool {
 	if len(text) == 0 || text[0] <= '"' || text[len(text)-1] <= ' ' || !utf8.Valid(text) {
 		return false
 	}
-	if bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0 || !jsontext.Value(text).IsValid(lenient...) {
+	if bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0 || !jsontext.Value(text).IsValid(Lenient...) {
 		return false
 	}
 	// A reader bounds how deep a value is nested, and in the line it is one deeper.
 	const deepest = 10_000
 	return bytes.Count(text, []byte{'['})+bytes.Count(text, []byte{'{'}) < deepest ||
-		jsontext.Value(slices.Concat([]byte{'['}, text, []byte{']'})).IsValid(lenient...)
+		jsontext.Value(slices.Concat([]byte{'['}, text, []byte{']'})).IsValid(Lenient...)
 }
 
 // IsText reports whether b is text that as a JSON string is at most twice as long: UTF-8 without control characters

@@ -105,3 +105,16 @@ func BenchmarkAppendLine(b *testing.B) {
 		})
 	}
 }
+
+func TestIsJSONLines(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]bool{
+		"application/jsonl": true, "Application/X-NDJSON ; charset=utf-8": true, "application/json-lines": true, "application/x-jsonlines": true,
+		"application/ndjson": true, "text/x-jsonl": true, "application/x-ldjson;a=b": true, "application/x-json-lines": true,
+		"application/json": false, "application/json-seq": false, "jsonl": false, "": false, "image/jsonl": false, "application/jsonl2": false,
+	} {
+		if amqpvalue.IsJSONLines(kind) != want {
+			t.Errorf("%q: %t, want %t", kind, !want, want)
+		}
+	}
+}

@@ -73,16 +73,16 @@ func parseValue(raw []byte, most int) (any, error) {
 	return r.value(nil)
 }
 
-// lenient leaves names that are there twice, and bytes that are not UTF-8, to the caller.
-var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+// Lenient are options of a decoder that leave names that are there twice, and bytes that are not UTF-8, to the caller.
+var Lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 // DecodeJSON returns a decoder of a text that is exactly one JSON value: its methods cannot fail. It holds no copy of
 // the text.
 func DecodeJSON(raw []byte) (*jsontext.Decoder, error) {
-	if !jsontext.Value(raw).IsValid(lenient...) {
+	if !jsontext.Value(raw).IsValid(Lenient...) {
 		return nil, cmp.Or(json.Unmarshal(raw, new(any)), errors.New("not JSON")) // the text of the first is clearer
 	}
-	return jsontext.NewDecoder(bytes.NewBuffer(raw), lenient...), nil
+	return jsontext.NewDecoder(bytes.NewBuffer(raw), Lenient...), nil
 }
 
 // jsonReader reads JSON and counts the bytes of its values.

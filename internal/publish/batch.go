@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/httpguard"
 	"sidecar/internal/terminal"
 )
@@ -58,7 +59,7 @@ func (s *Server) admitBatch(r *http.Request, room *room) (source, *failure) {
 	t, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	cost, boundary := costOfBatch+costOfHeaders(r.Header), parameters["boundary"]
 	switch {
-	case err == nil && (t == "application/jsonl" || t == "application/x-ndjson" || t == "application/json-lines"):
+	case err == nil && amqpvalue.IsJSONLines(t):
 		boundary = ""
 	case err == nil && t == "multipart/mixed" && boundary != "":
 		cost += costOfPartHeaders
