@@ -1,10 +1,12 @@
 package dispatch
 
 import (
+	"bytes"
 	"math"
 	"net/http"
 	"time"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
@@ -17,7 +19,8 @@ type answer struct {
 	limit int  // bytes of a failing answer's text
 	batch bool // the body of a 2xx may contain verdicts
 
-	contentType []byte // its beginning
+	contentType []byte // the beginning of the last one
+	kinds       kinds  // all content types, of an answer to a batch
 	location    []byte // its beginning
 	encoded     bool   // the body has a Content-Encoding
 	isProblem   bool
@@ -42,7 +45,10 @@ func (a *answer) Field(name, value []byte) {
 	case http1.FoldEqual(name, "amqp-reason") && a.reason == "":
 		a.reason = clean(value, maxReason)
 	case http1.FoldEqual(name, "content-type"):
-		a.isProblem = isProblem(value)
+		a.isProblem = a.isProblem || isProblem(value)
+		if a.batch {
+			a.kinds |= kindsOf(value)
+		}
 		a.contentType = append(a.contentType[:0], value[:min(len(value), maxContentType)]...)
 	case http1.FoldEqual(name, "location"):
 		a.location = append(a.location[:0], value[:min(len(value), maxLocation)]...)
@@ -51,6 +57,33 @@ func (a *answer) Field(name, value []byte) {
 	case http1.FoldEqual(name, "amqp-disposition"):
 		a.setDisposition(value)
 	}
+}
+
+// kinds are the content types of an answer that make a difference to verdicts; 0 without any.
+type kinds uint8
+
+const (
+	jsonLines kinds = 1 << iota
+	jsonText
+	html
+	otherKind
+)
+
+// kindsOf returns the kinds of the content types in a header field, of which a proxy may have made one of several.
+func kindsOf(value []byte) (k kinds) {
+	for item := range bytes.SplitSeq(value, []byte{','}) {
+		switch t := string(bytes.TrimSpace(item)); {
+		case amqpvalue.IsJSONLines(t):
+			k |= jsonLines
+		case amqpvalue.IsJSON(t):
+			k |= jsonText
+		case http1.FoldPrefix([]byte(t), "text/html"):
+			k |= html
+		default:
+			k |= otherKind
+		}
+	}
+	return k
 }
 
 // Body says whether the body has something to say. Where two headers ask for different things the answer is malformed:

@@ -83,7 +83,7 @@ func (t *Target) postBatch(ctx context.Context, ms []*message.Message, trace *me
 	x.answer.batch = true
 	x.request.batch(t, x.out.URL, t.format.contentType+b.boundary, len(b.out), trace)
 	x.send(ctx, t, b.out)
-	return x.out, x.verdicts(ms, b.leftOut, t.o.RetryAfterMax)
+	return x.out, x.verdicts(t, ms, b.leftOut)
 }
 
 // batch writes the head of a request with several messages.

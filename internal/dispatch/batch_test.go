@@ -272,8 +272,6 @@ func TestVerdicts(t *testing.T) {
 		"text with {":         {apptest.Full(200, `OK {"batchItemFailures":[{"itemIdentifier":"m-1"}]}`), nil},
 		"HTML":                {apptest.Full(200, "<html>", "Content-Type: text/html"), nil},
 		"an object":           {apptest.Full(200, `{"ok":true}`, plain), nil},
-		"an array":            {apptest.Full(200, `[{"index":1,"status":500}]`, plain), nil},
-		"an index":            {apptest.Full(200, `{"index":1,"status":500}`, plain), nil},
 		"no failures":         {apptest.Full(200, `{"batchItemFailures":[]}`, plain), nil},
 		"null failures":       {apptest.Full(200, `{"batchItemFailures":null}`, plain), nil},
 		"a long text":         {apptest.Full(200, strings.Repeat("x", 200_000), plain), nil},
@@ -321,18 +319,36 @@ func TestVerdictsBesideHeaders(t *testing.T) {
 	}
 }
 
-// An identifier may be the id of several messages, and no id before it is an index.
+// An identifier may be the id of several messages. It must not be the id of one message and the index of another, whether
+// that other one has an id or not.
 func TestLambdaIdentifiers(t *testing.T) {
 	t.Parallel()
-	s := apptest.Listen(t, apptest.Answer(apptest.Full(200, `{"batchItemFailures":[{"itemIdentifier":"0"},{"itemIdentifier":"2"}]}`)))
-	ms := samples(4)
-	ms[1].MessageID, ms[2].MessageID, ms[3].MessageID = "0", "", "0"
-	_, each := dispatchAll(t, newTarget(t, s.URL, inBatches("jsonl")), ms...)
-	for i, want := range []message.Disposition{0, message.DispositionRetry, message.DispositionRetry, message.DispositionRetry} {
-		if each == nil || each[i].Disposition != want {
-			t.Errorf("%d: %+v", i, each)
+	retried := func(name string, ids []string, identifier string, want ...int) {
+		s := apptest.Listen(t, apptest.Answer(apptest.Full(200, `{"batchItemFailures":[{"itemIdentifier":"`+identifier+`"}]}`)))
+		whole, each := dispatchAll(t, newTarget(t, s.URL, inBatches("jsonl")), messagesOf(ids)...)
+		if want == nil {
+			t.Run(name, func(t *testing.T) {
+				wantFailure(t, whole, message.FailureMalformed, "the id of one message and the index of another")
+			})
+			return
+		}
+		for i := range ids {
+			if each == nil || (each[i].Disposition == message.DispositionRetry) != slices.Contains(want, i) {
+				t.Errorf("%s: message %d: %+v, %+v", name, i, whole, each)
+			}
 		}
 	}
+	retried("an index without an id", []string{"a", ""}, "1", 1)
+	retried("an index with an id", []string{"a", "b"}, "1", 1)
+	retried("the id of several", []string{"x", "b", "x"}, "x", 0, 2)
+	retried("an id that is its index", []string{"0", "b"}, "0", 0)
+	retried("the id of several, an index of them", []string{"a", "1", "1"}, "1", 1, 2)
+	retried("an id beyond the indexes", []string{"7", ""}, "7", 0)
+	retried("an id with zeros", []string{"01", ""}, "01", 0)
+	retried("an index of one without an id", []string{"1", ""}, "1")
+	retried("an index of one with an id", []string{"1", "b"}, "1")
+	retried("an index before the id", []string{"a", "0"}, "0")
+	retried("ids in a row", []string{"1", "2", "3"}, "2")
 }
 
 // Verdicts that cannot be read are a failed batch, with an error that does not quote them.
@@ -342,49 +358,48 @@ func TestVerdictsThatCannotBeRead(t *testing.T) {
 	object := func(body string) string { return apptest.Full(200, body) }
 	const good = "\n" + `{"index":0,"status":200}` + "\n\n"
 	for name, row := range map[string]struct{ answer, says string }{
-		"text":                {lines("secret"), "line 1: not a JSON object"},
-		"207 with XML":        {apptest.Full(207, "<multistatus>", "Content-Type: text/xml"), "line 1: not a JSON object"},
-		"an array":            {lines(`[{"index":0,"status":200}]`), "line 1: not a JSON object"},
-		"null":                {lines("null"), "line 1: index is not"},
-		"two in a line":       {lines(`{"index":0,"status":200}{"index":1,"status":200}`), "line 1: not a JSON object"},
-		"over two lines":      {lines("{\n" + `"index":0,"status":200}`), "line 1: not a JSON object"},
-		"cut":                 {lines(good + `{"index":1,"status":2`), "line 4: not a JSON object"},
-		"Lambda in lines":     {lines(`{"batchItemFailures":[]}`), "line 1: index is not"},
-		"no index":            {lines(good + `{"status":500}`), "line 4: index is not that of one of the 4 messages"},
-		"index 4":             {lines(`{"index":4,"status":500}`), "index is not"},
-		"index -1":            {lines(`{"index":-1,"status":500}`), "index is not"},
-		"index 1.5":           {lines(`{"index":1.5,"status":500}`), "not a JSON object"},
-		"index as text":       {lines(`{"index":"1","status":500}`), "not a JSON object"},
-		"a huge index":        {lines(`{"index":99999999999999999999,"status":500}`), "not a JSON object"},
-		"twice":               {lines(good + good), "line 5: a second verdict"},
-		"no status":           {lines(`{"index":0}`), "neither a status nor a known disposition"},
-		"only a strange word": {lines(`{"index":0,"disposition":"secret"}`), "neither a status nor a known disposition"},
-		"status 99":           {lines(`{"index":0,"status":99}`), "status is not from 100 to 599"},
-		"status 600":          {lines(`{"index":0,"status":600,"disposition":"ack"}`), "status is not from 100 to 599"},
-		"a negative pause":    {lines(`{"index":0,"status":503,"retry_after":-1}`), "retry_after is negative"},
-		"a pause as text":     {lines(`{"index":0,"status":503,"retry_after":"5"}`), "not a JSON object"},
-		"a pause of 1e999":    {lines(`{"index":0,"status":503,"retry_after":1e999}`), "not a JSON object"},
-		"deep":                {lines(`{"index":0,"status":500,"x":` + strings.Repeat("[", 30_000)), "not a JSON object"},
-		"compressed":          {apptest.Full(200, "\x1f\x8b", "Content-Type: application/json", "Content-Encoding: gzip"), "compressed"},
-		"compressed lines":    {apptest.Full(200, "\x1f\x8b", "Content-Type: application/jsonl", "Content-Encoding: gzip"), "compressed"},
-		"compressed, +json":   {apptest.Full(200, "\x1f\x8b", "Content-Type: application/vnd.app+json; a=b", "Content-Encoding: br"), "compressed"},
-		"compressed, untyped": {apptest.Full(200, "\x1f\x8b", "Content-Encoding: gzip"), "compressed"},
-		"too long":            {lines(good + strings.Repeat(" ", int(answerLimit(4)))), "more than 69632 bytes, which may hold verdicts on 4 messages"},
-		"a long object":       {object(`{"x":"` + strings.Repeat("x", int(answerLimit(4)))), "more than 69632 bytes"},
-		"long blanks":         {object(strings.Repeat(" ", 100_000)), "more than 69632 bytes"},
-		"object, cut":         {object(`{"batchItemFailures":[]`), "not a JSON object"},
-		"object, more":        {object(`{"batchItemFailures":[]} x`), "not a JSON object"},
-		"not an array":        {object(`{"batchItemFailures":{}}`), "not an array"},
-		"a text":              {object(`{"batchItemFailures":"m-1"}`), "not an array"},
-		"items of text":       {object(`{"batchItemFailures":["m-1"]}`), "without an itemIdentifier"},
-		"an empty item":       {object(`{"batchItemFailures":[{"itemIdentifier":"m-1"},{}]}`), "without an itemIdentifier"},
-		"a null item":         {object(`{"batchItemFailures":[null]}`), "without an itemIdentifier"},
-		"identifier 1":        {object(`{"batchItemFailures":[{"itemIdentifier":1}]}`), "without an itemIdentifier"},
-		"identifier null":     {object(`{"batchItemFailures":[{"itemIdentifier":null}]}`), "without an itemIdentifier"},
-		"no such identifier":  {object(`{"batchItemFailures":[{"itemIdentifier":"secret"}]}`), "names no message"},
-		"no such index":       {object(`{"batchItemFailures":[{"itemIdentifier":"4"}]}`), "names no message"},
-		"index with a sign":   {object(`{"batchItemFailures":[{"itemIdentifier":"+1"}]}`), "names no message"},
-		"too many":            {object(`{"batchItemFailures":[` + strings.Repeat(`{"itemIdentifier":"m-1"},`, 4) + `{"itemIdentifier":"m-1"}]}`), "more batchItemFailures than messages"},
+		"text":                  {lines("secret"), "line 1: not JSON"},
+		"207 with XML":          {apptest.Full(207, "<multistatus>", "Content-Type: text/xml"), "line 1: not JSON"},
+		"null":                  {lines("null"), "line 1: not a JSON object of a verdict"},
+		"cut":                   {lines(good + `{"index":1,"status":2`), "line 4: JSON that is cut short"},
+		"no index":              {lines(good + `{"status":500}`), "line 4: neither an index from 0 to 3 nor an identifier"},
+		"index 4":               {lines(`{"index":4,"status":500}`), "neither an index"},
+		"index -1":              {lines(`{"index":-1,"status":500}`), "neither an index"},
+		"index 1.5":             {lines(`{"index":1.5,"status":500}`), "index has a value of another type"},
+		"index as text":         {lines(`{"index":"1","status":500}`), "index has a value of another type"},
+		"a huge index":          {lines(`{"index":99999999999999999999,"status":500}`), "index has a value of another type"},
+		"twice":                 {lines(good + good), "line 5: a second verdict"},
+		"no status":             {lines(`{"index":0}`), "neither a status nor a known disposition"},
+		"only a strange word":   {lines(`{"index":0,"disposition":"secret"}`), "neither a status nor a known disposition"},
+		"status 99":             {lines(`{"index":0,"status":99}`), "status is not from 100 to 599"},
+		"status 600":            {lines(`{"index":0,"status":600,"disposition":"ack"}`), "status is not from 100 to 599"},
+		"a negative pause":      {lines(`{"index":0,"status":503,"retry_after":-1}`), "retry_after is negative"},
+		"a pause as text":       {lines(`{"index":0,"status":503,"retry_after":"5"}`), "retry_after has a value of another type"},
+		"a pause of 1e999":      {lines(`{"index":0,"status":503,"retry_after":1e999}`), "retry_after has a value of another type"},
+		"deep":                  {lines(`{"index":0,"status":500,"x":` + strings.Repeat("[", 30_000)), "nested too deeply"},
+		"compressed":            {apptest.Full(200, "\x1f\x8b", "Content-Type: application/json", "Content-Encoding: gzip"), "compressed"},
+		"compressed lines":      {apptest.Full(200, "\x1f\x8b", "Content-Type: application/jsonl", "Content-Encoding: gzip"), "compressed"},
+		"compressed, +json":     {apptest.Full(200, "\x1f\x8b", "Content-Type: application/vnd.app+json; a=b", "Content-Encoding: br"), "compressed"},
+		"compressed, untyped":   {apptest.Full(200, "\x1f\x8b", "Content-Encoding: gzip"), "compressed"},
+		"a long array":          {object(`["` + strings.Repeat("x", int(answerLimit(4)))), "more than 69632 bytes"},
+		"compressed text":       {apptest.Full(200, "\x1f\x8b", "Content-Type: text/plain", "Content-Encoding: gzip"), "compressed"},
+		"compressed, two types": {apptest.Full(200, "\x1f\x8b", "Content-Type: text/plain", "Content-Type: text/html", "Content-Encoding: gzip"), "compressed"},
+		"too long":              {lines(good + strings.Repeat(" ", int(answerLimit(4)))), "more than 69632 bytes, which may hold verdicts on 4 messages"},
+		"a long object":         {object(`{"x":"` + strings.Repeat("x", int(answerLimit(4)))), "more than 69632 bytes"},
+		"long blanks":           {object(strings.Repeat(" ", 100_000)), "more than 69632 bytes"},
+		"object, cut":           {object(`{"batchItemFailures":[]`), "cut short"},
+		"object, more":          {object(`{"batchItemFailures":[]} x`), "verdicts in a text that is not JSON"},
+		"not an array":          {object(`{"batchItemFailures":{}}`), "not an array"},
+		"a text":                {object(`{"batchItemFailures":"m-1"}`), "not an array"},
+		"items of text":         {object(`{"batchItemFailures":["m-1"]}`), "item 1: not a JSON object"},
+		"an empty item":         {object(`{"batchItemFailures":[{"itemIdentifier":"m-1"},{}]}`), "item 2: neither an index"},
+		"a null item":           {object(`{"batchItemFailures":[null]}`), "item 1: not a JSON object"},
+		"identifier 1":          {object(`{"batchItemFailures":[{"itemIdentifier":1}]}`), "itemIdentifier has a value of another type"},
+		"identifier null":       {object(`{"batchItemFailures":[{"itemIdentifier":null}]}`), "itemIdentifier has a value of another type"},
+		"no such identifier":    {object(`{"batchItemFailures":[{"itemIdentifier":"secret"}]}`), "an identifier of no message"},
+		"no such index":         {object(`{"batchItemFailures":[{"itemIdentifier":"4"}]}`), "an identifier of no message"},
+		"index with a sign":     {object(`{"batchItemFailures":[{"itemIdentifier":"+1"}]}`), "an identifier of no message"},
+		"too many":              {object(`{"batchItemFailures":[` + strings.Repeat(`{"itemIdentifier":"m-1"},`, 4) + `{"itemIdentifier":"m-1"}]}`), "more verdicts than messages"},
 	} {
 		whole, each := answeredAll(t, row.answer, 4, func(o *Options) { o.Answer = 1024 })
 		if each != nil {
@@ -433,7 +448,7 @@ func TestVerdictsWithoutLength(t *testing.T) {
 		"HTTP/1.0 207 OK\r\n\r\n":                 noLength,
 		"HTTP/1.0 200 OK\r\n\r\n{\"ok\":true}":    "",
 		"HTTP/1.0 200 OK\r\n\r\n":                 "",
-		"HTTP/1.0 200 OK\r\n\r\n{\"batchItemFail": "perhaps cut short",
+		"HTTP/1.0 200 OK\r\n\r\n{\"batchItemFail": "cut short",
 	} {
 		s := apptest.Listen(t, apptest.AnswerAndClose(answer))
 		whole, each := dispatchAll(t, newTarget(t, s.URL, inBatches("jsonl")), samples(2)...)

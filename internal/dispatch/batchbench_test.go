@@ -88,7 +88,8 @@ func BenchmarkVerdicts(b *testing.B) {
 		{"Lambda", answer("application/json", `{"batchItemFailures":[{"itemIdentifier":"m-17"}]}`)},
 	} {
 		b.Run(a.name, func(b *testing.B) {
-			x := newAttempt(&Target{}, time.Time{})
+			target := &Target{}
+			x := newAttempt(target, time.Time{})
 			defer x.release()
 			x.answer.batch = true
 			next := parse(b, x, a.text)
@@ -96,7 +97,7 @@ func BenchmarkVerdicts(b *testing.B) {
 			for b.Loop() {
 				x.out = message.Outcome{}
 				next()
-				if len(x.verdicts(ms, leftOut, time.Minute)) != len(ms) {
+				if len(x.verdicts(target, ms, leftOut)) != len(ms) {
 					b.Fatalf("%+v", x.out)
 				}
 			}

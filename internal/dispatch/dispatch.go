@@ -24,6 +24,7 @@ import (
 	"sidecar/internal/budget"
 	"sidecar/internal/http1"
 	"sidecar/internal/message"
+	"sidecar/internal/telemetry"
 )
 
 // Options configure a Target.
@@ -75,6 +76,7 @@ type Target struct {
 	forward     message.Globs
 	passthrough message.Globs
 	badToken    sync.Once
+	unread      telemetry.Throttle // of warnings about answers to batches
 }
 
 // New returns a Target for o.URL without connecting. It fails on a URL that cannot work.
@@ -95,6 +97,7 @@ func New(o Options) (*Target, error) {
 		format:      formats[o.BatchFormat],
 		forward:     message.NewGlobs(o.Forward, true),
 		passthrough: message.NewGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace), true),
+		unread:      telemetry.Throttle{Interval: time.Minute},
 	}
 	for _, r := range o.Routes {
 		t.routes = append(t.routes, newRoute(r, ep.Origin))

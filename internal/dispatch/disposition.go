@@ -102,17 +102,24 @@ func daprAnswer(body []byte, more bool, o *message.Outcome) {
 		o.Failure, o.Err, o.Unknown = message.FailureMalformed, errDaprTooLong, true
 		return
 	}
+	if status != "" && !daprWord(status, o) { // the word is not repeated: it is a part of a body
+		o.Disposition, o.Detail = message.DispositionRetry, cmp.Or(o.Detail, "dapr: unknown status")
+		o.Unknown = true
+	}
+}
+
+// daprWord adds to o what a status of Dapr asks for; it returns false for any other word.
+func daprWord(status string, o *message.Outcome) (known bool) {
 	switch status {
-	case "", "SUCCESS":
-		return
+	case "SUCCESS":
 	case "RETRY":
 		o.Disposition, o.Detail = message.DispositionRetry, cmp.Or(o.Detail, "dapr: RETRY")
 	case "DROP":
 		o.Disposition, o.Detail = message.DispositionPark, cmp.Or(o.Detail, "dapr: DROP")
-	default: // the word is not repeated: it is a part of a body
-		o.Disposition, o.Detail = message.DispositionRetry, cmp.Or(o.Detail, "dapr: unknown status")
-		o.Unknown = true
+	default:
+		return false
 	}
+	return true
 }
 
 // daprStatus is the status in body, "" without one. ends reports whether nothing behind body could change that.

@@ -180,8 +180,14 @@ func (b *batch) results() string {
 	case lambda && len(b.answers) > 1: // what is parked says the status of its last attempt, which this form has not
 		return apptest.Full(http.StatusOK, `{"batchItemFailures":[`+failures.String()+`]}`,
 			"Content-Type: application/json")
-	case b.form.IntN(2) == 0:
+	}
+	switch array := "[" + strings.ReplaceAll(strings.TrimSuffix(lines.String(), "\n"), "\n", ",") + "]"; b.form.IntN(4) {
+	case 0:
 		return apptest.Full(http.StatusOK, lines.String(), "Content-Type: application/x-ndjson")
+	case 1:
+		return apptest.Full(http.StatusOK, array, "Content-Type: application/json")
+	case 2:
+		return apptest.Full(http.StatusOK, `{"results":`+array+`}`)
 	}
 	return apptest.Full(http.StatusMultiStatus, lines.String())
 }

@@ -33,7 +33,7 @@ func TestResults(t *testing.T) {
 			}
 		}
 		got := make([]string, len(want))
-		name := kindOf(head)
+		name := kindOf(head, body)
 		forms[name]++
 		switch name {
 		case "object":
@@ -46,6 +46,14 @@ func TestResults(t *testing.T) {
 				got[i] = want[i]
 				if want[i] == "425" {
 					t.Errorf("seed %d: a message fails that came too early: %s", seed, body)
+				}
+			}
+		case "array", "member":
+			var lines []struct{ Index, Status int }
+			must.Do(t, json.Unmarshal([]byte(trimMember(body)), &lines))
+			for _, line := range lines {
+				if line.Status != 200 {
+					got[line.Index] = fmt.Sprint(line.Status)
 				}
 			}
 		case "lines":
@@ -61,18 +69,30 @@ func TestResults(t *testing.T) {
 			t.Errorf("seed %d: %q says %q, the ledger %q", seed, body, got, want)
 		}
 	}
-	if len(forms) != 3 {
+	if len(forms) != 5 {
 		t.Errorf("forms: %v", forms)
 	}
 }
 
-// kindOf is what an answer with such a head has for a body.
-func kindOf(head string) string {
+// kindOf is what an answer with such a head and body holds.
+func kindOf(head, body string) string {
 	switch {
+	case strings.HasPrefix(body, "["):
+		return "array"
+	case strings.HasPrefix(body, `{"results":`):
+		return "member"
 	case strings.HasPrefix(head, "HTTP/1.1 207 "), strings.Contains(head, "ndjson"):
 		return "lines"
 	case strings.Contains(head, "application/json"):
 		return "object"
 	}
 	return "nothing"
+}
+
+// trimMember returns the array in {"results":[…]}, or an array itself.
+func trimMember(body string) string {
+	if array, found := strings.CutPrefix(body, `{"results":`); found {
+		return strings.TrimSuffix(array, "}")
+	}
+	return body
 }

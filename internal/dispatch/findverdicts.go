@@ -1,0 +1,252 @@
+package dispatch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"sidecar/internal/amqpvalue"
+)
+
+// form is how verdicts are written.
+type form uint8
+
+const (
+	nowhere  form = iota // there are no verdicts
+	sequence             // JSON objects one after the other, as JSON Lines, or one object
+	list                 // an array of objects
+	statuses             // an array of objects, of Dapr's bulk subscribe: every message must be named
+	failures             // batchItemFailures of AWS Lambda: an array of objects, each names a message that failed
+)
+
+// region is the part of an answer that holds the verdicts.
+type region struct {
+	form     form
+	from, to int64
+}
+
+// Names in an answer, in any case. The first ones are those of a verdict.
+var names = [otherName]string{
+	"index", "entryId", "itemIdentifier", "status", "disposition", "retry_after", "reason",
+	"statuses", "batchItemFailures",
+}
+
+const (
+	nameIndex = iota
+	nameEntryID
+	nameItemIdentifier
+	nameStatus
+	nameDisposition
+	nameRetryAfter
+	nameReason
+	nameStatuses
+	nameFailures
+	otherName
+)
+
+// nameOf returns which of the names a JSON string is.
+func nameOf(quoted jsontext.Value) int {
+	const longest = 6 * len("batchItemFailures") // each letter may be written as \u00XX
+	text := quoted[1 : len(quoted)-1]
+	if bytes.IndexByte(text, '\\') >= 0 && len(text) <= longest {
+		text, _ = jsontext.AppendUnquote(nil, quoted)
+	}
+	for i, name := range names {
+		if bytes.EqualFold(text, []byte(name)) {
+			return i
+		}
+	}
+	return otherName
+}
+
+// find returns the region of the verdicts in body. It searches the values themselves, arrays, and one member of an
+// object. A declared answer without any is a sequence of values that are not verdicts. problem is why verdicts cannot
+// be read, or may be missing.
+func find(body []byte, declared bool) (p region, problem string) {
+	f := finder{d: newDecoder(body), body: body, declared: declared}
+	f.values()
+	isCut := errors.Is(f.err, io.ErrUnexpectedEOF) && (f.d.StackDepth() > 0 || !isText(body))
+	switch {
+	case isCut, f.d.StackDepth() >= deepest:
+		problem = "JSON that is cut short or nested too deeply, which may hide verdicts"
+	case f.err != nil && (f.means || suspicious(body)):
+		problem = "verdicts in a text that is not JSON"
+	case f.err != nil && declared:
+		problem = "not JSON"
+	case f.err != nil: // as any other text
+		return p, ""
+	case f.regions > 1:
+		return p, "verdicts in several places"
+	case f.unnamed && (f.region.form != sequence || f.region.from > 0):
+		return p, "a status from 300 to 599 that names no message"
+	default:
+		return f.region, ""
+	}
+	return p, lineOf(body, f.next()) + problem
+}
+
+// lineOf returns the line of an offset in text, as the beginning of an error.
+func lineOf(text []byte, offset int64) string {
+	return fmt.Sprintf("line %d: ", 1+bytes.Count(text[:offset], []byte{'\n'}))
+}
+
+// deepest is how deep the decoder reads.
+const deepest = 10_000
+
+// mentions matches the name of a member that verdicts have, in JSON or in what other languages print.
+var mentions = regexp.MustCompile(`(?i)["'](index|entryId|itemIdentifier|statuses|batchItemFailures)["']`)
+
+// suspicious reports whether a text that is not JSON may have been meant as verdicts.
+func suspicious(text []byte) bool {
+	return !isText(text) && mentions.Match(text)
+}
+
+func newDecoder(text []byte) *jsontext.Decoder {
+	return jsontext.NewDecoder(bytes.NewBuffer(text), amqpvalue.Lenient...)
+}
+
+// finder reads an answer from its beginning to its end, and keeps nothing of it.
+type finder struct {
+	d        *jsontext.Decoder
+	body     []byte
+	err      error // ends the reading
+	declared bool  // the answer must hold verdicts
+	means    bool  // there is something that only verdicts have, perhaps broken
+
+	sighting
+}
+
+// sighting is what was found.
+type sighting struct {
+	region  region
+	regions int  // with more than one none of them can be read
+	unnamed bool // there is a failing status without an identifier
+}
+
+func (s *sighting) add(p region) {
+	s.region = p
+	s.regions++
+}
+
+// more reports whether another value follows. It reads the end of an array, an object or the text.
+func (f *finder) more() bool {
+	if f.err != nil {
+		return false
+	}
+	switch f.d.PeekKind() {
+	case '{', '[', '"', '0', 't', 'f', 'n':
+		return true
+	}
+	_, f.err = f.d.ReadToken()
+	return false
+}
+
+// next returns the offset of the next value.
+func (f *finder) next() int64 {
+	return int64(len(f.body) - len(bytes.TrimLeft(f.body[f.d.InputOffset():], ":"+blanks)))
+}
+
+// values reads all values.
+func (f *finder) values() {
+	values, verdicts := 0, 0
+	for f.more() {
+		values++
+		if f.value(true, f.declared || values > 1) {
+			verdicts++
+		}
+	}
+	if f.err == io.EOF { //nolint:errorlint // an unexpected one is wrapped
+		f.err = nil
+	}
+	if values > 1 && f.regions > 0 {
+		f.regions++
+	}
+	if verdicts > 0 || f.declared && f.regions == 0 && values > 0 {
+		f.add(region{sequence, 0, int64(len(f.body))})
+	}
+}
+
+// value reads one value, and returns whether it is a verdict. The members of an object are searched if outer is true.
+// The unknown members of a verdict are ignored if it is an item of an array or of JSON Lines.
+func (f *finder) value(outer, item bool) (verdict bool) {
+	const most = 4 // arrays and objects around a verdict
+	switch kind := f.d.PeekKind(); {
+	case kind == '{' && f.d.StackDepth() < most:
+		return f.object(outer, item)
+	case kind == '[' && f.d.StackDepth() < most:
+		f.list(outer)
+	default:
+		f.err = f.d.SkipValue()
+	}
+	return false
+}
+
+func (f *finder) list(outer bool) {
+	_, f.err = f.d.ReadToken()
+	from, values, verdicts := f.d.InputOffset()-1, 0, 0
+	for f.more() {
+		values++
+		if f.value(outer, true) {
+			verdicts++
+		}
+	}
+	if verdicts > 0 || f.declared && values == 0 && f.d.StackDepth() == 0 {
+		f.add(region{list, from, f.d.InputOffset()})
+	}
+}
+
+func (f *finder) object(outer, item bool) (verdict bool) {
+	before := f.sighting
+	var identified, judged, failing, special bool
+	_, f.err = f.d.ReadToken()
+	for f.more() {
+		var quoted jsontext.Value
+		if quoted, f.err = f.d.ReadValue(); f.err != nil {
+			break
+		}
+		name := nameOf(quoted)
+		identified = identified || name <= nameItemIdentifier
+		judged = judged || name == nameItemIdentifier || name == nameStatus || name == nameDisposition
+		special = special || name == nameStatuses || name == nameFailures
+		f.means = f.means || identified && judged || special
+		if !f.more() {
+			break
+		}
+		failing = f.member(name, outer) || failing
+	}
+	switch verdict = identified && judged; {
+	case verdict && item && !special:
+		f.sighting = before
+	case failing && !verdict:
+		f.unnamed = true
+	}
+	return verdict
+}
+
+// member reads the value of a member, and returns whether it is a failing status.
+func (f *finder) member(name int, outer bool) (failing bool) {
+	kind, from := f.d.PeekKind(), f.next()
+	switch {
+	case name == nameStatuses || name == nameFailures:
+		f.err = f.d.SkipValue()
+		f.add(region{statuses + form(name-nameStatuses), from, f.d.InputOffset()}) // #nosec G115 -- 0 or 1
+	case name == nameStatus && kind == '0':
+		var number jsontext.Value
+		number, f.err = f.d.ReadValue()
+		status, _ := strconv.ParseFloat(string(number), 64)
+		failing = status >= 300 && status < 600
+		f.means = f.means || failing
+	case outer && (kind == '{' || kind == '['):
+		if f.value(false, true) {
+			f.add(region{sequence, from, f.d.InputOffset()})
+		}
+	default:
+		f.err = f.d.SkipValue()
+	}
+	return failing
+}

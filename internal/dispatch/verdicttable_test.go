@@ -1,0 +1,340 @@
+package dispatch
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"sidecar/internal/message"
+)
+
+var update = flag.Bool("update", false, "rewrite the table of answers in docs/batches.md")
+
+// said3 are the ids of the messages in the table: the second one is the index of the first.
+var idsOfTable = []string{"a", "0", ""}
+
+const allDone, others = "all done", "; the others are done"
+
+// tableOfAnswers is the table of docs/batches.md: bodies, and what they say about three messages in an answer that must
+// hold verdicts and in any other 2xx. An empty declared is the same as other.
+var tableOfAnswers = []struct{ body, declared, other string }{
+	{``, "", allDone},
+	{`OK`, "failed: line 1: not JSON", allDone},
+	{`<html>…</html>`, "failed: line 1: not JSON", allDone},
+	{`{"ok":true}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", allDone},
+	{`{"status":"success"}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", allDone},
+	{`[{"id":7,"status":"new"}]`, "failed: line 1: not a JSON object of a verdict", allDone},
+	{`[]`, "", allDone},
+	{`{"index":1,"status":503}`, "", "1: 503" + others},
+	{"{\"index\":0,\"status\":503}\n{\"index\":2,\"disposition\":\"park\"}\n", "", "0: 503, 2: park" + others},
+	{`[{"index":0,"status":503},{"index":1,"status":200}]`, "", "0: 503" + others},
+	{`{"results":[{"index":0,"status":503}],"count":3}`, "", "0: 503" + others},
+	{`{"result":{"index":0,"status":503}}`, "", "0: 503" + others},
+	{`[{"itemIdentifier":"a","status":422}]`, "", "0: 422" + others},
+	{`{"batchItemFailures":[{"itemIdentifier":"a"},{"itemIdentifier":"2"}]}`, "", "0: retry, 2: retry" + others},
+	{`{"batchItemFailures":[]}`, "", allDone},
+	{`{"data":{"batchItemFailures":[{"itemIdentifier":"1"}]}}`, "", "1: retry" + others},
+	{`{"batchItemFailures":[{"itemIdentifier":"0"}]}`, "", "failed: item 1: an identifier that is the id of one message and the index of another"},
+	{`{"batchItemFailures":[{"itemIdentifier":"b"}]}`, "", "failed: item 1: an identifier of no message of the batch"},
+	{`{"statuses":[{"entryId":"a","status":"SUCCESS"},{"entryId":"1","status":"RETRY"},{"entryId":"2","status":"DROP"}]}`, "", "1: retry, 2: park" + others},
+	{`{"statuses":[{"entryId":"a","status":"SUCCESS"}]}`, "", "failed: statuses without one of every message"},
+	{`{"index":0,"status":"failed"}`, "", "failed: line 1: status is a text that is not SUCCESS, RETRY or DROP"},
+	{`{"index":3,"status":503}`, "", "failed: line 1: neither an index from 0 to 2 nor an identifier"},
+	{`{"index":0,"status":500,"status":200}`, "", "failed: line 1: status is there twice"},
+	{"{\"index\":0,\"status\":500}\n{\"index\":0,\"status\":200}\n", "", "failed: line 2: a second verdict on a message"},
+	{`{"status":503}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", "failed: a status from 300 to 599 that names no message"},
+	{`[{"id":7,"status":404}]`, "failed: line 1: not a JSON object of a verdict", "failed: a status from 300 to 599 that names no message"},
+	{`{"error":{"status":500}}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", "failed: a status from 300 to 599 that names no message"},
+	{`{"results":{"error":{"status":500}}}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", allDone},
+	{`{"results":[{"index":0,"status":503}],"errors":[{"index":1,"status":500}]}`, "", "failed: verdicts in several places"},
+	{`{"results":[{"index":0,"status":503}],"status":500}`, "", "failed: a status from 300 to 599 that names no message"},
+	{`[{"index":0,"status":503},{"ind`, "", "failed: line 1: JSON that is cut short or nested too deeply, which may hide verdicts"},
+	{`[{'index': 0, 'status': 503}]`, "", "failed: line 1: verdicts in a text that is not JSON"},
+}
+
+// otherAnswers are more bodies, with what they say in any 2xx.
+var otherAnswers = map[string]string{
+	"\ufeff[{\"index\":0,\"status\":503}]":                                                      "0: 503" + others,
+	"\x1e{\"index\":0,\"status\":503}\n\x1e{\"index\":1,\"status\":500}\n":                      "0: 503, 1: 500" + others,
+	"{\"index\":0,\"status\":503}\r\n\r\n{\"index\":1,\"status\":500}\r\n":                      "0: 503, 1: 500" + others,
+	`{"index":0,"status":503}{"index":1,"status":500}`:                                          "0: 503, 1: 500" + others,
+	"[\n  {\n    \"index\": 0,\n    \"status\": 503\n  }\n]\n":                                  "0: 503" + others,
+	`"[{\"index\":0,\"status\":503}]"`:                                                          "0: 503" + others, // encoded twice
+	`{"Index":0,"STATUS":503}`:                                                                  "0: 503" + others,
+	`{"index":0,"st\u0061tus":503}`:                                                             "0: 503" + others,
+	`[[{"index":0,"status":503}]]`:                                                              "0: 503" + others,
+	`{"status":"partial","failed":1,"results":[{"index":0,"status":503}]}`:                      "0: 503" + others,
+	`[{"index":0,"status":503,"error":{"status":503},"x":[{"index":1,"status":500}]}]`:          "0: 503" + others,
+	`{"index":0,"status":200,"error":{"status":500}}`:                                           allDone,
+	`{"batchItemFailures":null}`:                                                                allDone,
+	`{"batchItemFailures":[{"itemIdentifier":"a"},{"itemIdentifier":"a"}]}`:                     "0: retry" + others,
+	`[{"index":0,"status":"RETRY","reason":"r"},{"index":2,"status":"SUCCESS"}]`:                "0: retry" + others,
+	`{"index":0,"status":"RETRY","disposition":"park"}`:                                         "0: park" + others,
+	`{"statuses":[{"index":0,"status":503},{"index":1,"status":200},{"index":2,"status":200}]}`: "0: 503" + others,
+
+	`{"index":0,"status":500,"st\u0061tus":200}`:                            "failed: line 1: status is there twice",
+	`{"index":0,"Status":500,"status":200}`:                                 "failed: line 1: status is there twice",
+	`{"index":0,"\u017ftatus":500,"status":200}`:                            "failed: line 1: status is there twice",
+	`{"index":0,"disposition":"park","disposition":"ack"}`:                  "failed: line 1: disposition is there twice",
+	`{"index":0,"index":1,"status":500}`:                                    "failed: line 1: index is there twice",
+	`{"batchItemFailures":[{"itemIdentifier":"a","itemIdentifier":"1"}]}`:   "failed: item 1: itemIdentifier is there twice",
+	`{"batchItemFailures":[{"itemIdentifier":"a"}],"batchItemFailures":[]}`: "failed: verdicts in several places",
+	`{"batchItemFailures":[{"itemIdentifier":"a"}],"index":1,"status":200}`: "failed: verdicts in several places",
+	`{"index":1,"status":200,"results":[{"index":0,"status":500}]}`:         "failed: verdicts in several places",
+	`{"ok":true}` + "\n" + `[{"index":0,"status":503}]`:                     "failed: verdicts in several places",
+	`{"index":0,"status":200}` + "\n" + `{"ok":true}`:                       "failed: line 2: neither an index from 0 to 2 nor an identifier",
+	`[{"index":0,"status":503},7]`:                                          "failed: item 2: not a JSON object of a verdict",
+	`{"index":-1,"status":503}`:                                             "failed: line 1: neither an index from 0 to 2 nor an identifier",
+	`{"index":0.5,"status":503}`:                                            "failed: line 1: index has a value of another type",
+	`{"index":"0","status":503}`:                                            "failed: line 1: index has a value of another type",
+	`{"index":null,"status":null}`:                                          "failed: line 1: index has a value of another type",
+	`{"index":0,"entryId":null,"status":200}`:                               "failed: line 1: entryId has a value of another type",
+	`{"index":0,"status":503.0}`:                                            "failed: line 1: status has a value of another type",
+	`{"index":0,"status":5.03e2}`:                                           "failed: line 1: status has a value of another type",
+	`{"index":0,"status":"503"}`:                                            "failed: line 1: status is a text that is not SUCCESS, RETRY or DROP",
+	`{"index":0,"status":{"code":503}}`:                                     "failed: line 1: status has a value of another type",
+	`{"index":0,"itemIdentifier":"a","status":503}`:                         "failed: line 1: more than one of index, entryId and itemIdentifier",
+	`[{"itemIdentifier":"a"}]`:                                              "failed: item 1: neither a status nor a known disposition",
+	`[{"itemIdentifier":"","status":503}]`:                                  "failed: item 1: an empty identifier",
+	`[{"entryId":"a","status":"RETRY"}]`:                                    "failed: statuses without one of every message",
+	`{"statuses":[]}`:                                                       "failed: statuses without one of every message",
+	`{"statuses":null}`:                                                     "failed: statuses or batchItemFailures that are not an array",
+	`{"data":{"statuses":["ok"]}}`:                                          "failed: item 1: not a JSON object of a verdict",
+	`{"batchItemFailures":[{"itemIdentifier":"00"}]}`:                       "failed: item 1: an identifier of no message of the batch",
+	`{"batchItemFailures":[{"itemIdentifier":"a"}],"avg":NaN}`:              "failed: line 1: verdicts in a text that is not JSON",
+	`{"avg":NaN,"batchItemFailures":[{"itemIdentifier":"a"}]}`:              "failed: line 1: verdicts in a text that is not JSON",
+	`{"status":503,}`:                                                       "failed: line 1: verdicts in a text that is not JSON",
+	`[{"index":0,"status":503}],`:                                           "failed: line 1: verdicts in a text that is not JSON",
+	"{\n\"index\":0,\"status\":503":                                         "failed: line 2: JSON that is cut short or nested too deeply, which may hide verdicts",
+	`{"x":` + strings.Repeat("[", 11000):                                    "failed: line 1: JSON that is cut short or nested too deeply, which may hide verdicts",
+	`"[{\"index\":0,`:                                                       "failed: line 1: JSON that is cut short or nested too deeply, which may hide verdicts",
+	"[\x00{\x00\"\x00i\x00n\x00d\x00e\x00x\x00":                             "failed: not UTF-8, which may hide verdicts",
+	"\xff\xfe[\x00{\x00\"\x00":                                              "failed: not UTF-8, which may hide verdicts",
+	"\x00\x00\x00[\x00\x00\x00{":                                            "failed: not UTF-8, which may hide verdicts",
+}
+
+// onlyOther are bodies that say nothing where no verdicts must be.
+var onlyOther = []string{
+	"{done}", "[INFO] indexed, status ok", `{"ok":true}x`, `7`, `true`, `"OK"`, `{"status":"503"}`, `{"status":200}`, `{"status":null}`, `{"status":600}`,
+	`{"index":7}`, `{"id":7,"index":"orders"}`, `{"entryId":"x"}`, `{"statusCode":500}`, `OK {"batchItemFailures":[{"itemIdentifier":"a"}]}`,
+	`{"a":[{"b":[{"index":0,"status":503}]}]}`, `{"ok":true}{"ok":true}`, "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR",
+}
+
+// declaring are the answers that must hold verdicts, plain ones the others.
+var (
+	declaring = []string{
+		"207 M", "207 M\r\nContent-Type: application/json", "207 M\r\nContent-Type: text/plain",
+		"200 OK\r\nContent-Type: application/jsonl", "202 OK\r\nContent-Type: Application/X-NDJSON; charset=utf-8", "200 OK\r\nContent-Type: application/json-lines",
+		"200 OK\r\nContent-Type: application/x-jsonlines", "200 OK\r\nContent-Type: application/ndjson", "200 OK\r\nContent-Type: text/x-jsonl", "200 OK\r\nContent-Type: application/x-ldjson",
+		"200 OK\r\nContent-Type: application/jsonlines ; a=b", "200 OK\r\nContent-Type: application/x-json-lines",
+		"200 OK\r\nContent-Type: application/jsonl\r\nContent-Type: text/plain", "200 OK\r\nContent-Type: text/plain\r\nContent-Type: application/jsonl", "200 OK\r\nContent-Type: application/json, application/jsonl",
+	}
+	undeclared = []string{
+		"200 OK", "200 OK\r\nContent-Type: application/json", "201 C\r\nContent-Type: APPLICATION/Vnd.App+JSON;charset=utf-8", "202 A\r\nContent-Type: text/plain; charset=utf-8",
+		"200 OK\r\nContent-Type: text/html", "206 P\r\nContent-Type: application/octet-stream", "203 N\r\nContent-Type:", "200 OK\r\nContent-Type: application/json-seq",
+		"200 OK\r\nContent-Type: text/plain\r\nContent-Type: application/json",
+	}
+)
+
+// TestTableOfAnswers: every body means the same whatever the type of the answer says, but for the answers that must hold verdicts.
+// The table of docs/batches.md shows the same rows.
+func TestTableOfAnswers(t *testing.T) {
+	t.Parallel()
+	for _, row := range tableOfAnswers {
+		declared := row.declared
+		if declared == "" {
+			declared = row.other
+		}
+		wantSaid(t, row.body, declared, declaring)
+		wantSaid(t, row.body, row.other, undeclared)
+	}
+	for body, want := range otherAnswers {
+		wantSaid(t, body, want, undeclared)
+	}
+	for _, body := range onlyOther {
+		wantSaid(t, body, allDone, undeclared)
+	}
+	page, err := os.ReadFile("../../docs/batches.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "<!-- written by: go test ./internal/dispatch -run TestTableOfAnswers -update -->\n", "<!-- end of the table -->"
+	before, rest, _ := strings.Cut(string(page), begin)
+	_, after, found := strings.Cut(rest, end)
+	want := before + begin + renderAnswers() + end + after
+	switch {
+	case !found:
+		t.Fatal("docs/batches.md has no place for the table")
+	case *update:
+		if err := os.WriteFile("../../docs/batches.md", []byte(want), 0o644); err != nil { //nolint:gosec // a page
+			t.Fatal(err)
+		}
+	case want != string(page):
+		t.Error("the table of docs/batches.md is another one: -update writes it")
+	}
+}
+
+func renderAnswers() string {
+	var b strings.Builder
+	b.WriteString("| body | 207, or a type of JSON Lines | any other 2xx, whatever its type |\n|---|---|---|\n")
+	for _, row := range tableOfAnswers {
+		body := "(none)"
+		if row.body != "" {
+			body = "`" + strings.ReplaceAll(strings.TrimSuffix(row.body, "\n"), "\n", "` line feed `") + "`"
+		}
+		declared := row.declared
+		if declared == "" {
+			declared = "the same"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", body, declared, row.other)
+	}
+	return b.String()
+}
+
+func wantSaid(t *testing.T, body, want string, kinds []string) {
+	t.Helper()
+	for _, kind := range kinds {
+		whole, each := readFor(t, newReader(), messagesOf(idsOfTable), kind, body, 1<<10)
+		if got := inWords(whole, each); got != want {
+			t.Errorf("%q of %q: got %s, want %s", kind, body, got, want)
+		}
+	}
+}
+
+func messagesOf(ids []string) (ms []*message.Message) {
+	ms = samples(len(ids))
+	for i, id := range ids {
+		ms[i].MessageID = id
+	}
+	return ms
+}
+
+func newReader() *Target {
+	return &Target{o: Options{RetryAfterMax: time.Minute, Logger: slog.New(slog.DiscardHandler)}}
+}
+
+// inWords is what the outcomes of a batch are in the table.
+func inWords(whole message.Outcome, each []message.Outcome) string {
+	if each == nil {
+		return "failed: " + strings.TrimPrefix(fmt.Sprint(whole.Err), "malformed answer: ")
+	}
+	var not []string
+	for i, o := range each {
+		switch {
+		case o.Disposition != message.DispositionNone && o.Disposition != message.DispositionAck:
+			not = append(not, fmt.Sprintf("%d: %s", i, message.Dispositions[o.Disposition-message.DispositionAck]))
+		case !o.OK():
+			not = append(not, fmt.Sprintf("%d: %d", i, o.Status))
+		}
+	}
+	switch len(not) {
+	case 0:
+		return allDone
+	case len(each):
+		return strings.Join(not, ", ")
+	}
+	return strings.Join(not, ", ") + others
+}
+
+var unreadable = regexp.MustCompile(`^malformed answer: ((line|item) \d+: )?(compressed, which may hide verdicts|not UTF-8, which may hide verdicts|neither a Content-Length nor chunks: verdicts may be missing|` +
+	`more than \d+ bytes, which may hold verdicts on 3 messages|JSON that is cut short or nested too deeply, which may hide verdicts|verdicts in a text that is not JSON|not JSON|verdicts in several places|` +
+	`a status from 300 to 599 that names no message|not a JSON object of a verdict|(index|entryId|itemIdentifier|status|disposition|retry_after|reason) (is there twice|has a value of another type)|` +
+	`statuses or batchItemFailures that are not an array|more verdicts than messages|statuses without one of every message|a second verdict on a message|more than one of index, entryId and itemIdentifier|` +
+	`an empty identifier|neither an index from 0 to 2 nor an identifier|an identifier that is the id of one message and the index of another|an identifier of no message of the batch|status is not from 100 to 599|` +
+	`status is a text that is not SUCCESS, RETRY or DROP|neither a status nor a known disposition|retry_after is negative)$`)
+
+// checkAnswer reads an answer of each kind: no message is acked that the answer does not call done, and an answer that
+// cannot be read is an error of a closed set.
+func checkAnswer(t *testing.T, body string, step int) {
+	t.Helper()
+	for _, kind := range []string{declaring[0], declaring[3], undeclared[0], undeclared[1], undeclared[4], noLength, noLength + "\r\nContent-Type: application/jsonl", "201 C\r\nContent-Encoding: gzip\r\nContent-Type: text/html"} {
+		whole, each := readFor(t, newReader(), messagesOf(idsOfTable), kind, body, step)
+		if each == nil {
+			if whole.Failure != message.FailureMalformed || !unreadable.MatchString(whole.Err.Error()) {
+				t.Fatalf("%s of %q: %+v", kind, body, whole)
+			}
+			continue
+		}
+		done := callsDone(body, idsOfTable, strings.HasPrefix(kind, "207") || strings.Contains(kind, "jsonl"))
+		for i, o := range each {
+			acked := o.Disposition == message.DispositionNone && o.OK() || o.Disposition == message.DispositionAck || o.Disposition == message.DispositionDiscard
+			if o.Failure != message.FailureNone || acked && !done[i] && !strings.Contains(kind, "gzip") {
+				t.Fatalf("%s of %q: message %d is acked: %+v", kind, body, i, o)
+			}
+		}
+	}
+}
+
+// FuzzVerdicts reads a body as each kind of answer, in pieces of any size.
+func FuzzVerdicts(f *testing.F) {
+	for _, row := range tableOfAnswers {
+		f.Add(row.body, uint8(255))
+	}
+	for body := range otherAnswers {
+		f.Add(body, uint8(0))
+	}
+	for _, body := range append(onlyOther, strings.Repeat(" ", 70000)+"{}", `{"x":"`+strings.Repeat("x", 70000), "{\"index\":0,\"status\":500,\"reason\":\"\xff\"}", `{"batchItemFailures":[{"itemIdentifier":"`+"\xff"+`"}]}`) {
+		f.Add(body, uint8(7))
+	}
+	f.Fuzz(func(t *testing.T, body string, step uint8) { checkAnswer(t, body, int(step)+1) })
+}
+
+// TestRandomAnswers is FuzzVerdicts with answers that look like verdicts.
+func TestRandomAnswers(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 1_000 {
+		var b strings.Builder
+		for range 1 + random.IntN(2)*random.IntN(3) {
+			writeRandom(&b, random, 0)
+			b.WriteString([]string{"", "\n", "\r\n\t", "\x1e", ","}[min(4, random.IntN(40)/9)])
+		}
+		body := b.String()
+		if random.IntN(20) == 0 {
+			body = body[:random.IntN(len(body)+1)]
+		}
+		checkAnswer(t, body, 1<<10)
+	}
+}
+
+// writeRandom appends a value, mostly of verdicts and of what is around them.
+func writeRandom(b *strings.Builder, random *rand.Rand, depth int) {
+	scalars := []string{"0", "1", "2", "3", "200", "204", "299", "300", "503", "599", "600", "5e2", "503.0", "-1", `"0"`, `"1"`, `"2"`, `"a"`, `"SUCCESS"`, `"RETRY"`, `"DROP"`, `"ack"`, `"park"`, `"x"`, `""`, "null", "true", `"503"`}
+	members := []string{"index", "index", "entryId", "itemIdentifier", "status", "status", "status", "disposition", "retry_after", "reason", "statuses", "batchItemFailures", "Status", `st\u0061tus`, "x", "results", "error"}
+	pick := func(from []string) string { return from[random.IntN(len(from))] }
+	switch kind := random.IntN(10); {
+	case depth > 5 || kind == 0:
+		b.WriteString(pick(scalars))
+	case kind < 3:
+		b.WriteString("[")
+		for i := range random.IntN(4) {
+			if i > 0 {
+				b.WriteString(",")
+			}
+			writeRandom(b, random, depth+1)
+		}
+		b.WriteString("]")
+	case kind < 7: // a verdict
+		fmt.Fprintf(b, `{%q:%s,"%s":%s}`, pick(members[:4]), pick([]string{"0", "1", "2", `"a"`, `"1"`, `"2"`}), pick(members[4:8]), pick(scalars))
+	default:
+		b.WriteString("{")
+		for i := range random.IntN(4) {
+			if i > 0 {
+				b.WriteString(",")
+			}
+			fmt.Fprintf(b, `"%s":`, pick(members))
+			if random.IntN(2) == 0 {
+				b.WriteString(pick(scalars))
+			} else {
+				writeRandom(b, random, depth+1)
+			}
+		}
+		b.WriteString("}")
+	}
+}
