@@ -68,6 +68,9 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 	if c.o.Plan.Foreign(&r.delivery.Delivery) {
 		return message.Outcome{Failure: message.FailureForeign}
 	}
+	if c.o.Flow.Defers(m) {
+		return message.Outcome{Failure: message.FailureDeferred}
+	}
 	m.Trace = message.TraceContext(r.span.Client())
 	o := c.o.Dispatcher.Dispatch(c.interrupt, m)
 	r.span.ClientEnd(o.Failure != message.FailureNoRoute, o.Status, o.Failure.String(), o.URL)
@@ -114,6 +117,8 @@ func (s *session) settle(r *record, by topology.Settlement) {
 		s.again(r, by)
 	case r.held != nil:
 		s.end(r, by)
+	case by.Verdict.Reason == message.ReasonDeferred:
+		s.beside(r.retain(), by, s.putBehind)
 	case by.Verdict.Reason == message.ReasonAppDown:
 		s.beside(r.retain(), by, s.retreat)
 	case by.Hold > 0 || by.Jitter > 0:

@@ -32,7 +32,7 @@ func (r *record) lasting(by *topology.Settlement) *message.Outcome {
 	}
 	switch o.Failure {
 	case message.FailureCrash, message.FailurePanic, message.FailureInterrupted, message.FailureUndispatched,
-		message.FailureForeign, message.FailureNoRoute:
+		message.FailureForeign, message.FailureNoRoute, message.FailureDeferred:
 		return nil
 	}
 	kept := *o

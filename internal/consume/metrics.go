@@ -131,5 +131,5 @@ var possibleReasons = [message.Actions][]message.Reason{
 	message.Park:    parkReasons,
 	message.Discard: parkReasons, // when the plan has no dead-letter queue
 	message.Release: {message.ReasonAppDown, message.ReasonShutdown, message.ReasonUndispatched,
-		message.ReasonSessionLost},
+		message.ReasonSessionLost, message.ReasonDeferred},
 }

@@ -96,6 +96,7 @@ func (c *Consumer) write(r *record, v *message.Verdict, operation string) {
 	switch v.Reason {
 	case message.ReasonUndispatched: // nothing happened to the message
 		c.returned.Add(1)
+	case message.ReasonDeferred: // nor to this one, and there are hundreds of them in a second
 	case message.ReasonShutdown:
 		c.cut.Add(1)
 		c.log(r, v)

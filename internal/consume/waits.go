@@ -156,6 +156,9 @@ func (s *session) detour(r *record, by topology.Settlement) topology.Settlement 
 	return by
 }
 
+// putBehind returns a message to the queue behind the other messages.
+func (s *session) putBehind(r *record, by topology.Settlement) { s.end(r, s.detour(r, by)) }
+
 func (s *session) hold(by topology.Settlement) {
 	s.c.delayed.Add(1)
 	defer s.c.delayed.Add(-1)

@@ -1,6 +1,10 @@
 package flow
 
-import "time"
+import (
+	"time"
+
+	"sidecar/internal/message"
+)
 
 // Constants of the breaker.
 const (
@@ -8,12 +12,16 @@ const (
 	// first attempts count: a few poison messages that are retried again and again must not stop the rest; many different
 	// messages that fail one after the other are an outage.
 	breakerThreshold = 25
-	breakerPauseMax  = 10 * time.Second
-	breakerTrial     = 5 // messages risked after each pause
+	// breakerPauseMax is also how long a good message waits at most when there were only bad ones before.
+	breakerPauseMax  = 3 * time.Second
+	breakerLossesMax = 10 * time.Second // breakerPauseMax where failures park their messages
+	breakerRisk      = 10
+	breakerFew       = 5
+	breakerRepeats   = 2
 )
 
 // breaker notices an app that fails everything. Closed, it costs two atomic loads per message. Tripped, it pauses, then
-// risks a few messages: one answer closes it again, a full trial of failures pauses for twice as long.
+// tries messages: one answer closes it again, failures alone pause for twice as long.
 type breaker struct {
 	trial
 	threshold int32
@@ -22,33 +30,37 @@ type breaker struct {
 func newBreaker(c *Control) *breaker {
 	n := int32(c.o.Concurrency) // #nosec G115 -- at most 10000
 	return &breaker{
-		trial:     trial{c: c, reason: Breaker, risk: min(breakerTrial, n), most: breakerPauseMax},
+		trial: trial{
+			c: c, reason: Breaker, risk: min(breakerRisk, n), few: min(breakerFew, n), repeats: breakerRepeats,
+			most: breakerPauseMax, longest: breakerLossesMax,
+		},
 		threshold: max(breakerThreshold, 2*n),
 	}
 }
 
-// success counts an answer of an app that is alive. A straggler from before the pause proves that the app is back, but
-// the pause is already running.
+// success counts an answer of an app that is alive. During the first pause it may be of an attempt from before the
+// outage; during a later one an attempt of the trial took longer than the trial.
 func (b *breaker) success() {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
 	}
-	if b.state.Load() == onTrial && b.end() {
+	if state := b.state.Load(); (state == onTrial || state == pausing && b.pauses.Load() > 1) && b.end() {
 		b.c.o.Logger.Info("breaker closed", "url", b.c.o.URL)
 	}
 }
 
-// failure counts a 5xx, timeout or reset. first is true for a message's first attempt.
-func (b *breaker) failure(first bool) {
-	state, limit := b.state.Load(), b.risk
-	if state == closed {
-		limit = b.threshold
-	}
-	if state == pausing || state == closed && !first || b.failures.Add(1) < limit {
-		return
-	}
-	const detail = "the app fails everything"
-	if pause := b.pause(state, detail); pause > 0 {
-		b.c.o.Logger.Warn("paused", "reason", string(Breaker), "url", b.c.o.URL, "for", pause.String(), "detail", detail)
+// failure counts a 5xx, timeout or reset.
+func (b *breaker) failure(m *message.Message, status int) {
+	switch b.state.Load() {
+	case onTrial:
+		b.failed(m, status)
+	case closed:
+		if m.RetryCount > 0 || b.failures.Add(1) < b.threshold {
+			return
+		}
+		const detail = "the app fails everything"
+		if pause := b.pause(closed, detail); pause > 0 {
+			b.c.o.Logger.Warn("paused", "reason", string(Breaker), "url", b.c.o.URL, "for", pause.String(), "detail", detail)
+		}
 	}
 }

@@ -109,8 +109,10 @@ func (c *Control) Limit() int {
 	return int(min(c.ramp.limit.Load(), c.breaker.limit(), c.rejects.limit()))
 }
 
-// Ramping reports whether Limit is still below the full concurrency.
-func (c *Control) Ramping() bool { return c.Limit() < c.o.Concurrency }
+// Ramping reports whether Limit is still below the full concurrency, or the breaker is on trial.
+func (c *Control) Ramping() bool {
+	return c.Limit() < c.o.Concurrency || c.breaker.state.Load() == onTrial
+}
 
 // Report takes the outcome of one attempt. On the healthy path it costs a few atomic loads.
 func (c *Control) Report(m *message.Message, o *message.Outcome) {
@@ -133,8 +135,14 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 		!o.Posted():
 		// Says nothing about the app's health: one message's trouble, or ours.
 	default:
-		c.breaker.failure(m.RetryCount == 0)
+		c.breaker.failure(m, o.Status)
 	}
+}
+
+// Defers reports whether m has to return to the queue, uncounted and behind the other messages, instead of being
+// POSTed: m failed before, and messages that were never tried have to show whether the app is well again.
+func (c *Control) Defers(m *message.Message) bool {
+	return m.RetryCount > 0 && (c.breaker.defers(m) || c.rejects.defers(m))
 }
 
 // PauseFor holds the gate because the app asked for it.

@@ -35,12 +35,10 @@ var (
 const redirect = 3 // stands for all 3xx: an app may answer several of them
 
 // rejects notices an app that refuses every message on one of its paths with the same one of those statuses. Then it
-// pauses, risks one message after each pause, and pauses again for twice as long until a message on that path gets any
-// other answer. For the answer of a healthy app it needs two atomic loads.
+// pauses, tries a message after the pause, and pauses again for twice as long and tries twice as many, one at a time,
+// until a message on that path gets any other answer. For the answer of a healthy app it needs two atomic loads.
 type rejects struct {
-	trial
-	epoch   time.Time    // rejectsQuiet before the start, so that accepted is old enough while it is 0
-	resumed atomic.Int64 // nanoseconds from epoch to the end of the last pause
+	trial // its epoch is rejectsQuiet before the start, so that accepted is old enough while it is 0
 
 	mu        sync.Mutex // of report and restart; a timer of the gate must not take it
 	began     int64      // nanoseconds from epoch to the app's first answer to a probe; until then to the start
@@ -60,22 +58,24 @@ type path struct {
 
 func newRejects(c *Control) *rejects {
 	return &rejects{
-		trial: trial{c: c, reason: AppRejectsAll, risk: 1, most: rejectsPauseMax},
-		epoch: time.Now().Add(-rejectsQuiet), began: int64(rejectsQuiet),
-		seed: maphash.MakeSeed(), paths: make([]path, 1+c.o.Routes),
+		trial: trial{
+			c: c, reason: AppRejectsAll, risk: 1, few: 1, fresh: 1, repeats: 1, most: rejectsPauseMax, longest: rejectsPauseMax,
+			epoch: time.Now().Add(-rejectsQuiet),
+		},
+		began: int64(rejectsQuiet), seed: maphash.MakeSeed(), paths: make([]path, 1+c.o.Routes),
 	}
 }
 
 // limit ends after rejectsPauseMax without a message on a path that rejects: then the other paths are not held back.
 func (r *rejects) limit() int32 {
-	if len(r.paths) > 1 && int64(time.Since(r.epoch))-r.resumed.Load() > int64(rejectsPauseMax) {
+	if len(r.paths) > 1 && int64(time.Since(r.epoch))-r.opened.Load() > int64(rejectsPauseMax) {
 		return math.MaxInt32
 	}
 	return r.trial.limit()
 }
 
 // report takes an answer of the app. It returns true from the first pause because of such answers until a message gets
-// another, also while one message is risked. An attempt without an answer changes nothing: the breaker counts it.
+// another, also on trial. An attempt without an answer changes nothing: the breaker counts it.
 func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool) {
 	if o.Failure != message.FailureNone {
 		return false
@@ -113,15 +113,27 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 		}
 		log.Warn("paused")
 	}
-	if state := r.state.Load(); p.rejects && state != pausing {
-		detail := fmt.Sprintf("%s answers every message with status %d", url, o.Status)
-		if o.Location != "" {
-			detail += " and Location " + o.Location
-		}
-		pause := r.pause(state, detail)
-		r.resumed.Store(at + int64(pause))
+	if p.rejects {
+		r.refused(m, o, url)
 	}
 	return p.rejects
+}
+
+// refused takes an answer that refuses m on a path that rejects.
+func (r *rejects) refused(m *message.Message, o *message.Outcome, url string) {
+	detail := fmt.Sprintf("%s answers every message with status %d", url, o.Status)
+	if o.Location != "" {
+		detail += " and Location " + o.Location
+	}
+	switch r.state.Load() {
+	case closed:
+		r.pause(closed, detail)
+	case onTrial:
+		if r.detail.Store(&detail); len(r.paths) > 1 && m.RetryCount > 0 { // it was not deferred
+			r.pause(onTrial, detail)
+		}
+		r.failed(m, o.Status)
+	}
 }
 
 // refusal returns the status of an answer that may mean that the app refuses everything, redirect for a 3xx, and 0 for
@@ -153,6 +165,9 @@ func AnswerToAll(o *message.Outcome, parkOn []int) string {
 		rejectsThreshold, rejectsQuiet, AppRejectsAll)
 }
 
+// defers is trial.defers, unless there are routes: a message may have another path than the one that rejects.
+func (r *rejects) defers(m *message.Message) bool { return len(r.paths) == 1 && r.trial.defers(m) }
+
 // enough adds m to the run and reports whether the run is long enough. A first attempt is another message than all
 // before; a retried message counts if it is not in the run.
 func (r *rejects) enough(p *path, m *message.Message) bool {
@@ -175,12 +190,11 @@ func (r *rejects) restart() {
 		r.paths[i].accepted.Store(0)
 		r.paths[i].run = nil
 	}
-	now := int64(time.Since(r.epoch))
 	if !r.seenUp {
-		r.seenUp, r.began = true, now
+		r.seenUp, r.began = true, int64(time.Since(r.epoch))
 	}
-	r.resumed.Store(now)
 	if r.end() { // the pause is over, and the next one is the shortest
+		r.begin()
 		r.state.Store(onTrial)
 	}
 }

@@ -32,7 +32,7 @@ func TestAppThatRejectsAllIsHeld(t *testing.T) {
 					t.Fatalf("holds %v after %d refused messages", reasons(c), rejectsThreshold)
 				}
 				c.refuse(9, status) // in flight while the gate shut
-				for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+				for i, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30, 30} {
 					time.Sleep(pause*time.Second - time.Millisecond)
 					wantOpen(t, c, false, fmt.Sprintf("open before %ds had passed", pause))
 					time.Sleep(time.Second) // without an answer, time does not let the limit grow
@@ -40,6 +40,11 @@ func TestAppThatRejectsAllIsHeld(t *testing.T) {
 						t.Fatalf("after %ds: open %v, limit %d, want one message on trial", pause, c.Open(), c.Limit())
 					}
 					c.answer(status, 3)
+					for range 1 << min(i, 6) {
+						wantOpen(t, c, true, "messages that were never tried wait for others")
+						c.answer(status, 0)
+					}
+					wantOpen(t, c, false, "the trial failed")
 				}
 				time.Sleep(31 * time.Second)
 				c.answer(200, 0)
@@ -191,7 +196,8 @@ func TestRestartOfTheAppIsTriedAtOnce(t *testing.T) {
 		wantOpen(t, c, false, "open although this app never answered 200")
 		for _, pause := range []time.Duration{1, 2, 4, 8} {
 			time.Sleep(pause*time.Second + time.Millisecond)
-			c.answer(404, 0)
+			c.answer(404, 1)
+			time.Sleep(trialTime)
 		}
 		restart()
 		if !c.Open() || c.Limit() != 1 {
@@ -228,6 +234,23 @@ func TestRejectionIsLoggedOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestRejectsDefersWhatFailedBefore, but not where the message may have another path than the one that rejects.
+func TestRejectsDefersWhatFailedBefore(t *testing.T) {
+	t.Parallel()
+	for routes, want := range []int{1, 10} {
+		routed(t, routes, func(t *testing.T, c *Control) {
+			c.refuse(rejectsThreshold, 404)
+			time.Sleep(1001 * time.Millisecond)
+			if tried := c.repeated(10, 2); tried != want {
+				t.Errorf("%d routes: %d messages that failed before are tried, want %d", routes, tried, want)
+			}
+			if c.answer(404, 2); c.Open() == (routes > 0) {
+				t.Errorf("%d routes: open %v after a failure", routes, c.Open())
+			}
+		})
+	}
 }
 
 // on answers n first attempts that a route took.
@@ -404,6 +427,7 @@ func TestBadMessagesOrAWrongApp(t *testing.T) {
 					for range 10 { // for three minutes
 						time.Sleep(31 * time.Second)
 						ctl.answer(status, 0)
+						time.Sleep(trialTime + time.Millisecond)
 						wantOpen(t, ctl, false, "the pause does not go on")
 					}
 				})

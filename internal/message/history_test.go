@@ -234,12 +234,12 @@ func TestNamesAreDistinct(t *testing.T) {
 			t.Errorf("action %d has no name", a)
 		}
 	}
-	for f := FailureNone + 1; f <= FailureReplaced; f++ {
+	for f := FailureNone + 1; f <= FailureDeferred; f++ {
 		if f.String() == "" {
 			t.Errorf("failure %d has no name", f)
 		}
 	}
-	if Actions != int(Release)+1 || Reasons != int(ReasonReplaced)+1 {
+	if Actions != int(Release)+1 || Reasons != int(ReasonDeferred)+1 {
 		t.Errorf("%d names of actions and %d of reasons", Actions, Reasons)
 	}
 }

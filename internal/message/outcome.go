@@ -22,11 +22,12 @@ const (
 	FailureForeign      // not POSTed: a retry of another service, see topology.Plan.Foreign
 	FailureNoRoute      // not POSTed: no route matches it
 	FailureReplaced     // not POSTed: its replacement was published before, but the ack did not arrive
+	FailureDeferred     // not POSTed: it failed before, and others have to show whether the app is well again
 )
 
 var failureNames = [...]string{
 	"", "refused", "timeout", "reset", "malformed", "too_large", "interrupted", "crash", "crash", "undispatched",
-	"foreign", "no_route", "replaced",
+	"foreign", "no_route", "replaced", "deferred",
 }
 
 // String returns the name of f in metric labels and logs; "" for FailureNone.
@@ -87,7 +88,7 @@ type Suspect interface{ Settled(stays bool) }
 // Posted reports whether the app was asked.
 func (o *Outcome) Posted() bool {
 	switch o.Failure {
-	case FailureCrash, FailureUndispatched, FailureForeign, FailureNoRoute, FailureReplaced:
+	case FailureCrash, FailureUndispatched, FailureForeign, FailureNoRoute, FailureReplaced, FailureDeferred:
 		return false
 	}
 	return !o.Remembered

@@ -63,6 +63,7 @@ const (
 	ReasonForeignRetry    // ack: a retry of another service, see topology.Plan.Foreign
 	ReasonNoRoute         // ack or park: no route matches, see SIDECAR_ROUTES_ELSE
 	ReasonReplaced        // ack: parked or published for a retry before, but that ack did not arrive
+	ReasonDeferred        // release, behind the other messages: see FailureDeferred
 )
 
 // Reasons is the number of reasons: they are the integers 0 … Reasons-1.
@@ -72,7 +73,7 @@ var reasonNames = [...]string{
 	"success", "disposition", "conflict", "rate_limited", "too_early", "server_error", "client_error", "redirect",
 	"invalid_status", "timeout", "reset", "malformed", "refused", "max_retries", "park_status", "too_large", "crash",
 	"headers_too_large", "app_down", "shutdown", "undispatched", "session_lost", "panic",
-	"foreign_retry", "no_route", "replaced",
+	"foreign_retry", "no_route", "replaced", "deferred",
 }
 
 // String returns the value of the reason label, log field and x-final-reason header.

@@ -65,6 +65,7 @@ var byFailure = map[message.Failure]message.Verdict{
 	message.FailurePanic:        {Action: message.Requeue, Reason: message.ReasonPanic},
 	message.FailureNoRoute:      {Action: message.Park, Reason: message.ReasonNoRoute},
 	message.FailureReplaced:     {Action: message.Ack, Reason: message.ReasonReplaced},
+	message.FailureDeferred:     {Action: message.Release, Reason: message.ReasonDeferred},
 	message.FailureTooLarge:     {Action: message.Park, Reason: message.ReasonTooLarge},
 	message.FailureRefused:      {Action: message.Retry, Reason: message.ReasonRefused},
 	message.FailureTimeout:      {Action: message.Retry, Reason: message.ReasonTimeout},

@@ -80,6 +80,7 @@ func TestDecideFailures(t *testing.T) {
 		{"refused counted", count, message.FailureRefused, 0, message.Retry, message.ReasonRefused},
 		{"refused counted at the limit", count, message.FailureRefused, 10, message.Park, message.ReasonMaxRetries},
 		{"a stop never counts", hold, message.FailureInterrupted, 10, message.Release, message.ReasonShutdown},
+		{"deferred is not an attempt", hold, message.FailureDeferred, 10, message.Release, message.ReasonDeferred},
 		{"no route parks", hold, message.FailureNoRoute, 0, message.Park, message.ReasonNoRoute},
 		{"no route parks at the limit", hold, message.FailureNoRoute, 10, message.Park, message.ReasonNoRoute},
 		{"no route acks", Policy{AckUnrouted: true}, message.FailureNoRoute, 10, message.Ack, message.ReasonNoRoute},

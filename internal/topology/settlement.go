@@ -48,6 +48,9 @@ func (s Settlement) Released(why message.Reason) Settlement {
 	return s
 }
 
+// deferredHold delays the requeue of a deferred message that could not be published to the end of its queue.
+const deferredHold = time.Second
+
 // Settlement turns a verdict on m into what has to be done in this topology. It is total and pure: it never fails,
 // changes neither m nor its header table, and the publications it returns do not refer to m. A verdict it does not
 // know gives the message back.
@@ -67,7 +70,9 @@ func (p *Plan) Settlement(m *message.Message, v message.Verdict) Settlement {
 			s.Publish, s.Final, s.Hold, s.Jitter, s.Detour = s.Detour, FinalAck, 0, 0, nil
 		}
 	case message.Release:
-		if p.nearLimit(m) {
+		if v.Reason == message.ReasonDeferred {
+			s.Detour, s.Hold = p.behind(m), deferredHold
+		} else if p.nearLimit(m) {
 			if s.Publish = p.detour(m, 0); s.Publish != nil {
 				s.Final = FinalAck
 			}
@@ -165,6 +170,14 @@ func (p *Plan) detour(m *message.Message, delay time.Duration) *message.Publicat
 		return nil
 	}
 	return p.retryPublication(m, p.shortest(delay), m.RetryCount)
+}
+
+// behind is m on its way to the end of its queue, uncounted; nil if that is not possible.
+func (p *Plan) behind(m *message.Message) *message.Publication {
+	if p.InPlace || nearFrameMax(m) {
+		return nil
+	}
+	return p.retryPublication(m, WaitPath{Route: p.Redrive}, m.RetryCount)
 }
 
 // retryPublication is m on its way to a wait queue, nil if it would not fit a frame afterwards. retries is its count at

@@ -301,6 +301,39 @@ func TestRequeueAndItsDetour(t *testing.T) {
 	}
 }
 
+// TestDeferredGoesBehindTheOthers: by the way of redriven messages, which every plan has, and uncounted.
+func TestDeferredGoesBehindTheOthers(t *testing.T) {
+	t.Parallel()
+	v := message.Verdict{Action: message.Release, Reason: message.ReasonDeferred}
+	tried := func(m *message.Message) { m.RetryCount, m.Headers["x-death"] = 4, []any{} }
+	for name, o := range map[string]Options{
+		"fanout":      {Service: "wms-cincout"},
+		"topic-tiers": {Service: "wms-cincout", Preset: PresetTopicTiers},
+		"per-queue":   {Service: "wms-cincout", Preset: PresetPerQueue, Bindings: []Binding{{Exchange: "events", Key: "a.#"}}},
+		"native":      {Service: "wms-cincout", Preset: PresetNative},
+	} {
+		p := build(t, o)
+		s := p.Settlement(arrived(tried), v)
+		want := p.Redrive
+		if s.Final != FinalRequeue || s.Hold <= 0 || s.Publish != nil || s.Detour == nil {
+			t.Fatalf("%s: %+v", name, s)
+		}
+		if d := s.Detour; d.Exchange != want.Exchange || d.Key != want.Key || d.Msg.Headers["x-retry-count"] != int32(4) ||
+			d.Msg.Headers["x-death"] != nil || d.Msg.Headers["x-original-routing-key"] != "rk" {
+			t.Errorf("%s: goes to %q %q with %v", name, d.Exchange, d.Key, d.Msg.Headers)
+		}
+	}
+	p := build(t, Options{Service: "wms-cincout"})
+	large := arrived(func(m *message.Message) { m.Headers["b"] = strings.Repeat("x", 127500) })
+	if s := p.Settlement(large, v); s.Detour != nil || s.Final != FinalRequeue || s.Hold <= 0 {
+		t.Errorf("headers near the frame size: %+v", s)
+	}
+	p.InPlace = true
+	if s := p.Settlement(arrived(tried), v); s.Detour != nil || s.Final != FinalRequeue || s.Hold <= 0 {
+		t.Errorf("in order: %+v", s)
+	}
+}
+
 // TestRequeueOfUnknownQueues: where it is unknown the delivery limit a message does not come near it.
 func TestRequeueOfUnknownQueues(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import { isAll, narrow } from './subscriptions.js';
 // Why nothing is taken: in the title, and what comes of it.
 const reasons = {
   app_down: ['the app does not answer', 'It goes on by itself when the app answers.'],
-  breaker: ['the app fails everything', 'A few messages are tried from time to time. It goes on when one succeeds.'],
+  breaker: ['the app fails everything', 'New messages are tried every few seconds. It goes on when one succeeds.'],
   retry_after: ['the app asked for time', 'It goes on by itself.'],
   operator: ['by an operator', 'It stays so until it is resumed or restarted.'],
   topology: ['a message would be lost', 'It checks again every 15 s.'],

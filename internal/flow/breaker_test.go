@@ -1,0 +1,226 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sidecar/internal/message"
+)
+
+func TestTrialDoesNotGrowWithTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, &app{}, func(o *Options) { o.Concurrency = 20 })
+		synctest.Wait()
+		for range 2 * 20 {
+			c.answer(500, 0)
+		}
+		time.Sleep(3 * time.Second)
+		if !c.Open() || c.Limit() != breakerRisk || !c.Ramping() {
+			t.Fatalf("open %v limit %d, want a trial of %d while nothing is answered", c.Open(), c.Limit(), breakerRisk)
+		}
+		c.answer(200, 0)
+		time.Sleep(3 * rampStep)
+		if c.Limit() != 20 || c.Ramping() {
+			t.Fatalf("limit %d after the breaker closed", c.Limit())
+		}
+	})
+}
+
+func TestBreakerTrips(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		trips  bool
+		report func(*Control)
+	}{
+		"5xx":                  {true, func(c *Control) { c.answer(500, 0) }},
+		"599":                  {true, func(c *Control) { c.answer(599, 0) }},
+		"timeout":              {true, func(c *Control) { c.fail(message.FailureTimeout) }},
+		"reset":                {true, func(c *Control) { c.fail(message.FailureReset) }},
+		"an answer in between": {false, func(c *Control) { c.answer(500, 0); c.answer(500, 0); c.answer(404, 0) }},
+		"retried messages":     {false, func(c *Control) { c.answer(500, 3) }},
+		"invalid statuses":     {false, func(c *Control) { c.answer(999, 0) }},
+		"malformed answers":    {false, func(c *Control) { c.fail(message.FailureMalformed) }},
+		"too large messages":   {false, func(c *Control) { c.fail(message.FailureTooLarge) }},
+		"our own stop":         {false, func(c *Control) { c.fail(message.FailureInterrupted) }},
+		"an app that steers": {false, func(c *Control) {
+			c.Report(&message.Message{}, &message.Outcome{Status: 500, Disposition: message.DispositionRetry})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *Control) {
+				for range breakerThreshold - 1 {
+					tc.report(c)
+				}
+				wantOpen(t, c, true, "tripped below the threshold")
+				if tc.trips {
+					tc.report(c)
+					if !slices.Equal(reasons(c), []Reason{Breaker}) {
+						t.Fatalf("holds %v after %d failures in a row", reasons(c), breakerThreshold)
+					}
+					return
+				}
+				for range 10 * breakerThreshold {
+					tc.report(c)
+				}
+				wantOpen(t, c, true, "tripped")
+			})
+		})
+	}
+}
+
+// trip makes the breaker pause.
+func (c *Control) trip() {
+	for range breakerThreshold {
+		c.answer(500, 0)
+	}
+}
+
+// repeated asks n times whether a message that failed so often is tried, and returns how many are.
+func (c *Control) repeated(n, retries int) (tried int) {
+	for range n {
+		if !c.Defers(&message.Message{RetryCount: retries, MaxRetries: 10}) {
+			tried++
+		}
+	}
+	return tried
+}
+
+func TestBreakerTrialsAndCloses(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		c.trip()
+		for _, pause := range []time.Duration{1, 2, 3, 3} {
+			time.Sleep(pause*time.Second - time.Millisecond)
+			wantOpen(t, c, false, fmt.Sprintf("open before %ds had passed", pause))
+			time.Sleep(time.Minute) // without a message no trial ends
+			for range 1000 {
+				c.answer(500, 0)
+				wantOpen(t, c, true, "messages that were never tried end no trial")
+			}
+			time.Sleep(trialTime - time.Millisecond)
+			c.answer(500, 4)
+			wantOpen(t, c, true, "a trial was too short")
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		wantOpen(t, c, false, "a trial without an answer goes on")
+		time.Sleep(4 * time.Second)
+		c.answer(200, 0)
+		for range breakerThreshold - 1 {
+			c.answer(500, 0)
+		}
+		wantOpen(t, c, true, "one answer did not close the breaker")
+		c.answer(500, 0)
+		time.Sleep(1100 * time.Millisecond)
+		wantOpen(t, c, true, "a closed breaker starts again with the shortest pause")
+	})
+}
+
+// TestLateAnswer: an answer during the first pause may be from before the outage; later ones are of a trial.
+func TestLateAnswer(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		c.trip()
+		c.answer(200, 0)
+		wantOpen(t, c, false, "a late answer ended the first pause")
+		time.Sleep(1001 * time.Millisecond)
+		c.answer(500, 0)
+		time.Sleep(trialTime)
+		synctest.Wait()
+		wantOpen(t, c, false, "the trial goes on")
+		c.answer(200, 0)
+		wantOpen(t, c, true, "an attempt that took longer than its trial proves nothing")
+		time.Sleep(10 * time.Second)
+		wantOpen(t, c, true, "the pause goes on")
+	})
+}
+
+// TestTrialDefersWhatFailedBefore: of messages that failed before a trial takes two that failed least; those that were
+// never tried are not counted among them.
+func TestTrialDefersWhatFailedBefore(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		tried := func(want, n, retries int) {
+			t.Helper()
+			if got := c.repeated(n, retries); got != want {
+				t.Fatalf("%d of %d messages with %d retries are tried, want %d", got, n, retries, want)
+			}
+		}
+		next := func(pause time.Duration) {
+			t.Helper()
+			time.Sleep(trialTime + pause + time.Millisecond)
+			wantOpen(t, c, true, "no trial")
+		}
+		tried(100, 100, 1)
+		c.trip()
+		tried(100, 100, 1) // a worker had them
+		next(0)
+		tried(breakerRepeats, 10, 3)
+		tried(0, 10, 2)
+		tried(100, 100, 0)
+		next(2 * time.Second)
+		tried(0, 10, 3) // those with 2 come first
+		tried(breakerRepeats, 10, 2)
+		next(3 * time.Second)
+		tried(breakerRepeats, breakerRepeats, 1) // none is deferred
+		time.Sleep(10 * time.Second)
+		wantOpen(t, c, true, "a trial ended without a failure")
+		tried(0, trialDeferred-1, 5)
+		wantOpen(t, c, true, "paused early")
+		tried(0, 1, 5)
+		wantOpen(t, c, false, "messages go round and round")
+		next(2 * time.Second)
+		c.answer(200, 1)
+		tried(100, 100, 1)
+	})
+}
+
+// TestFewMessagesAreParkedOnTrial: where each failure parks its message.
+func TestFewMessagesAreParkedOnTrial(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]*message.Message{
+		"no retries":          {},
+		"a status that parks": {MaxRetries: 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t, &app{}, func(o *Options) { o.ParkOn = []int{503} })
+				synctest.Wait()
+				c.trip()
+				for _, pause := range []time.Duration{1, 2, 4, 8, 10, 10} {
+					time.Sleep(pause*time.Second - time.Millisecond)
+					wantOpen(t, c, false, fmt.Sprintf("open before %ds had passed", pause))
+					time.Sleep(2 * time.Millisecond)
+					for range breakerFew {
+						wantOpen(t, c, true, "a trial was too short")
+						c.Report(m, &message.Outcome{Status: 503, At: time.Now()})
+					}
+					wantOpen(t, c, false, "more messages are parked")
+				}
+				time.Sleep(10*time.Second + time.Millisecond)
+				if c.Limit() != breakerFew {
+					t.Errorf("limit %d", c.Limit())
+				}
+			})
+		})
+	}
+}
+
+func TestAppThatSteersClosesTheBreaker(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		for range breakerThreshold {
+			c.answer(500, 0)
+		}
+		time.Sleep(2 * time.Second)
+		c.Report(&message.Message{}, &message.Outcome{Status: 500, Disposition: message.DispositionRetry})
+		time.Sleep(2 * rampStep)
+		if c.Limit() != 10 {
+			t.Fatalf("limit %d after an answer with a disposition", c.Limit())
+		}
+	})
+}
