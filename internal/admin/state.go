@@ -62,6 +62,7 @@ type Status struct {
 
 	Consume Connection `json:"consume"`
 	Publish Connection `json:"publish"`
+	Blocked *Blocked   `json:"blocked,omitempty"` // nil: no connection has been notified of an alarm
 
 	Subscriptions []Subscription `json:"subscriptions,omitempty"` // those that have names
 }
@@ -125,6 +126,12 @@ type Redeclared struct {
 type Connection struct {
 	Connected bool `json:"connected"`
 	Blocked   bool `json:"blocked,omitempty"` // the broker has an alarm and takes no publishes
+}
+
+// Blocked is a resource alarm of the broker: it takes no publishes.
+type Blocked struct {
+	Since  time.Time `json:"since"`            // of the first notification
+	Reason string    `json:"reason,omitempty"` // in the broker's words
 }
 
 // App is the app beside the sidecar.

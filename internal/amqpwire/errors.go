@@ -42,6 +42,7 @@ const (
 	errFrameEnd   = ProtocolError("the broker sent a frame without its end mark")
 	errFrameSize  = ProtocolError("the broker sent a frame larger than negotiated")
 	errBadReturn  = ProtocolError("the broker sent a malformed basic.return")
+	errBadBlocked = ProtocolError("the broker sent a malformed connection.blocked")
 	errBadConfirm = ProtocolError("the broker confirmed a message that was never published")
 	errContent    = ProtocolError("the broker announced a body larger than any it can take")
 	errForeign    = ProtocolError("the broker announced a large body that was not asked for")

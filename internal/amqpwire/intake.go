@@ -30,6 +30,8 @@ const (
 	maxDeliver = 4 + 3*256 + 9
 	// maxReturn is the size of the longest basic.return: its code and three short strings.
 	maxReturn = 4 + 2 + 3*256
+	// maxBlocked is the size of the longest connection.blocked: a short string.
+	maxBlocked = 4 + 256
 
 	// maxContent is the largest body that any broker can be asked to take, in bytes.
 	maxContent = 512 << 20
@@ -56,9 +58,9 @@ type intake struct {
 	resumed atomic.Pointer[time.Time] // when it last ended such a wait; nil: never
 
 	mu        sync.Mutex
-	consumers map[string]*Deliveries // by tag
-	confirms  map[uint16]*Confirming // by channel
-	alarm     func(blocked bool)     // nil: not set yet
+	consumers map[string]*Deliveries            // by tag
+	confirms  map[uint16]*Confirming            // by channel
+	alarm     func(blocked bool, reason string) // nil: not set yet
 
 	// What follows belongs to the goroutine that reads.
 	contents map[uint16]*content // by channel
@@ -93,10 +95,11 @@ func (in *intake) Cancel(tag string) {
 	}
 }
 
-// OnAlarm makes report be called when the broker's resource alarm blocks or unblocks the connection. The client library
+// OnAlarm makes report be called when the broker's resource alarm blocks the connection, with the broker's reason, or
+// unblocks it. The client library
 // reports it, too, but on a channel that it may have closed meanwhile: when the connection ends at that moment the
 // process panics.
-func (in *intake) OnAlarm(report func(blocked bool)) {
+func (in *intake) OnAlarm(report func(blocked bool, reason string)) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.alarm = report
@@ -160,10 +163,10 @@ func (in *intake) method(b []byte, channel uint16, size int) (n int, err error) 
 	case basicAck, basicNack:
 		malformed = errBadConfirm
 	case connectionBlocked, connectionUnblocked:
-		if channel == 0 {
-			in.reportAlarm(method == connectionBlocked)
+		if channel != 0 {
+			return 0, nil
 		}
-		return 0, nil
+		longest, malformed = maxBlocked, errBadBlocked
 	default:
 		return 0, nil
 	}
@@ -179,6 +182,9 @@ func (in *intake) method(b []byte, channel uint16, size int) (n int, err error) 
 	payload := b[frameHead+4 : frameHead+size]
 	var claimed bool
 	switch method {
+	case connectionBlocked, connectionUnblocked:
+		p := cursor{b: payload}
+		in.reportAlarm(method == connectionBlocked, string(p.short()))
 	case basicDeliver:
 		claimed, err = in.deliver(channel, payload)
 	case basicReturn:
@@ -192,12 +198,12 @@ func (in *intake) method(b []byte, channel uint16, size int) (n int, err error) 
 	return n, err
 }
 
-func (in *intake) reportAlarm(blocked bool) {
+func (in *intake) reportAlarm(blocked bool, reason string) {
 	in.mu.Lock()
 	report := in.alarm
 	in.mu.Unlock()
 	if report != nil {
-		report(blocked)
+		report(blocked, reason)
 	}
 }
 

@@ -45,6 +45,7 @@ type shared struct {
 	tracing  *telemetry.Tracing
 	probes   probes // of the apps
 	limits   limits // of all subscriptions together
+	alarm    *broker.Alarm
 
 	publisher *broker.Publisher // of retries and parked messages; nil when nothing is consumed
 }
@@ -98,6 +99,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 			do(s)
 		}
 	}
+	a.alarm = broker.NewAlarm(a.log)
 	telemetry.AdoptLibraries(a.log)
 	if cfg.Tracing != nil {
 		o, err := a.tracingOptions()
@@ -271,6 +273,6 @@ func CommandLog(cfg *config.Config, w io.Writer) *slog.Logger {
 // newDeadLetters connects without log or metrics: every operation makes a connection of its own, and returns its error.
 func newDeadLetters(sh shared, owners []deadletter.Owner, by string, r prometheus.Registerer) deadletter.Queues {
 	o := brokerOptions(sh.cfg, "dlq", sh.build)
-	o.Memory, o.Spool = sh.budget.Account(budget.DeadLetters), sh.spool
+	o.Memory, o.Spool, o.Alarm = sh.budget.Account(budget.DeadLetters), sh.spool, sh.alarm
 	return deadletter.New(deadletter.Options{Broker: o, By: by, Logger: sh.log, Registerer: r}, owners...)
 }

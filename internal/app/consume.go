@@ -23,7 +23,8 @@ func (a *App) subscribe(owners []deadletter.Owner) error {
 	}
 	consuming := a.brokerOptions("consume")
 	consuming.Memory, consuming.Spool = a.budget.Account(budget.Deliveries), a.spool
-	a.dialer, a.publisher = broker.NewDialer(consuming), a.newPublisher("publish")
+	a.dialer = broker.NewDialer(consuming)
+	a.publisher = a.newPublisher("publish", owners[0].Plan.PublishRoutes()[0].Exchange)
 	queues := 0
 	for _, o := range owners {
 		queues += len(o.Plan.Consumed())

@@ -141,12 +141,14 @@ func brokerOptions(cfg *config.Config, use string, build Build) broker.Options {
 
 func (sh *shared) brokerOptions(use string) broker.Options {
 	o := brokerOptions(sh.cfg, use, sh.build)
-	o.Logger, o.Registerer = sh.log, sh.registry
+	o.Logger, o.Registerer, o.Alarm = sh.log, sh.registry, sh.alarm
 	return o
 }
 
-func (sh *shared) newPublisher(use string) *broker.Publisher {
+// newPublisher returns a publisher whose user may publish to the exchange.
+func (sh *shared) newPublisher(use, exchange string) *broker.Publisher {
 	o := sh.brokerOptions(use)
+	o.Exchange = exchange
 	o.NotFound = func() { sh.each(func(s *subscription) { s.proof() }) }
 	return broker.NewPublisher(broker.NewDialer(o))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func newRelay(sh shared, plan *topology.Plan) sender {
-	p := sh.newPublisher("outbox")
+	p := sh.newPublisher("outbox", outboxExchange(sh.cfg, plan))
 	r := outbox.New(sh.outboxOptions(p, plan))
 	return sender{part{name: "outbox", run: r.Run}, p, func() admin.Check {
 		s := r.State()

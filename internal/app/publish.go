@@ -20,7 +20,7 @@ const leastStop = time.Second
 // newEndpoint returns the listener for messages of the app.
 func newEndpoint(sh shared, plan *topology.Plan) (*publish.Server, sender) {
 	c := &sh.cfg.Publish
-	p := sh.newPublisher("publish endpoint")
+	p := sh.newPublisher("publish endpoint", mainExchange(sh.cfg, plan))
 	server := publish.New(publish.Options{
 		Addr: c.Addr, Exchanges: publishAliases(sh.cfg, plan), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
 		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Token: listenerToken(c.Token, sh.log), Publisher: p,

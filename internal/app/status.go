@@ -126,6 +126,9 @@ func (a *App) Status() admin.Status {
 		Service: a.cfg.Service.Name,
 		Consume: admin.Connection{Connected: connected(a.subscriptions)}, Publish: a.publishing(),
 	}
+	if since, reason := a.alarm.Since(); !since.IsZero() {
+		st.Blocked, st.Publish.Blocked = &admin.Blocked{Since: since, Reason: reason}, true
+	}
 	st.Warnings = a.warnings()
 	for _, name := range a.Subscriptions() {
 		st.Subscriptions = append(st.Subscriptions, admin.Subscription{Name: name, Consumption: a.consumption(a.of(name))})
@@ -208,7 +211,6 @@ func (a *App) publishing() admin.Connection {
 	c := admin.Connection{Connected: true}
 	for _, p := range publishers {
 		c.Connected = c.Connected && p.Connected()
-		c.Blocked = c.Blocked || p.Blocked()
 	}
 	return c
 }

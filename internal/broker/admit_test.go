@@ -66,7 +66,7 @@ func TestWaitingForTheFirstAnswer(t *testing.T) {
 		want    error
 	}{
 		"the session ends": {func(s *Session) { s.Kill() }, ErrDisconnected},
-		"the alarm begins": {func(s *Session) { s.setBlocked(true) }, ErrBlocked},
+		"the alarm begins": {func(s *Session) { s.setBlocked(true, "low on memory") }, ErrBlocked},
 		"an answer comes":  {func(s *Session) { s.markAnswered() }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,15 +1,21 @@
 package broker
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"log/slog"
+	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
 )
 
@@ -22,6 +28,8 @@ func TestAlarmsAndLimits(t *testing.T) {
 		test func(*testing.T, *brokertest.Node)
 	}{
 		{"publish", publishDuringAnAlarm},
+		{"idle", alarmWhileIdle},
+		{"one connection", alarmOfOneConnection},
 		{"many publish on a new connection", alarmLeavesNoCopiesBehind},
 		{"lane", laneDuringAnAlarm},
 		{"stream", streamDuringAnAlarm},
@@ -186,4 +194,128 @@ func streamTriesSizes(t *testing.T, node *brokertest.Node) {
 		confirmed(t, r, false, i)
 	}
 	brokertest.WaitReady(t, brokertest.URL(t), queue, len(receipts))
+}
+
+// sharing returns options with an Alarm that logs into the returned log, and with metrics. The process asks at once
+// when poll is short.
+func sharing(t *testing.T, poll time.Duration) (Options, *prometheus.Registry, *brokertest.Log) {
+	t.Helper()
+	r, log := prometheus.NewRegistry(), new(brokertest.Log)
+	o := options(t)
+	o.Registerer, o.Alarm, o.alarmPoll = r, NewAlarm(telemetry.NewLogger(log, "info", "json")), poll
+	return o, r, log
+}
+
+func active(a *Alarm) bool { since, _ := a.Since(); return !since.IsZero() }
+
+// An idle process finds out that an alarm has begun, keeps its beginning when connections are lost, finds out that it is
+// over, and logs each once.
+func alarmWhileIdle(t *testing.T, node *brokertest.Node) {
+	o, r, log := sharing(t, 50*time.Millisecond)
+	p, other := publisher(t, o), publisher(t, o)
+	if active(o.Alarm) {
+		t.Error("an alarm before it began")
+	}
+	for round := 1; round <= 2; round++ {
+		calm := node.Alarm()
+		brokertest.Eventually(t, time.Minute, "both are blocked", func() bool { return p.Blocked() && other.Blocked() })
+		since, reason := o.Alarm.Since()
+		if since.IsZero() || reason != "low on memory" || value(t, r, "sidecar_amqp_blocked") != 1 {
+			t.Errorf("since %v, reason %q", since, reason)
+		}
+		for _, p := range []*Publisher{p, other} {
+			p.current().Kill()
+		}
+		brokertest.Eventually(t, time.Minute, "both are blocked again", func() bool { return p.Blocked() && other.Blocked() })
+		if again, _ := o.Alarm.Since(); again != since {
+			t.Errorf("the alarm began at %v and, after a reconnect, at %v", since, again)
+		}
+		calm()
+		brokertest.Eventually(t, time.Minute, "the alarm is over", func() bool {
+			return !active(o.Alarm) && value(t, r, "sidecar_amqp_blocked") == 0
+		})
+		for _, msg := range []string{`"msg":"publishing blocked","reason":"low on memory"`, `"msg":"publishing unblocked"`} {
+			if n := strings.Count(log.String(), msg); n != round {
+				t.Errorf("%s: %d times in round %d", msg, n, round)
+			}
+		}
+	}
+}
+
+// What one connection of the process is notified of makes the others ask, and stays when that connection ends.
+func alarmOfOneConnection(t *testing.T, node *brokertest.Node) {
+	o, _, _ := sharing(t, time.Hour)
+	p := publisher(t, o)
+	brokertest.Eventually(t, time.Minute, "its first question is answered", func() bool { return !o.Alarm.due(time.Hour) })
+	calm := node.Alarm()
+	defer calm()
+	s := dial(t, o)
+	late, ok := errors.AsType[*UntriedError](s.Try(t.Context(), publication(queue(t), "x")))
+	if !ok || !errors.Is(late, ErrBlocked) {
+		t.Fatal(late)
+	}
+	s.Close()
+	<-late.Ended
+	if !active(o.Alarm) {
+		t.Error("the alarm is forgotten with the connection")
+	}
+	brokertest.Eventually(t, time.Minute, "the publisher is blocked", p.Blocked)
+	p.current().Kill()
+	calm()
+	brokertest.Eventually(t, time.Minute, "the alarm is over", func() bool { return !active(o.Alarm) })
+}
+
+// TestAlarmIsForgotten: without a connection that could ask, an alarm is not shown for ever.
+func TestAlarmIsForgotten(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	o.Alarm = NewAlarm(slog.New(slog.DiscardHandler))
+	s := dial(t, o)
+	s.setBlocked(true, "low on disk")
+	s.Close()
+	brokertest.Eventually(t, time.Minute, "the connection has ended", func() bool {
+		o.Alarm.mu.Lock()
+		defer o.Alarm.mu.Unlock()
+		return len(o.Alarm.blocked) == 0
+	})
+	if since, reason := o.Alarm.Since(); since.IsZero() || reason != "low on disk" {
+		t.Errorf("since %v, %q", since, reason)
+	}
+	o.Alarm.mu.Lock()
+	o.Alarm.lost = time.Now().Add(-alarmMemory)
+	o.Alarm.mu.Unlock()
+	if active(o.Alarm) {
+		t.Error("the alarm is still shown")
+	}
+}
+
+// TestAlarmIsAskedForWithoutTheRight: a refused question is not asked again soon.
+func TestAlarmIsAskedForWithoutTheRight(t *testing.T) {
+	t.Parallel()
+	o, _, _ := sharing(t, 20*time.Millisecond)
+	var asked atomic.Int32
+	o.Exchange = "missing"
+	o.Connect = func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := dialTCP(ctx, addr)
+		return &transactions{c, &asked}, err
+	}
+	start, p := time.Now(), publisher(t, o)
+	brokertest.Eventually(t, time.Minute, "three questions are asked", func() bool { return asked.Load() >= 3 })
+	if took := time.Since(start); took < 20*o.alarmPoll {
+		t.Errorf("three questions in %v", took)
+	}
+	if !p.Connected() || p.current().Generation() != 1 {
+		t.Error("the refusal cost the connection")
+	}
+}
+
+// transactions counts the questions in what is written: each selects a transaction.
+type transactions struct {
+	net.Conn
+	asked *atomic.Int32
+}
+
+func (c *transactions) Write(b []byte) (int, error) {
+	c.asked.Add(int32(bytes.Count(b, []byte{0, 90, 0, 10}))) // #nosec G115 -- few
+	return c.Conn.Write(b)
 }

@@ -30,6 +30,11 @@ func (s *Session) doPatiently(name string, fn func() error) error {
 	return s.bounded(name, time.Time{}, s.wasBlocked, fn)
 }
 
+// doWhileUp is Do without a timeout: the end of the session ends the call.
+func (s *Session) doWhileUp(name string, fn func() error) error {
+	return s.bounded(name, time.Time{}, func(time.Time) bool { return true }, fn)
+}
+
 // bounded kills the session when fn has not returned within the call timeout, and in any case at the deadline; the zero
 // time is none. The timeout begins anew when patient reports a reason to wait since it began.
 func (s *Session) bounded(name string, deadline time.Time, patient func(since time.Time) bool, fn func() error) error {

@@ -28,7 +28,7 @@ func (s *Session) Try(ctx context.Context, pub *message.Publication) error {
 	ended := make(chan struct{})
 	answered, err := ask(ctx, s, func() (bool, error) {
 		defer close(ended)
-		return true, s.dryRun(&question)
+		return true, s.dryRun(&question, s.doPatiently)
 	}, func(bool) {})
 	if !answered {
 		return &UntriedError{err, ended}
@@ -48,15 +48,16 @@ func (e *UntriedError) Error() string { return "the dry run has no answer: " + e
 // Unwrap returns the reason.
 func (e *UntriedError) Unwrap() error { return e.Err }
 
-// dryRun is Try without its checks. During an alarm it lasts until that is over.
-func (s *Session) dryRun(pub *message.Publication) error {
+// dryRun is Try without its checks. During an alarm it lasts until that is over. do runs each of its calls.
+func (s *Session) dryRun(pub *message.Publication, do func(name string, fn func() error) error) error {
 	defer func() {
 		if s.Err() == nil {
 			s.markAnswered() // by any answer, and without a channel: nothing else would end the wait of admit
+			s.options.Alarm.answer()
 		}
 	}()
 	var ch *amqp.Channel // of its own: the broker closes it over a refusal
-	err := s.doPatiently("open a channel", func() (err error) {
+	err := do("open a channel", func() (err error) {
 		ch, err = s.conn.Channel()
 		return err
 	})
@@ -68,7 +69,7 @@ func (s *Session) dryRun(pub *message.Publication) error {
 		key = "" // the broker hands a direct reply over at once, also in a transaction
 	}
 	closes := ch.NotifyClose(make(chan *amqp.Error, 1))
-	err = s.doPatiently("try a message", func() error {
+	err = do("try a message", func() error {
 		if err := ch.Tx(); err != nil {
 			return err
 		}
@@ -103,7 +104,7 @@ func (s *Session) admit(ctx context.Context, pub *message.Publication) error {
 	default:
 		s.probe.Do(func() {
 			question := &message.Publication{Exchange: pub.Exchange, Key: pub.Key} // it may outlive the message
-			go func() { _ = s.dryRun(question) }()
+			go func() { _ = s.dryRun(question, s.doPatiently) }()
 		})
 	}
 	_, err := await(ctx, s, s.answered)

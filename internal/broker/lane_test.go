@@ -294,7 +294,7 @@ func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
 		t.Fatalf("it did not wait for its turn: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	l.publisher.current().setBlocked(true)
+	l.publisher.current().setBlocked(true, "")
 	if err := <-behind; !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
 		t.Errorf("behind it: %v", err)
 	}

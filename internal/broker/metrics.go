@@ -130,7 +130,10 @@ func (l *links) Collect(ch chan<- prometheus.Metric) {
 	for k := range l.all {
 		up := k.session != nil && k.session.Err() == nil
 		connected = connected && up
-		blocked = blocked || up && k.session.Blocked()
+		if up {
+			since, _ := k.session.options.Alarm.Since()
+			blocked = blocked || !since.IsZero()
+		}
 	}
 	l.mu.Unlock()
 	if !over {

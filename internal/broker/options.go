@@ -63,8 +63,15 @@ type Options struct {
 	// connections of one process.
 	Registerer prometheus.Registerer
 
+	// Alarm is shared by the connections of a process; nil = one that only this Dialer's sessions have.
+	Alarm *Alarm
+
+	// Exchange is one that the user may publish to: a Publisher asks there whether an alarm blocks it. "" is the default
+	// exchange.
+	Exchange string
+
 	// Tests set them; 0 = the constants of these names.
-	closeTimeout, blockedPatience, credentialsPoll, steady, nackedLimit time.Duration
+	closeTimeout, blockedPatience, credentialsPoll, steady, nackedLimit, alarmPoll time.Duration
 }
 
 // TLSOptions are PEM files, read again on every dial; "" = the system's authorities, no client certificate, and the
@@ -86,5 +93,9 @@ func (o *Options) setDefaults() {
 	if o.Connect == nil {
 		o.Connect = dialTCP
 	}
+	o.alarmPoll = cmp.Or(o.alarmPoll, alarmPoll)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	if o.Alarm == nil {
+		o.Alarm = NewAlarm(o.Logger)
+	}
 }

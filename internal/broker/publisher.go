@@ -48,8 +48,7 @@ func (p *Publisher) Run(ctx context.Context, others ...Serve) error {
 	return Supervise(ctx, p.dialer, append(others, func(ctx context.Context, s *Session) error {
 		p.use(s)
 		defer p.use(nil)
-		<-ctx.Done()
-		return context.Cause(ctx)
+		return s.watchAlarm(ctx)
 	})...)
 }
 

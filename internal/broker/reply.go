@@ -77,7 +77,7 @@ func (q *requesters) connect(ctx context.Context, s *Session) (err error) {
 	if q.session == nil || q.session.Err() != nil {
 		o := *s.options
 		o.Name += " replies"
-		o.Logger, o.Registerer = nil, nil
+		o.Logger, o.Registerer, o.NotFound = nil, nil, nil // a requester that has gone is a 404
 		if q.session, err = NewDialer(o).Dial(ctx); err != nil {
 			return err
 		}

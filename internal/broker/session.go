@@ -96,7 +96,7 @@ func (s *Session) watch(closes <-chan *amqp.Error) {
 	}
 }
 
-func (s *Session) setBlocked(b bool) {
+func (s *Session) setBlocked(b bool, reason string) {
 	s.alarm.Lock()
 	defer s.alarm.Unlock()
 	if s.blocked == b {
@@ -105,6 +105,11 @@ func (s *Session) setBlocked(b bool) {
 	s.blocked, s.changedAt = b, time.Now()
 	close(s.unchanged)
 	s.unchanged = make(chan struct{})
+	if b {
+		s.options.Alarm.begin(s, reason)
+	} else {
+		s.options.Alarm.end(s)
+	}
 }
 
 // wasBlocked reports whether an alarm has blocked the connection at any time since then.

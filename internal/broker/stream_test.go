@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"sync"
 	"testing"
@@ -203,7 +204,7 @@ func TestFullPipeDuringAnAlarm(t *testing.T) {
 		refused <- err
 	}()
 	time.Sleep(100 * time.Millisecond) // it waits by now
-	c.session.setBlocked(true)
+	c.session.setBlocked(true, "")
 	confirmed(t, receipts[0], false, 0)
 	if err := <-refused; !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
 		t.Errorf("%v", err)
@@ -217,7 +218,7 @@ func TestFullPipeDuringAnAlarm(t *testing.T) {
 func TestNoRoomBehindGivenUpMessages(t *testing.T) {
 	t.Parallel()
 	c := &Stream{
-		session: &Session{lifetime: newLifetime(), unchanged: make(chan struct{}), options: &Options{}},
+		session: &Session{lifetime: newLifetime(), unchanged: make(chan struct{}), options: &Options{Alarm: NewAlarm(slog.New(slog.DiscardHandler))}},
 		slots:   make(chan struct{}, 1), inflight: map[*Receipt]struct{}{},
 	}
 	ended := make(chan error)
@@ -229,7 +230,7 @@ func TestNoRoomBehindGivenUpMessages(t *testing.T) {
 	if err := <-ended; !errors.Is(err, ErrDisconnected) {
 		t.Errorf("%v", err)
 	}
-	c.session.setBlocked(true)
+	c.session.setBlocked(true, "")
 	if err := c.room(t.Context()); !errors.Is(err, ErrBlocked) {
 		t.Errorf("%v in an alarm", err)
 	}

@@ -33,6 +33,23 @@ func TestBrokerAway(t *testing.T) {
 	b.until("#view h3", "1 message in 1 group")
 }
 
+// TestBrokerBlocks: an alarm is in the banner while it lasts, although nothing is published.
+func TestBrokerBlocks(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
+	sc := newScene(t).run()
+	b := sc.open()
+	b.until("#state-title", "Consuming")
+	calm := node.Alarm()
+	b.until("#state-title", "The broker blocks publishing")
+	b.until("#state-lines", "a resource alarm (low on memory) since ")
+	b.until("#facts", "resource alarm")
+	b.inspect("broker-blocks")
+	calm()
+	b.until("#state-title", "Consuming")
+	b.until("#state-lines", "Broker and app are there.")
+}
+
 // TestSidecarGone: an old picture must not look like the present, and the page finds back to a sidecar that was
 // restarted.
 func TestSidecarGone(t *testing.T) {

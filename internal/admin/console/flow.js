@@ -73,7 +73,7 @@ export function showFacts({ status: s, depths }) {
   put(facts.App, s.app.up ? 'answers' : 'does not answer');
   facts.App.dataset.tone = s.app.up ? '' : 'bad';
   const down = [!s.consume.connected && 'consuming', !s.publish.connected && 'publishing'].filter(Boolean);
-  put(facts.Broker, down.length > 0 ? `no connection for ${down.join(' and ')}` : s.publish.blocked ? 'resource alarm' : 'connected');
-  facts.Broker.dataset.tone = down.length > 0 || s.publish.blocked ? 'bad' : '';
+  put(facts.Broker, down.length > 0 ? `no connection for ${down.join(' and ')}` : s.blocked ? 'resource alarm' : 'connected');
+  facts.Broker.dataset.tone = down.length > 0 || s.blocked ? 'bad' : '';
   put(facts.Retries, s.retry_delays.length === 0 ? 'none' : `${number(s.max_retries)}, after ${visible(s.retry_delays.join(', '))}`);
 }

@@ -21,6 +21,8 @@ function judge(s) {
   const hand = s.inflight + s.delayed;
   if (s.state === 'drained') return ['Drained', 'hold', ['Nothing is taken any more. It consumes again after a restart of its process.']];
   if (s.state === 'draining') return ['Draining', 'hold', [`Takes no more messages. ${hand} in flight.`]];
+  const blocked = ['The broker blocks publishing', 'bad', []];
+  if (s.state === 'publishing' && s.blocked) return blocked;
   if (s.state === 'publishing') return ['Publishing', 'good', ['It consumes nothing, because SIDECAR_CONSUME is off.']];
   if (!s.consume.connected) {
     return ['Broker away', 'bad', ['It dials again by itself; no restart is needed. The messages wait in the broker.']];
@@ -36,8 +38,9 @@ function judge(s) {
     return [`Paused: ${reasons[main?.reason]?.[0] ?? 'no reason given'}`, !main || main.reason === 'operator' ? 'hold' : 'bad', []];
   }
   if (s.state === 'starting') return ['Starting', 'hold', []];
+  if (s.blocked) return blocked;
   if (s.redeclared?.length > 0) return ['Consuming; messages may be lost', 'bad', []];
-  return ['Consuming', 'good', [s.app.up && s.publish.connected && !s.publish.blocked && 'Broker and app are there.']];
+  return ['Consuming', 'good', [s.app.up && s.publish.connected && 'Broker and app are there.']];
 }
 
 function pauseLine(p) {
@@ -76,7 +79,8 @@ export function showStatus(s) {
   byId('pause').hidden = going;
   byId('drain').hidden = going || here().sub !== '';
 
-  const publish = s.publish.blocked ? 'The broker has a resource alarm and takes no publishes: parking and retrying wait.'
+  const publish = s.blocked ? ['The broker has a resource alarm', s.blocked.reason && ` (${visible(s.blocked.reason)})`, ' since ', ago(s.blocked.since, true),
+    ' and takes no publishes: parking, retrying, redriving and what the app publishes wait. It ends by itself with the alarm.']
     : s.consume.connected && !s.publish.connected ? 'The connection that publishes is down: parking and retrying wait.' : '';
   const warnings = JSON.stringify(s.warnings);
   if (warnings !== warned) {
@@ -85,7 +89,7 @@ export function showStatus(s) {
     fill(byId('warnings-list'), undefined, s.warnings.map((w) => el('li', {}, visible(w))));
   }
   warned = warnings;
-  const key = JSON.stringify([here().sub, word, said, s.pauses, s.findings, s.redeclared, publish, s.app]);
+  const key = JSON.stringify([here().sub, word, said, s.pauses, s.findings, s.redeclared, s.blocked ?? publish, s.app]);
   if (key === shown) return;
   shown = key;
   fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine), s.redeclared?.map(redeclaredLine),
