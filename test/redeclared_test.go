@@ -54,7 +54,7 @@ func TestDeletedObjectIsReported(t *testing.T) {
 			if c.kind != "exchange" && s.log.mentions(`"last_depth":1`) != depth {
 				t.Errorf("the log has another depth:\n%s", s.log.tail(10))
 			}
-			_, body := s.get(s.control, "/status")
+			_, _, body := s.api("").ask("GET", "/status", "")
 			var st struct {
 				Warnings   []string
 				Redeclared []struct{ Object, Kind string }

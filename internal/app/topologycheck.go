@@ -118,8 +118,8 @@ func (s *subscription) publishRetries() { s.current.Store(s.current.Load().Witho
 const provenFor = time.Second
 
 // proof makes the topology be checked once a second while messages are rejected, before the first of them: the broker
-// does not report that it drops a rejected message because its exchange, queue or binding is missing. It returns nil if a
-// message may be rejected now, and otherwise a channel that is closed at the end of a check. Nothing checks without
+// does not report that it drops a rejected message because its exchange, queue or binding is missing. It returns nil if
+// a message may be rejected now, and otherwise a channel that is closed at the end of a check. Nothing checks without
 // rejects.
 func (s *subscription) proof() <-chan struct{} {
 	s.proofMu.Lock()

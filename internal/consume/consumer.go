@@ -39,8 +39,8 @@ type Options struct {
 	Plan   *topology.Plan
 	Policy retry.Policy
 
-	// Unroutable is called with the error of a publication that found no queue: a missing binding shows in no other way. It
-	// must not block.
+	// Unroutable is called with the error of a publication that found no queue: a missing binding shows in no other way.
+	// It must not block.
 	Unroutable func(exchange, key string, err error)
 
 	// Proof is asked before each reject of a message that the broker dead-letters; may be nil. It returns nil if the

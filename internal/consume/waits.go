@@ -48,8 +48,8 @@ func (s *session) replace(r *record, by topology.Settlement) {
 	s.end(r, by)
 }
 
-// unproven reports whether a reject needs a check of the topology first. Then the message is settled after the check, by
-// the plan that the check leaves: the broker drops a rejected message without a report where its exchange, queue or
+// unproven reports whether a reject needs a check of the topology first. Then the message is settled after the check,
+// by the plan that the check leaves: the broker drops a rejected message without a report where its exchange, queue or
 // binding is missing.
 func (s *session) unproven(r *record, by topology.Settlement) bool {
 	if s.c.o.Proof == nil {

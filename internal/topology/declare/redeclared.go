@@ -33,13 +33,13 @@ type Redeclared struct {
 
 // Reason says what that comes to.
 func (r *Redeclared) Reason() string {
-	return "messages may be lost since " + r.LostSince.UTC().Format(time.RFC3339)
+	return "messages may be lost since " + r.LostSince.Format(time.RFC3339)
 }
 
 // String is a sentence for people.
 func (r *Redeclared) String() string {
 	s := fmt.Sprintf("%s (%s) was deleted and was declared again at %s: %s", r.Object, r.Kind,
-		r.At.UTC().Format(time.RFC3339), r.Reason())
+		r.At.Format(time.RFC3339), r.Reason())
 	if r.LastDepth != nil {
 		s += fmt.Sprintf("; %d were ready in it %v before", *r.LastDepth, r.Age())
 	}
@@ -61,7 +61,8 @@ type RedeclaredTotal struct {
 func NewRedeclaredTotal(r prometheus.Registerer) *RedeclaredTotal {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_objects_redeclared_total",
-		Help: "Queues and exchanges that were deleted while the sidecar ran and that it declared again. Messages may be lost.",
+		Help: "Queues and exchanges that were deleted while the sidecar ran and that it declared again: messages may be " +
+			"lost.",
 	}, []string{"kind"})
 	for _, kind := range []topology.Kind{topology.KindMain, topology.KindRetry, topology.KindDLQ, KindExchange} {
 		total.WithLabelValues(string(kind))
@@ -136,8 +137,8 @@ func (s *Sightings) measured(depths []Depth, at time.Time) {
 	}
 }
 
-// Declared returns the declared objects of a check, which began at that time, that were known to exist before, and counts
-// them. It has to be called before Checked records the same check.
+// Declared returns the objects that were known to exist and that a check, which began at that time, had to declare. It
+// counts them. It has to be called before Checked records the same check.
 func (s *Sightings) Declared(r *Report, begun time.Time) (again []Redeclared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -146,12 +147,12 @@ func (s *Sightings) Declared(r *Report, begun time.Time) (again []Redeclared) {
 		if e == nil {
 			continue
 		}
-		d := Redeclared{Object: o.title, Kind: KindExchange, At: time.Now(), LostSince: e.at}
+		d := Redeclared{Object: o.title, Kind: KindExchange, At: time.Now().UTC(), LostSince: e.at.UTC()}
 		if o.queue != nil {
 			d.Kind = o.queue.Kind
 		}
 		if !e.measured.IsZero() {
-			d.LastDepth, d.MeasuredAt = &e.ready, e.measured
+			d.LastDepth, d.MeasuredAt = &e.ready, e.measured.UTC()
 		}
 		delete(s.seen, o.title)
 		if s.total.count(&d, begun) {
