@@ -26,10 +26,15 @@ type Delivery struct {
 
 	table   []byte          // the header table as it was received, sanitized
 	encoded bool            // there is one that has not been decoded
-	memory  *budget.Account // of held
+	memory  *budget.Account // of held and lacked
 	held    int64
+	lacked  int64    // see Lacked
 	spooled *spooled // nil: the body is in memory
 }
+
+// Lacked returns how many bytes of which memory could not be taken for a delivery whose body is Missing. memory may be
+// nil, which bounds nothing.
+func (d *Delivery) Lacked() (memory *budget.Account, n int64) { return d.memory, d.lacked }
 
 // DecodeHeaders makes Headers of the table that was received. Deliveries that wait have only the bytes of it: decoded,
 // it may take up to decodedPerByte times as much.
@@ -49,6 +54,19 @@ var spare = sync.Pool{New: func() any { return &Delivery{} }}
 
 // NewDelivery returns an empty one, with memory for a body if there is any to spare.
 func NewDelivery() *Delivery { return spare.Get().(*Delivery) }
+
+// Strip gives back the memory of the body and the headers, to which nothing may refer any more. What is left of the
+// delivery is counted until Free.
+func (d *Delivery) Strip() {
+	if d.spooled != nil {
+		d.spooled.free()
+		d.spooled = nil
+	}
+	d.Body, d.Headers, d.table, d.encoded = nil, nil, nil, false
+	left := min(d.held, deliveryCost)
+	d.memory.Give(d.held - left)
+	d.held = left
+}
 
 // Free gives d back. Nothing may refer to d or to its body any more; its texts and its decoded headers stay valid.
 func (d *Delivery) Free() {

@@ -20,9 +20,6 @@ const deliveryCost = 2 << 10
 // not been read for 30 seconds.
 const defaultPatience = 10 * time.Second
 
-// sharedPatience is how long all consumers of a connection wait for what one delivery needs.
-const sharedPatience = 200 * time.Millisecond
-
 // errGone ends the reading of a connection that ended while it waited for memory.
 var errGone = fmt.Errorf("while waiting for memory: %w", net.ErrClosed)
 
@@ -33,8 +30,9 @@ var ErrNoMemory = errors.New("other messages use all of the memory")
 // during the wait, which stops the broker. A body that can never fit, or not soon, goes to a file. Without room for a
 // file it is read and dropped, and the delivery says so.
 //
-// The body of a delivery to a consumer with a share of the memory does not wait, because all others would wait with it.
-// What it needs beside its body may be of the memory of all, and waits for sharedPatience.
+// A delivery to a consumer with a share of the memory does not wait, because all others would wait with it. Its body is
+// in memory if the share has room for it, and goes to a file at once otherwise. An eighth of the share is not for
+// bodies: bodies that fill it must not keep the headers of others out.
 func (in *intake) hold(d *Delivery, size int64, share *budget.Account) error {
 	memory := cmp.Or(share, in.o.Memory)
 	// The table is there as bytes, as the texts cut out of it, and decoded, perhaps once more in the message that replaces
@@ -44,18 +42,13 @@ func (in *intake) hold(d *Delivery, size int64, share *budget.Account) error {
 	if cap(d.Body) > deliveryCost+2*int(size) {
 		d.Body = nil // its memory is that of a larger message, and would not be counted
 	}
-	if n <= memory.Limit() && (share != nil && share.Take(n) || share == nil && in.reserve(n, in.o.Patience)) {
-		d.memory, d.held = memory, n
-		d.Body = slices.Grow(d.Body, int(size))
-		return nil
+	d.memory = memory
+	if in.takeWhole(n, share) {
+		return d.place(n, size)
 	}
-	err, patience := ErrNoMemory, in.o.Patience
-	if share != nil && !share.Take(least) {
-		memory, patience = in.o.Memory, sharedPatience
-		share = nil
-	}
-	if share != nil || in.reserve(least, patience) {
-		d.memory, d.held = memory, least
+	err, lacked := ErrNoMemory, least
+	if share != nil && share.Take(least) || share == nil && in.reserve(least, in.o.Patience) {
+		d.held = least
 		if size == 0 {
 			return nil
 		}
@@ -63,13 +56,35 @@ func (in *intake) hold(d *Delivery, size int64, share *budget.Account) error {
 			d.Body = d.spooled.memory[:0]
 			return nil
 		}
+		if share != nil && share.Take(size) { // more than the share: a single body may be
+			return d.place(n, size)
+		}
+		lacked = n
 	} else {
 		d.table, d.encoded = d.table[:0], false
 	}
 	if in.over.Err() != nil {
 		return errGone
 	}
-	d.Body, d.Missing, d.MissingWhy = nil, max(size, 1), err
+	d.Body, d.Missing, d.MissingWhy, d.lacked = nil, max(size, 1), err, lacked
+	return nil
+}
+
+// takeWhole takes the n bytes of a delivery with its body.
+func (in *intake) takeWhole(n int64, share *budget.Account) bool {
+	switch {
+	case n > in.o.Memory.Limit():
+		return false
+	case share == nil:
+		return in.reserve(n, in.o.Patience)
+	}
+	return share.Held()+n <= share.Share()/8*7 && share.Take(n)
+}
+
+// place makes room for a body of size bytes: n bytes of memory are taken for the delivery.
+func (d *Delivery) place(n, size int64) error {
+	d.held = n
+	d.Body = slices.Grow(d.Body, int(size))
 	return nil
 }
 

@@ -212,47 +212,86 @@ func TestSpareMemoryIsCounted(t *testing.T) {
 	}
 }
 
-// TestAFullShareDoesNotWait: where consumers have shares, a body without room in its own goes to a file at once.
-func TestAFullShareDoesNotWait(t *testing.T) {
-	t.Parallel()
-	memory := budget.New(400_000).Account(budget.Deliveries)
-	in := newIntake(t.Context(), Options{Memory: memory, Patience: time.Hour, Spool: NewSpool(t.TempDir(), 1<<20)})
-	shares := memory.Shares(2)
-	var all [3]Delivery
-	for i, share := range []*budget.Account{shares[0], shares[0], shares[1]} {
-		if err := in.hold(&all[i], 90_000, share); err != nil || all[i].Missing != 0 {
-			t.Fatal(err, all[i].MissingWhy)
+// heldOf is what a delivery with a body of size bytes holds of a share.
+type heldOf struct {
+	share, size int
+	want        string // memory, file, or why the body is missing
+}
+
+// shares holds the deliveries of several consumers, none of which waits, and checks where their bodies are.
+func shares(t *testing.T, limit int64, n int, spool *Spool, list []heldOf) []*Delivery {
+	t.Helper()
+	memory := budget.New(limit).Account(budget.Deliveries)
+	in := newIntake(t.Context(), Options{Memory: memory, Patience: time.Hour, Spool: spool})
+	parts := memory.Shares(n)
+	all := make([]*Delivery, len(list))
+	for i, c := range list {
+		all[i] = &Delivery{}
+		must.Do(t, in.hold(all[i], int64(c.size), parts[c.share]))
+		got := "memory"
+		switch d := all[i]; {
+		case d.Missing != 0:
+			got = d.MissingWhy.Error()
+		case d.spooled != nil:
+			got = "file"
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%d: %d bytes of share %d: %s, want %s", i, c.size, c.share, got, c.want)
 		}
 	}
-	if all[0].spooled != nil || all[1].spooled == nil || all[2].spooled != nil {
-		t.Error("not the one that exceeds its share is in a file")
+	t.Cleanup(func() {
+		free(all)
+		if held := memory.Held(); held != 0 {
+			t.Errorf("%d bytes are held", held)
+		}
+	})
+	return all
+}
+
+// TestSharesDoNotWait: a body without room in its share goes to a file at once, also one that fits into the budget. The
+// others have theirs.
+func TestSharesDoNotWait(t *testing.T) {
+	t.Parallel()
+	shares(t, 800_000, 2, NewSpool(t.TempDir(), 4<<20), []heldOf{
+		{0, 700_000, "file"}, {0, 150_000, "memory"}, {0, 150_000, "file"}, {0, 10, "memory"},
+		{1, 150_000, "memory"}, {1, 10_000, "memory"}, {1, 40_000, "file"}, {1, 0, "memory"},
+	})
+	shares(t, 800_000, 7, NewSpool(t.TempDir(), 4<<20), []heldOf{
+		{0, 60_000, "file"}, {1, 30_000, "memory"}, {2, 30_000, "memory"}, {3, 30_000, "memory"}, {4, 30_000, "memory"},
+		{5, 30_000, "memory"}, {6, 30_000, "memory"}, {0, 30_000, "memory"},
+	})
+}
+
+// TestSharesWithoutFiles: a single body beyond its share is in memory that no other consumer has a share of.
+func TestSharesWithoutFiles(t *testing.T) {
+	t.Parallel()
+	all := shares(t, 800_000, 2, NewSpool("/proc", 1<<30), []heldOf{
+		{0, 700_000, "spool to /proc"}, {0, 500_000, "memory"}, {0, 1000, "other messages use all"},
+		{1, 150_000, "memory"}, {1, 10, "memory"}, {1, 250_000, "spool to /proc"},
+	})
+	for i, want := range map[int]int64{0: 702_048, 2: 2048, 5: 252_048} {
+		if memory, n := all[i].Lacked(); n != want || memory.Fits(n) {
+			t.Errorf("%d lacks %d bytes, want %d", i, n, want)
+		}
 	}
-	for i := range all {
-		all[i].Free()
-	}
-	if held := memory.Held(); held != 0 {
-		t.Errorf("%d bytes are held", held)
+	freed := all[0].memory.Freed()
+	all[1].Free()
+	all[1] = &Delivery{}
+	if <-freed; !all[2].memory.Fits(2048) {
+		t.Error("memory that was given back is not announced")
 	}
 }
 
-// TestAFullShareKeepsHeaders: what a delivery needs beside its body may be of the memory that is not the consumer's own.
+// TestAFullShareKeepsHeaders: bodies leave room for the headers of other deliveries of their consumer.
 func TestAFullShareKeepsHeaders(t *testing.T) {
 	t.Parallel()
-	memory := budget.New(100_000).Account(budget.Deliveries)
-	in := newIntake(t.Context(), Options{Memory: memory, Patience: time.Hour, Spool: NewSpool(t.TempDir(), 1<<20)})
-	shares := memory.Shares(10)
-	full := []*Delivery{{}, {}}
-	for _, d := range full {
-		must.Do(t, in.hold(d, 1, shares[0]))
+	list := make([]heldOf, 20)
+	for i := range list {
+		list[i] = heldOf{0, 40_000, ""}
 	}
-	d := &Delivery{}
-	if err := in.hold(d, 1000, shares[0]); err != nil || d.Missing != 0 || d.memory != memory {
-		t.Errorf("%v, %d bytes are missing: %v", err, d.Missing, d.MissingWhy)
-	}
-	for _, d := range append(full, d) {
-		d.Free()
-	}
-	if held := memory.Held(); held != 0 {
-		t.Errorf("%d bytes are held", held)
+	for i, d := range shares(t, 800_000, 2, NewSpool(t.TempDir(), 1<<20), list) {
+		if d.Missing != 0 {
+			t.Errorf("%d has no body: %v", i, d.MissingWhy)
+		}
 	}
 }

@@ -35,16 +35,18 @@ type Budget struct {
 
 	mu      sync.Mutex
 	used    int64
-	churn   int64     // bytes of large things since the last collection
-	waiting []*waiter // in the order of their arrival
+	churn   int64         // bytes of large things since the last collection
+	waiting []*waiter     // in the order of their arrival
+	freed   chan struct{} // see Account.Freed; nil: not asked for
 }
 
 // Account is what one kind of thing holds. A nil Account bounds nothing.
 type Account struct {
 	b     *Budget
-	whole *Account // the account that this is a share of; nil: it is none
-	share int64    // what it may hold in bytes, unless a single thing is larger
-	held  int64    // with that of its shares; guarded by b.mu
+	whole *Account   // the account that this is a share of; nil: it is not a share
+	parts []*Account // all shares of whole; nil: it is not a share
+	share int64      // what it may hold in bytes, unless a single thing is larger
+	held  int64      // with that of its shares; guarded by b.mu
 }
 
 type waiter struct {
@@ -71,14 +73,19 @@ func (b *Budget) Account(of string) *Account {
 	return a
 }
 
-// Shares divides an account into n equal parts, so that what fills one leaves the others alone.
+// Shares divides an account into n equal parts, of which none takes what another one may still need: the single thing
+// that one may hold beyond its share is of memory beyond all of them. Neither do waiters of other accounts keep a share
+// from its memory. Nothing may call Wait on a share, or take memory of the whole account.
 func (a *Account) Shares(n int) []*Account {
 	all := make([]*Account, n)
 	for i := range all {
-		all[i] = &Account{b: a.b, whole: a, share: a.share / int64(n)}
+		all[i] = &Account{b: a.b, whole: a, parts: all, share: a.share / int64(n)}
 	}
 	return all
 }
+
+// Share is what the account may hold in bytes, unless a single thing is larger.
+func (a *Account) Share() int64 { return a.share }
 
 // Limit is the whole budget in bytes: nothing larger can ever be taken.
 func (b *Budget) Limit() int64 { return b.limit }
@@ -116,11 +123,38 @@ func (a *Account) Reuse(n int64) bool {
 }
 
 func (a *Account) take(n int64) bool {
-	if a.b.queued() || !a.mayHold(n) || a.b.used+n > a.b.limit {
+	if !a.fits(n) {
 		return false
 	}
 	a.add(n)
 	return true
+}
+
+func (a *Account) fits(n int64) bool {
+	return (a.whole != nil || !a.b.queued()) && a.mayHold(n) && a.b.used+n <= a.b.limit
+}
+
+// Fits reports whether Take would succeed now.
+func (a *Account) Fits(n int64) bool {
+	if a == nil {
+		return true
+	}
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	return a.fits(n)
+}
+
+// Freed returns a channel that is closed when Fits may have changed from false to true.
+func (a *Account) Freed() <-chan struct{} {
+	if a == nil {
+		return nil
+	}
+	a.b.mu.Lock()
+	defer a.b.mu.Unlock()
+	if a.b.freed == nil {
+		a.b.freed = make(chan struct{})
+	}
+	return a.b.freed
 }
 
 // large is from what size on bytes that were given back count as garbage that nothing uses again, and garbageShare
@@ -167,7 +201,7 @@ func (a *Account) Wait(n int64, stop <-chan struct{}) bool {
 	defer a.b.mu.Unlock()
 	if i := slices.Index(a.b.waiting, w); i >= 0 { // not granted before stop
 		a.b.waiting = slices.Delete(a.b.waiting, i, i+1)
-		a.b.grant() // w may have blocked others
+		a.b.grant() // w may have kept out others
 		return false
 	}
 	a.b.collect(n)
@@ -205,9 +239,24 @@ func (a *Account) add(n int64) {
 	}
 }
 
-// mayHold reports whether the account's own share, and the whole that it is of, allow n bytes more.
+// mayHold reports whether the account may hold n bytes more. Beyond its share it may hold a single thing: an account that
+// holds nothing otherwise whatever there is, and a share without what the others may still need of theirs.
 func (a *Account) mayHold(n int64) bool {
-	return a == nil || (a.held == 0 || a.held+n <= a.share) && a.whole.mayHold(n)
+	switch {
+	case a.held+n <= a.share:
+		return true
+	case a.parts == nil:
+		return a.held == 0
+	case a.held > a.share:
+		return false
+	}
+	reserved := int64(0)
+	for _, other := range a.parts {
+		if other != a {
+			reserved += max(0, other.share-other.held)
+		}
+	}
+	return a.b.used+reserved+n <= a.b.limit
 }
 
 // queued reports whether a waiter could take its bytes if only the others held less. What becomes free is for the first
@@ -216,8 +265,13 @@ func (b *Budget) queued() bool {
 	return slices.ContainsFunc(b.waiting, func(w *waiter) bool { return w.a.mayHold(w.n) })
 }
 
-// grant lets waiters take their bytes, in their order, up to the first one for which the others hold too much.
+// grant lets waiters take their bytes, in their order, up to the first one for which the others hold too much. It has
+// to be called when memory was given back, and when a waiter gave up.
 func (b *Budget) grant() {
+	if b.freed != nil {
+		close(b.freed)
+		b.freed = nil
+	}
 	for i := 0; i < len(b.waiting); {
 		w := b.waiting[i]
 		switch {

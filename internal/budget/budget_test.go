@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -88,7 +89,7 @@ func TestWaitEnds(t *testing.T) {
 func TestNilAccountBoundsNothing(t *testing.T) {
 	t.Parallel()
 	var a *Account
-	if !a.Take(1<<40) || !a.Wait(1<<40, nil) || a.Limit() <= 0 || a.Held() != 0 {
+	if !a.Take(1<<40) || !a.Wait(1<<40, nil) || !a.Fits(1<<40) || a.Freed() != nil || a.Limit() <= 0 || a.Held() != 0 {
 		t.Error("a nil account refused something")
 	}
 	a.Give(1 << 40)
@@ -122,30 +123,97 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestShares: a full share refuses, the others have what is theirs, and all of them together are the whole account.
+// TestShares: what fills a share leaves the others theirs, whoever waits; one thing beyond a share is of memory that none
+// of the others has a share of.
 func TestShares(t *testing.T) {
 	t.Parallel()
 	b := New(100)
 	whole := b.Account(Deliveries)
 	shares := whole.Shares(2)
-	if !shares[0].Take(25) || shares[0].Take(1) {
-		t.Error("a share is not a half of the account's half")
+	for _, c := range []struct {
+		of   *Account
+		n    int64
+		want bool
+		why  string
+	}{
+		{shares[0], 76, false, "of the other share"},
+		{shares[0], 75, true, "one thing, and the other share is left"},
+		{shares[0], 1, false, "a second thing beyond the share"},
+		{shares[1], 24, true, "its own share"},
+		{shares[1], 2, false, "beyond it, and nothing is left"},
+		{shares[1], 1, true, "the rest of its own share"},
+	} {
+		if fits, got := c.of.Fits(c.n), c.of.Take(c.n); got != c.want || fits != got {
+			t.Errorf("%s: Take(%d) = %v, Fits %v", c.why, c.n, got, fits)
+		}
 	}
-	if shares[1].Take(26) {
-		t.Error("a large thing took more than is left of the account's half")
+	if whole.Held() != 100 || b.used != 100 || shares[0].Limit() != 100 || shares[0].Share() != 25 {
+		t.Errorf("%d bytes are held of all, %d used", whole.Held(), b.used)
 	}
-	if !shares[1].Take(25) || whole.Held() != 50 || whole.Take(1) {
-		t.Errorf("the account holds %d of 50 bytes", whole.Held())
+	shares[0].Give(75)
+	stop := make(chan struct{})
+	ended := make(chan bool)
+	go func() { ended <- b.Account(Outbox).Wait(90, stop) }()
+	for b.waiters() == 0 {
+		runtime.Gosched()
+	}
+	if !shares[0].Take(25) || b.Account(Publish).Take(1) {
+		t.Error("a waiter of another account has kept a share out, or not kept out another account")
+	}
+	close(stop)
+	if <-ended {
+		t.Error("more than was free was granted")
 	}
 	shares[0].Give(25)
 	shares[1].Give(25)
-	if !shares[0].Take(100) || whole.Held() != 100 {
-		t.Error("a single thing as large as the budget was not taken although nothing was held")
-	}
-	shares[0].Give(100)
-	if b.used != 0 || shares[0].Limit() != 100 {
+	if b.used != 0 {
 		t.Errorf("%d bytes are left", b.used)
 	}
+}
+
+func (b *Budget) waiters() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiting)
+}
+
+// TestAWaiterThatGivesUp: those behind it get what is free for them, and what did not wait hears of it.
+func TestAWaiterThatGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := New(100)
+		b.Account(Answers).Take(40)
+		stop := make(chan struct{})
+		granted := make(chan bool, 3)
+		wait := func(of string, n int64, stop <-chan struct{}) {
+			go func() { granted <- b.Account(of).Wait(n, stop) }()
+			synctest.Wait()
+		}
+		wait(Deliveries, 80, stop)
+		wait(Publish, 30, nil)
+		wait(Outbox, 20, nil)
+		requests := b.Account(Requests)
+		freed := requests.Freed()
+		if requests.Fits(10) || len(granted) != 0 {
+			t.Error("the first waiter does not keep others out")
+		}
+		close(stop)
+		synctest.Wait()
+		if first, second, third := <-granted, <-granted, <-granted; first && second && third || b.used != 90 {
+			t.Errorf("%v %v %v, %d bytes", first, second, third, b.used)
+		}
+		select {
+		case <-freed:
+		default:
+			t.Error("it is not announced that memory may be free")
+		}
+		if !requests.Fits(10) || requests.Fits(11) {
+			t.Error("the rest is not what fits")
+		}
+		freed = requests.Freed()
+		b.Account(Answers).Give(40)
+		<-freed
+	})
 }
 
 // TestReuse: the bytes of a buffer that is used again are bounded like others, and no reason to collect garbage.

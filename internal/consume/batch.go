@@ -114,7 +114,7 @@ func (c *Consumer) split(b *batch, whole *message.Outcome) bool {
 // retreatAll is retreat for all messages of a batch.
 func (s *session) retreatAll(b *batch, v message.Verdict) {
 	for i := range b.records {
-		b.records[i].recycle()
+		b.records[i].strip()
 	}
 	s.awaitRetreat()
 	for i := range b.records {

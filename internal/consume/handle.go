@@ -113,6 +113,8 @@ func (s *session) settle(r *record, by topology.Settlement) {
 	case by.Publish != nil:
 		s.beside(r.retain(), by, s.replace)
 	case by.Final == topology.FinalReject && s.unproven(r, by): // it is settled later
+	case by.Verdict.Reason == message.ReasonTooLarge && by.Hold > 0:
+		s.beside(r.retain(), by, s.awaitMemory)
 	case r.held != nil && by.Hold > 0:
 		s.again(r, by)
 	case r.held != nil:
@@ -195,11 +197,11 @@ func requeued(why message.Reason, hold time.Duration) topology.Settlement {
 	}
 }
 
-// missingHold delays the requeue of a message whose body fitted neither into memory nor into a file: each delivery
-// transfers all of it.
+// missingHold is how long a message whose body fitted neither into memory nor into a file is held at most: a file may
+// have room by then, which nothing announces.
 const missingHold = 30 * time.Second
 
-// holdMissing requeues such a message after a while, and reports it.
+// holdMissing requeues such a message when there is memory for it, and reports it.
 func (c *Consumer) holdMissing(d delivery) {
 	c.missing.Do(func(suppressed int) {
 		c.o.Logger.Error("no memory for a message", "message_id", d.MessageId, "size", d.Missing,
@@ -207,16 +209,12 @@ func (c *Consumer) holdMissing(d delivery) {
 	})
 	c.oversized.Store(&oversized{until: time.Now().Add(2 * c.o.MissingHold), text: fmt.Sprintf(
 		"there is no memory for a message of %d bytes (SIDECAR_MEMORY), and no file for it either: %v; it is tried again "+
-			"every %v",
+			"when memory is free, after %v at the latest",
 		d.Missing, d.MissingWhy, c.o.MissingHold)})
 	var r record
 	r.begin(d)
 	r.read(c.o.Plan)
-	by := requeued(message.ReasonTooLarge, c.o.MissingHold)
-	if d.held != nil && d.held.due.After(d.held.arrived) { // only the next delivery has a body again
-		by.Hold = 0
-	}
-	d.session.settle(&r, by)
+	d.session.settle(&r, requeued(message.ReasonTooLarge, c.o.MissingHold))
 }
 
 // oversized is the warning about such a message until its next delivery.

@@ -78,6 +78,14 @@ func (r *record) keep() *record {
 	return &kept
 }
 
+// strip gives back the memory of the body and the headers: neither is used after this, nor a publication of the message.
+func (r *record) strip() {
+	if r.delivery != nil {
+		r.m.Body, r.m.Headers = nil, nil
+		r.delivery.Strip()
+	}
+}
+
 // recycle gives the memory of the delivery back: neither the message nor a publication of it is used after this.
 func (r *record) recycle() {
 	if r.delivery != nil {

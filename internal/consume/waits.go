@@ -105,7 +105,7 @@ func (s *session) delay(r *record, by topology.Settlement) {
 	by.Verdict.Cause.Problem, by.Verdict.Cause.Answer = nil, "" // only a park writes them down
 	select {
 	case s.delays <- struct{}{}:
-		r.recycle()
+		r.strip()
 		by.Detour = nil
 		s.beside(r, by, func(r *record, by topology.Settlement) {
 			s.hold(by)
@@ -114,7 +114,7 @@ func (s *session) delay(r *record, by topology.Settlement) {
 		})
 	default:
 		if by.Detour == nil {
-			r.recycle()
+			r.strip()
 		}
 		s.beside(r, by, func(r *record, by topology.Settlement) {
 			// Spaced out, or messages that are not due would circulate as fast as the app answers.
@@ -126,10 +126,41 @@ func (s *session) delay(r *record, by topology.Settlement) {
 	}
 }
 
+// A body that did not fit is transferred with each delivery. So it is tried again missingPause after the last try, and a
+// second later for each missingBytes of it.
+const (
+	missingPause = 100 * time.Millisecond
+	missingBytes = 16 << 20
+)
+
+// awaitMemory requeues a message whose body could not be kept, when there is memory for it, but after by.Hold at the
+// latest. In order it ends the channel: only the next delivery has a body again.
+func (s *session) awaitMemory(r *record, by topology.Settlement) {
+	memory, n := r.delivery.Lacked()
+	pause := min(by.Hold, missingPause+time.Duration(r.delivery.Missing)*time.Second/missingBytes)
+	r.strip()
+	s.c.delayed.Add(1)
+	defer s.c.delayed.Add(-1)
+	late := time.After(by.Hold)
+	s.wait(pause, s.c.stopping)
+	for freed := memory.Freed(); !memory.Fits(n); freed = memory.Freed() {
+		select {
+		case <-freed:
+			continue
+		case <-late:
+		case <-s.done:
+		case <-s.leaving.Done():
+		case <-s.c.stopping:
+		}
+		break
+	}
+	s.end(r, by)
+}
+
 // retreat releases a message whose app is down. While the consumer is registered the broker would deliver the message
 // again at once: the closed gate cancels the consumer, unless it opens again before.
 func (s *session) retreat(r *record, by topology.Settlement) {
-	r.recycle()
+	r.strip()
 	s.awaitRetreat()
 	s.end(r, by)
 }
