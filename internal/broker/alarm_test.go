@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/budget"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
 )
@@ -149,8 +151,16 @@ func streamDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	if !ok || !errors.Is(err, ErrBlocked) {
 		t.Fatalf("the dry run: %v", err)
 	}
+	memory := budget.New(100).Account(budget.Publish)
+	memory.Take(50)
+	Give(memory, 20, nil)
+	Give(memory, 30, fmt.Errorf("publish: %w", err))
+	if held := memory.Held(); held != 30 {
+		t.Errorf("%d of 30 bytes of a message that is still being tried are counted", held)
+	}
 	s.Close()
 	<-late.Ended
+	brokertest.Eventually(t, time.Minute, "they are given back", func() bool { return memory.Held() == 0 })
 }
 
 // A body that is larger than all before it is tried first.

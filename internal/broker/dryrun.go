@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpwire"
+	"sidecar/internal/budget"
 	"sidecar/internal/message"
 )
 
@@ -47,6 +48,20 @@ func (e *UntriedError) Error() string { return "the dry run has no answer: " + e
 
 // Unwrap returns the reason.
 func (e *UntriedError) Unwrap() error { return e.Err }
+
+// Give gives back the n bytes of a message whose publish ended with err, when nothing reads the message any more: at
+// once, or when the dry run that had no answer has ended.
+func Give(memory *budget.Account, n int64, err error) {
+	late, ok := errors.AsType[*UntriedError](err)
+	if !ok {
+		memory.Give(n)
+		return
+	}
+	go func() {
+		<-late.Ended
+		memory.Give(n)
+	}()
+}
 
 // dryRun is Try without its checks. During an alarm it lasts until that is over. do runs each of its calls.
 func (s *Session) dryRun(pub *message.Publication, do func(name string, fn func() error) error) error {

@@ -2,8 +2,10 @@ package deadletter
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,7 +50,7 @@ func TestMessagesLargerThanMemory(t *testing.T) {
 	var out bytes.Buffer
 	p := must.Get(r.Export(t.Context(), &out, Selection{}, nil))(t)
 	line, _, _ := bytes.Cut(out.Bytes(), []byte("\n"))
-	first := must.Get(readLine(line))(t)
+	first := must.Get(readLine(bytes.Clone(line)))(t)
 	if p.Done != 13 || !bytes.Equal(first.Body, large.Body) || bytes.Count(out.Bytes(), []byte("\n")) != 13 {
 		t.Errorf("exported %+v, the first one with %d bytes", p, len(first.Body))
 	}
@@ -57,6 +59,49 @@ func TestMessagesLargerThanMemory(t *testing.T) {
 	}
 	if got := r.drain(r.plan.Queue); len(got) != 13 || len(got[0].Body) != len(large.Body) {
 		t.Errorf("%d messages arrived", len(got))
+	}
+	if p := must.Get(r.Import(t.Context(), &out, 0, nil))(t); p.Done != 13 {
+		t.Errorf("imported %+v", p)
+	}
+	if got := r.drain(r.name); len(got) != 13 || !bytes.Equal(got[0].Body, large.Body) {
+		t.Errorf("%d messages are parked again", len(got))
+	}
+}
+
+// TestAnImportWaitsForMemory: a line counts until its message is confirmed.
+func TestAnImportWaitsForMemory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	b := budget.New(1 << 20)
+	others := b.Account(budget.Deliveries)
+	others.Take(1 << 20)
+	r.memory = b.Account(budget.DeadLetters)
+	q := r.another()
+	file := strings.Repeat(`{"message_id":"m","routing_key":"k","body":"`+strings.Repeat("x", 100<<10)+`"}`+"\n", 20)
+	var free sync.Once
+	p, err := q.Import(t.Context(), strings.NewReader(file), 0, func(p Progress) {
+		if p.Scanned == 0 {
+			return
+		}
+		free.Do(func() {
+			if p.Scanned != 1 || p.Matched != 0 {
+				t.Errorf("without memory: %+v", p)
+			}
+			others.Give(1 << 20)
+		})
+	})
+	if err != nil || p.Done != 20 || r.memory.Held() != 0 {
+		t.Errorf("%+v, %v, %d bytes are held", p, err, r.memory.Held())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	others.Take(1 << 20)
+	defer others.Give(1 << 20)
+	if _, err := q.Import(ctx, strings.NewReader(file), 0, func(p Progress) {
+		if p.Scanned > 0 {
+			cancel()
+		}
+	}); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
 	}
 }
 

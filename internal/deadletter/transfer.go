@@ -85,24 +85,47 @@ func (i *importer) line(ctx context.Context, n int, line []byte) error {
 	if n <= i.skip || len(line) == 0 {
 		return nil
 	}
+	memory := i.q.o.Broker.Memory
+	// With the line there are its body as text and as bytes, of which the bytes stay until the confirm.
+	taken := min(costOfLine+3*int64(len(line)), memory.Limit())
+	if !memory.Wait(taken, ctx.Done()) {
+		return context.Cause(ctx)
+	}
+	end, left, err := i.publish(line)
+	if err != nil {
+		memory.Give(taken)
+		return err
+	}
+	left = min(left, taken)
+	memory.Give(taken - left)
+	i.todo <- func() {
+		defer memory.Give(left)
+		i.confirm(n, end)
+	}
+	return nil
+}
+
+// costOfLine is what a line takes beside its bytes.
+const costOfLine = 4 << 10
+
+// publish sends the message of a line, which holds left bytes of memory until end has returned.
+func (i *importer) publish(line []byte) (end func() error, left int64, err error) {
 	d, err := readLine(line)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, 0, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	pub, fits := i.q.plan().RestorePublication(&d)
 	if !fits {
-		return fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)
+		return nil, 0, fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)
 	}
 	i.add(func(p *Progress) { p.Matched++ })
-	end, err := send(i.session, i.stream, pub)
-	switch {
+	switch end, err = send(i.session, i.stream, pub); {
 	case err == nil:
-		i.todo <- func() { i.confirm(n, end) }
-		return nil
+		return end, costOfLine + int64(len(line)), nil
 	case onlyThisMessage(err):
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, 0, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return fmt.Errorf("%w: %w", ErrStopped, err)
+	return nil, 0, fmt.Errorf("%w: %w", ErrStopped, err)
 }
 
 // confirm waits for the confirm of a line.

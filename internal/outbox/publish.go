@@ -237,8 +237,8 @@ func (p *publishing) record(x *row, err error) {
 	if errors.Is(err, broker.ErrRefused) {
 		remember(p.s.suspects, x.pub.Exchange, suspicion)
 	}
-	p.give(x, 0)
-	x.body, x.pub = nil, message.Publication{}
+	broker.Give(p.s.r.o.Memory, x.memory, err)
+	x.memory, x.body, x.pub = 0, nil, message.Publication{}
 	if x.result == sent {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sidecar/internal/amqpvalue"
+	"sidecar/internal/broker"
 	"sidecar/internal/httpguard"
 	"sidecar/internal/terminal"
 )
@@ -178,7 +179,7 @@ func (b *batch) sendItem(index int, m *outgoing, taken int64, start time.Time) *
 		f := wait()
 		cancel()
 		s.inflight.Leave()
-		s.o.Memory.Give(taken)
+		broker.Give(s.o.Memory, taken, m.err)
 		b.window.Leave()
 		b.record(index, m.alias, f, start)
 	})

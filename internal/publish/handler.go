@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/httpguard"
 	"sidecar/internal/telemetry"
 )
@@ -153,14 +154,14 @@ func linger(w http.ResponseWriter, r *http.Request) {
 // one reads and publishes the message of a request. It returns the alias when there is one of that name.
 func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, start time.Time) (string, *failure) {
 	m, f := s.target(r, target)
+	room := room{server: s, w: w}
+	defer func() { broker.Give(s.o.Memory, room.taken, m.err) }()
 	if f == nil {
 		f = s.ready()
 	}
 	if f == nil && len(s.inflight) == cap(s.inflight) {
 		f = errBusy
 	}
-	room := room{server: s, w: w}
-	defer room.free()
 	if f == nil {
 		f = room.reserve(costOfHeaders(r.Header))
 	}

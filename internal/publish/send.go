@@ -19,6 +19,7 @@ type outgoing struct {
 	alias, exchange, key string
 	msg                  amqp.Publishing
 	trace                telemetry.Carrier
+	err                  error // of the broker
 }
 
 // address returns a message to the exchange of this alias, if the alias and the routing key are allowed.
@@ -93,7 +94,7 @@ func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) 
 		if err == nil {
 			err = confirmed()
 		}
-		if err == nil {
+		if m.err = err; err == nil {
 			span.Produced(string(published), nil)
 			return nil
 		}
