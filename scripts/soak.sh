@@ -2,12 +2,12 @@
 # soak.sh [FLAG...]: all that is too long for each change, one after the other: 10,000 seeds of the simulation and each of its
 # deliberate bugs, each deliberate bug of the storm, a storm of a million messages and 200 faults, the same with queues of RabbitMQ 4.3
 # that delay retries themselves, one of a million messages of 10,000 keys in order, with 100 faults, and one of a million messages in
-# batches, and a hundred lost connections. FLAGs are the storms' (test/chaos). PARTS (default "sim bugs storm native order batches cuts")
-# narrows it, SEEDS the seeds.
+# batches, a hundred lost connections, and large messages of each kind in a small memory cgroup. FLAGs are the storms' (test/chaos).
+# PARTS (default "sim bugs storm native order batches cuts memory") narrows it, SEEDS the seeds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for part in ${PARTS:-sim bugs storm native order batches cuts}; do
+for part in ${PARTS:-sim bugs storm native order batches cuts memory}; do
   echo "soak: $part"
   case $part in
     sim)
@@ -28,6 +28,7 @@ for part in ${PARTS:-sim bugs storm native order batches cuts}; do
       scripts/chaos.sh run -gather 100 -concurrency 10 -messages 1000000 -faults 200 -rate 2500 -warm-up 20000 -app-timeout 1s -stretch 0.5 \
         -outbox 2000 -rollback 200 -publish 1000 "$@" ;;
     cuts) make chaos-cuts ARGS="$*" ;;
-    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts" >&2; exit 64 ;;
+    memory) LARGE_MESSAGES=all make test PKG=./test/ ARGS='-run LargeMessages -v -timeout 2h' ;;
+    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts, memory" >&2; exit 64 ;;
   esac
 done

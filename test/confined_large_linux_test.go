@@ -59,86 +59,165 @@ type largeKind struct {
 	name    string
 	env     []string
 	answer  func(http.ResponseWriter, int)
-	outcome string // of the settlements that end the messages
-	parked  bool   // they are in the dead-letter queue then
+	outcome string                                              // of the settlements that end the messages
+	each    bool                                                // also a few messages show it
+	put     func(sc *scene, load largeLoad)                     // before the start; nil: into the service's queue
+	then    func(sc *scene, s *sidecar, load largeLoad) (n int) // how many messages come to the service's queue by it
 }
 
 var largeKinds = []largeKind{
-	{name: "park", env: []string{"PARK_ON_STATUS", "422"}, answer: statuses(422), outcome: "park", parked: true},
+	{name: "park", env: []string{"PARK_ON_STATUS", "422"}, answer: statuses(422), outcome: "park", each: true},
 	{name: "ack", answer: statuses(200), outcome: "ack"},
 	{name: "retry", answer: statuses(503, 200), outcome: "ack", env: []string{"MAX_RETRIES", "3"}},
-	{name: "published retry", answer: statuses(409, 200), outcome: "ack", env: []string{"TOPOLOGY_MODE", "verify"}},
-	{name: "425", answer: statuses(425, 200), outcome: "ack"},
+	{name: "published_retry", answer: statuses(409, 200), outcome: "ack", env: []string{"TOPOLOGY_MODE", "verify"}, each: true},
+	{name: "425", answer: statuses(425, 200), outcome: "ack", each: true},
 	{name: "requeue", outcome: "ack", answer: func(w http.ResponseWriter, nth int) {
 		if nth == 1 {
 			w.Header().Set("Amqp-Disposition", "requeue")
 		}
 		w.WriteHeader(200)
 	}},
-	{name: "order", env: []string{"ORDER_BY", "header:k", "ORDER_SCOPE", "replica"}, answer: statuses(409, 200), outcome: "ack"},
+	{name: "order", env: []string{"ORDER_BY", "header:k", "ORDER_SCOPE", "replica"}, answer: statuses(409, 200), outcome: "ack", each: true},
 	{name: "batch", env: []string{"BATCH_SIZE", "10", "BATCH_BYTES", "2MiB"}, answer: statuses(200), outcome: "ack"},
+	{name: "publish", env: []string{"PUBLISH_ADDR", "127.0.0.1:0"}, answer: statuses(200), outcome: "ack", put: func(*scene, largeLoad) {}, then: publishLarge},
+	{name: "redrive", answer: statuses(200), outcome: "ack", then: redriveLarge, put: func(sc *scene, load largeLoad) {
+		sc.putLarge("", sc.dlq(), load)
+	}},
 }
 
 // largeLoad is how many messages of that size in MiB.
 type largeLoad struct{ count, mib int }
 
-// loads are those that kill a sidecar which does not count what it holds; with LARGE_MESSAGES=all (make soak) all that
+// loads are one that kills a sidecar which does not count what it holds; with LARGE_MESSAGES=all (make soak) all that
 // the memory limit is promised for.
-func loads() []largeLoad {
-	if os.Getenv("LARGE_MESSAGES") == "all" {
+func (k *largeKind) loads() []largeLoad {
+	switch {
+	case os.Getenv("LARGE_MESSAGES") == "all":
 		return []largeLoad{{200, 1}, {200, 8}, {200, 15}, {12, 20}, {12, 30}, {12, 60}}
+	case k.each:
+		return []largeLoad{{12, 15}}
 	}
-	return []largeLoad{{20, 15}}
+	return nil
 }
 
-// sendLarge publishes n messages of that size. Each has its own key of 7.
-func (sc *scene) sendLarge(n, mib int) {
-	body := bytes.Repeat([]byte("0123456789abcdef"), mib<<16)
-	for i, id := range numbered(fmt.Sprintf("large-%d", mib), n) {
+// putLarge publishes messages of that size. Each has one of seven keys.
+func (sc *scene) putLarge(exchange, key string, load largeLoad) {
+	body := bytes.Repeat([]byte("0123456789abcdef"), load.mib<<16)
+	for i, id := range numbered(fmt.Sprintf("large-%d", load.mib), load.count) {
 		m := message(id)
-		m.Body, m.Headers = body, amqp.Table{"k": fmt.Sprint(i % 7)}
-		sc.sendMessage(m)
+		m.Body, m.Headers = body, amqp.Table{"k": fmt.Sprint(i % 7), "x-original-queue": sc.queue()}
+		sc.publish(exchange, key, m)
 	}
 }
 
-// TestLargeMessagesOfEveryKind: whatever becomes of large messages, the sidecar stays within the limit of its container
+// publishLarge publishes by HTTP, four at once, until each message is published, or refused as too large.
+func publishLarge(sc *scene, s *sidecar, load largeLoad) (n int) {
+	body := strings.Repeat("0123456789abcdef", load.mib<<16)
+	var clients sync.WaitGroup
+	var published atomic.Int64
+	for i := range 4 {
+		clients.Go(func() {
+			for range (load.count + i) / 4 {
+				eventually(sc.t, "an answer other than 503", func() bool {
+					status, _, _ := s.send("/publish/default/k", body, nil)
+					if status == http.StatusNoContent {
+						published.Add(1)
+					}
+					return status == http.StatusNoContent || status == http.StatusRequestEntityTooLarge && load.mib > 16
+				})
+			}
+		})
+	}
+	clients.Wait()
+	return int(published.Load())
+}
+
+func redriveLarge(sc *scene, s *sidecar, load largeLoad) int {
+	c := s.api("")
+	op := c.begin("/dlq/redrive", `{"all":true}`)
+	for done := -1; op.State == "running"; done = op.Progress.Done {
+		eventually(sc.t, "progress", func() bool {
+			c.want(http.StatusOK, http.MethodGet, "/dlq/operations/"+op.ID, "", &op)
+			return op.State != "running" || op.Progress.Done > done
+		})
+	}
+	if op.Progress.Done != load.count {
+		sc.t.Errorf("redriven: %+v", op)
+	}
+	return load.count
+}
+
+// awaitSettled waits for n settlements with that outcome, each within the patience of a test.
+func (c *confined) awaitSettled(outcome string, n int) {
+	c.t.Helper()
+	settled := func() int { return int(c.metric("sidecar_messages_settled_total", `outcome="`+outcome+`"`)) }
+	for done := 0; done < n; {
+		before := done
+		eventually(c.t, fmt.Sprintf("more than %d of %d messages settled: %s", before, n, outcome), func() bool {
+			if c.ended() {
+				c.t.Fatalf("the sidecar ended with %d messages settled: %v", before, c.cmd.ProcessState)
+			}
+			done = settled()
+			return done > before
+		})
+	}
+	eventually(c.t, "nothing is held", func() bool { return c.metric("sidecar_memory_bytes") == 0 })
+}
+
+// TestLargeMessagesOfEveryKind: however large messages are settled, the sidecar stays within the limit of its container
 // with the chart's defaults, and none is lost.
 func TestLargeMessagesOfEveryKind(t *testing.T) {
 	t.Parallel()
 	for _, kind := range largeKinds {
-		for _, load := range loads() {
-			t.Run(fmt.Sprintf("%s/%dx%d", strings.ReplaceAll(kind.name, " ", "_"), load.count, load.mib), func(t *testing.T) {
+		for _, load := range kind.loads() {
+			t.Run(fmt.Sprintf("%s/%dx%d", kind.name, load.count, load.mib), func(t *testing.T) {
 				t.Parallel()
 				sc := newScene(t).with(kind.env...).seed()
-				app := newLargeApp(t, kind.answer)
-				sc.with("APP_URL", app.URL, "LOG_LEVEL", "info")
+				sc.with("APP_URL", newLargeApp(t, kind.answer).URL, "LOG_LEVEL", "info")
 				heavy.Lock()
 				defer heavy.Unlock()
-				sc.sendLarge(load.count, load.mib)
-				s := sc.confined(plainLimit)
+				if kind.put == nil {
+					sc.putLarge(sc.exchange(), "k", load)
+				} else {
+					kind.put(sc, load)
+				}
+				s, n := sc.confined(plainLimit), load.count
+				if kind.then != nil {
+					n = kind.then(sc, s.sidecar, load)
+				}
 				outcome, parked := kind.outcome, 0
 				if load.mib > 16 { // larger than SIDECAR_MAX_BODY
 					outcome = "park"
 				}
 				if outcome == "park" {
-					parked = load.count
+					parked = n
 				}
-				settled := func() int { return int(s.metric("sidecar_messages_settled_total", `outcome="`+outcome+`"`)) }
-				for done := 0; done < load.count; done = settled() {
-					before := done
-					eventually(t, fmt.Sprintf("more than %d of %d settled as %s", before, load.count, outcome), func() bool {
-						if s.ended() {
-							t.Fatalf("the sidecar ended with %d messages settled: %v", before, s.cmd.ProcessState)
-						}
-						return settled() > before || settled() == load.count
-					})
-				}
-				eventually(t, "nothing is held", func() bool { return s.metric("sidecar_memory_bytes") == 0 })
+				s.awaitSettled(outcome, n)
 				s.within()
 				sc.settledAll(s.sidecar, parked)
 			})
 		}
 	}
+}
+
+// TestMixedLargeMessages: bodies of many sizes at once, most of which do not fit into memory together.
+func TestMixedLargeMessages(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("LARGE_MESSAGES") != "all" {
+		return
+	}
+	sc := newScene(t).with("CONCURRENCY", "20", "LOG_LEVEL", "info").seed()
+	sc.with("APP_URL", newLargeApp(t, statuses(200)).URL)
+	heavy.Lock()
+	defer heavy.Unlock()
+	for _, load := range []largeLoad{{1, 60}, {3, 30}, {20, 8}, {2, 60}, {3, 30}, {20, 8}} {
+		sc.putLarge(sc.exchange(), "k", load)
+	}
+	s := sc.confined(plainLimit)
+	s.awaitSettled("park", 9)
+	s.awaitSettled("ack", 40)
+	s.within()
+	sc.settledAll(s.sidecar, 9)
 }
 
 // TestALargeBodyOfAnotherQueue: it does not keep the messages of the second queue from their share of the memory, in a

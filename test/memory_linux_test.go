@@ -12,18 +12,7 @@ import (
 // rss is the memory of the process that is in RAM, in bytes.
 func (s *sidecar) rss() int {
 	s.t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	for line := range strings.Lines(string(status)) {
-		var kib int
-		if n, _ := fmt.Sscanf(line, "VmRSS: %d kB", &kib); n == 1 {
-			return kib << 10
-		}
-	}
-	s.t.Fatal("no VmRSS")
-	return 0
+	return ofStatus(s.t, s.cmd.Process.Pid, "VmRSS") << 10
 }
 
 // TestMaxBodyMustFitIntoMemory: a message that could never be held is refused at the start, whatever the prefetch.
@@ -137,15 +126,21 @@ func TestMemoryOfABacklog(t *testing.T) {
 // peakRSS is the largest resident set that the process ever had, in KiB.
 func peakRSS(t testing.TB, pid int) (kib int) {
 	t.Helper()
+	return ofStatus(t, pid, "VmHWM")
+}
+
+// ofStatus is a figure in the kernel's status of a process, in KiB.
+func ofStatus(t testing.TB, pid int, name string) (kib int) {
+	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
+		if n, _ := fmt.Sscanf(line, name+": %d kB", &kib); n == 1 {
 			return kib
 		}
 	}
-	t.Fatal("no VmHWM")
+	t.Fatal("no " + name)
 	return 0
 }

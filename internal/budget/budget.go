@@ -239,8 +239,8 @@ func (a *Account) add(n int64) {
 	}
 }
 
-// mayHold reports whether the account may hold n bytes more. Beyond its share it may hold a single thing: an account that
-// holds nothing otherwise whatever there is, and a share without what the others may still need of theirs.
+// mayHold reports whether the account may hold n bytes more. Beyond its share it may hold a single thing: an account
+// that holds nothing else whatever there is, and a share what the others cannot need for theirs.
 func (a *Account) mayHold(n int64) bool {
 	switch {
 	case a.held+n <= a.share:

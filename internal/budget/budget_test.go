@@ -123,7 +123,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestShares: what fills a share leaves the others theirs, whoever waits; one thing beyond a share is of memory that none
+// TestShares: what fills a share leaves the others theirs, also beside a waiter; one thing beyond a share is of memory that none
 // of the others has a share of.
 func TestShares(t *testing.T) {
 	t.Parallel()
@@ -177,7 +177,7 @@ func (b *Budget) waiters() int {
 	return len(b.waiting)
 }
 
-// TestAWaiterThatGivesUp: those behind it get what is free for them, and what did not wait hears of it.
+// TestAWaiterThatGivesUp: the waiters behind it get what is free for them, and Freed announces it.
 func TestAWaiterThatGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
