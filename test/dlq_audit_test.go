@@ -45,11 +45,11 @@ func TestDLQAudit(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).declared()
 	queue := `"queue":"` + sc.dlq() + `"`
-	me, host := "", ""
+	me := ""
 	if u, err := user.Current(); err == nil {
 		me = u.Username
 	}
-	host, _ = os.Hostname()
+	host, _ := os.Hostname()
 	file, other := filepath.Join(t.TempDir(), "parked.jsonl"), sc.prefix+".other"
 	if err := sc.declare(other, nil); err != nil {
 		t.Fatal(err)

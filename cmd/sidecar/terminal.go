@@ -43,8 +43,8 @@ func (in *invocation) getenv(name string) string {
 	return ""
 }
 
-// raw returns the stream behind the terminal.Writer that every command writes to: for output that is escaped already, and
-// to find out whether it is a terminal.
+// raw returns the stream behind the terminal.Writer that every command writes to: for output that is escaped already,
+// and to find out whether it is a terminal.
 func raw(w io.Writer) io.Writer {
 	if safe, ok := w.(terminal.Writer); ok {
 		return safe.W

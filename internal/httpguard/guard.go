@@ -74,8 +74,8 @@ func (h Hosts) CheckOrigin(r *http.Request) (status int, detail string) {
 }
 
 // crossSite reports whether a web page of another site sent the request. It checks every method, reads included: their
-// answers are not for other sites either. The listener itself speaks plain HTTP, so its own pages have that scheme. Behind
-// a proxy with TLS, which needs a listener off loopback, they have the scheme that the proxy reports: no page of another
+// answers are not for other sites either. The listener speaks plain HTTP, so its own pages have that scheme. Behind a
+// proxy with TLS, which needs a listener off loopback, they have the scheme that the proxy reports: no page of another
 // site can add that header to a request without asking first, and that question is refused.
 func (h Hosts) crossSite(r *http.Request) bool {
 	for _, v := range r.Header["Sec-Fetch-Site"] {

@@ -1,6 +1,6 @@
-// Package terminal escapes characters that a terminal may act on: they move the cursor, colour, reorder or hide text, or
-// begin a line. It is for every stream that a person may read: logs, answers of the listeners, output of the commands. It
-// does not shorten text and has no opinion on what the text means.
+// Package terminal escapes characters that a terminal may act on: they move the cursor, colour, reorder or hide text,
+// or begin a line. It is for every stream that a person may read: logs, answers of the listeners, output of the
+// commands. It does not shorten text, and does not read what the text means.
 package terminal
 
 import (
