@@ -41,9 +41,11 @@ func (p *Publisher) NewLane(exchange string) *Lane {
 // has not arrived: a dry run that the broker does not answer is not a message.
 func (l *Lane) Begin(ctx context.Context, pub *message.Publication) (wait func() error, err error) {
 	pub.Exchange = l.exchange
-	if s := l.publisher.current(); s != nil { // before its turn: nothing else waits for the answer
-		if err := s.findRequester(ctx, pub); err != nil {
-			return nil, failed(pub, err)
+	if isDirectReply(pub) { // before its turn: no other message waits for the answer
+		if s := l.publisher.current(); s != nil {
+			if err := s.findRequester(ctx, pub); err != nil {
+				return nil, failed(pub, err)
+			}
 		}
 	}
 	for again := false; ; again = true {
