@@ -31,6 +31,32 @@ func TestBadMessagesInFront(t *testing.T) {
 	}
 }
 
+// TestRestartInAnOutage: a sidecar that is restarted while the app fails everything finds only messages that failed
+// before, and parks none of them either.
+func TestRestartInAnOutage(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("RETRY_DELAY", "500ms")
+	well := make(chan struct{})
+	sc.app.otherwise(func(*delivery) answer {
+		select {
+		case <-well:
+			return status(200)
+		default:
+			return status(503)
+		}
+	})
+	s := sc.run()
+	ids := numbered("m", 100)
+	sc.send(ids...)
+	sc.app.awaitAll(ids...)
+	s.stop()
+	s = sc.run()
+	time.Sleep(8 * time.Second) // longer than eleven attempts at 500 ms take
+	close(well)
+	s.awaitAcked(ids...)
+	sc.settledAll(s, 0)
+}
+
 func (sc *scene) badInFront(p preset, failing apptest.Reply, late bool) {
 	sc.t.Helper()
 	sc.with("TOPOLOGY", p.name).with(p.env...)

@@ -1,6 +1,9 @@
 package flow
 
 import (
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"sidecar/internal/message"
@@ -9,9 +12,10 @@ import (
 // Constants of the breaker.
 const (
 	// breakerThreshold first attempts must fail in a row, with no answer below 500 or with a disposition in between. Only
-	// first attempts count: a few poison messages that are retried again and again must not stop the rest; many different
-	// messages that fail one after the other are an outage.
+	// first attempts count, but see breaker.round: a few poison messages that are retried again and again must not stop
+	// the rest; many different messages that fail one after the other are an outage.
 	breakerThreshold = 25
+	breakerRound     = time.Second // at least, see breaker.round
 	// breakerPauseMax is also how long a good message waits at most when there were only bad ones before.
 	breakerPauseMax  = 3 * time.Second
 	breakerLossesMax = 10 * time.Second // breakerPauseMax where failures park their messages
@@ -25,6 +29,11 @@ const (
 type breaker struct {
 	trial
 	threshold int32
+
+	again   atomic.Int32 // different messages that failed again since the last answer, up to threshold
+	againMu sync.Mutex
+	run     []uint64 // their hashes
+	since   time.Time
 }
 
 func newBreaker(c *Control) *breaker {
@@ -44,6 +53,9 @@ func (b *breaker) success() {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
 	}
+	if b.again.Load() != 0 {
+		b.again.Store(0)
+	}
 	if state := b.state.Load(); (state == onTrial || state == pausing && b.pauses.Load() > 1) && b.end() {
 		b.c.o.Logger.Info("breaker closed", "url", b.c.o.URL)
 	}
@@ -55,7 +67,7 @@ func (b *breaker) failure(m *message.Message, status int) {
 	case onTrial:
 		b.failed(m, status)
 	case closed:
-		if m.RetryCount > 0 || b.failures.Add(1) < b.threshold {
+		if m.RetryCount > 0 && !b.round(m) || m.RetryCount == 0 && b.failures.Add(1) < b.threshold {
 			return
 		}
 		const detail = "the app fails everything"
@@ -63,4 +75,23 @@ func (b *breaker) failure(m *message.Message, status int) {
 			b.c.o.Logger.Warn("paused", "reason", string(Breaker), "url", b.c.o.URL, "for", pause.String(), "detail", detail)
 		}
 	}
+}
+
+// round takes the failure of a message that failed before, and reports whether so many different ones have failed since
+// the last answer that they are an outage, and one of them twice: after a restart in an outage there are no others.
+func (b *breaker) round(m *message.Message) bool {
+	b.againMu.Lock()
+	defer b.againMu.Unlock()
+	if b.again.Load() == 0 {
+		b.run, b.since = b.run[:0], time.Now()
+	}
+	id := identify(m)
+	switch known := slices.Contains(b.run, id); {
+	case len(b.run) >= int(b.threshold):
+		return known && time.Since(b.since) >= breakerRound
+	case !known:
+		b.run = append(b.run, id)
+		b.again.Store(int32(len(b.run))) // #nosec G115 -- at most threshold
+	}
+	return false
 }

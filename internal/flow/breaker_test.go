@@ -224,3 +224,39 @@ func TestAppThatSteersClosesTheBreaker(t *testing.T) {
 		}
 	})
 }
+
+// TestRetriesAloneTrip: a sidecar that is restarted in an outage may find only messages that failed before. A few of
+// them, or many while others succeed, are bad messages.
+func TestRetriesAloneTrip(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		messages int
+		good     bool
+		want     int // rounds until the pause
+	}{
+		"an outage":        {breakerThreshold, false, 2},
+		"few bad messages": {breakerThreshold - 1, false, 0},
+		"others succeed":   {8 * breakerThreshold, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *Control) {
+				paused := 0
+				for round := 1; round <= 10 && paused == 0; round++ {
+					for i := range tc.messages {
+						m := &message.Message{MessageID: fmt.Sprint(i), RetryCount: round, MaxRetries: 10}
+						if c.Report(m, &message.Outcome{Status: 500, At: time.Now()}); !c.Open() {
+							paused = round
+						}
+					}
+					if tc.good {
+						c.answer(200, 0)
+					}
+					time.Sleep(5 * time.Second)
+				}
+				if paused != tc.want {
+					t.Errorf("paused in round %d, want %d", paused, tc.want)
+				}
+			})
+		})
+	}
+}

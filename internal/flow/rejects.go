@@ -43,7 +43,6 @@ type rejects struct {
 	mu        sync.Mutex // of report and restart; a timer of the gate must not take it
 	began     int64      // nanoseconds from epoch to the app's first answer to a probe; until then to the start
 	seenUp    bool
-	seed      maphash.Seed
 	paths     []path // by message.Outcome.Route
 	rejecting int    // paths that reject
 }
@@ -62,7 +61,7 @@ func newRejects(c *Control) *rejects {
 			c: c, reason: AppRejectsAll, risk: 1, few: 1, fresh: 1, repeats: 1, most: rejectsPauseMax, longest: rejectsPauseMax,
 			epoch: time.Now().Add(-rejectsQuiet),
 		},
-		began: int64(rejectsQuiet), seed: maphash.MakeSeed(), paths: make([]path, 1+c.o.Routes),
+		began: int64(rejectsQuiet), paths: make([]path, 1+c.o.Routes),
 	}
 }
 
@@ -168,14 +167,21 @@ func AnswerToAll(o *message.Outcome, parkOn []int) string {
 // defers is trial.defers, unless there are routes: a message may have another path than the one that rejects.
 func (r *rejects) defers(m *message.Message) bool { return len(r.paths) == 1 && r.trial.defers(m) }
 
+var seed = maphash.MakeSeed()
+
+// identify returns a hash that distinguishes m from other messages; its cost does not grow with the message.
+func identify(m *message.Message) uint64 {
+	return maphash.Comparable(seed, [...]string{m.MessageID, m.CorrelationID, m.Type, m.RoutingKey}) +
+		maphash.Bytes(seed, m.Body[:min(len(m.Body), rejectsHashed)]) + uint64(len(m.Body))
+}
+
 // enough adds m to the run and reports whether the run is long enough. A first attempt is another message than all
 // before; a retried message counts if it is not in the run.
 func (r *rejects) enough(p *path, m *message.Message) bool {
 	if len(p.run) == rejectsThreshold { // all workers queue here until rejectsQuiet has passed
 		return true
 	}
-	id := maphash.Comparable(r.seed, [...]string{m.MessageID, m.CorrelationID, m.Type, m.RoutingKey}) +
-		maphash.Bytes(r.seed, m.Body[:min(len(m.Body), rejectsHashed)]) + uint64(len(m.Body))
+	id := identify(m)
 	if m.RetryCount == 0 || !slices.Contains(p.run, id) {
 		p.run = append(p.run, id)
 	}
