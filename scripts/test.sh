@@ -68,7 +68,7 @@ if go list "${packages[@]}" | grep '/test$' >/dev/null; then
   for tool in fish zsh mandoc; do scripts/need.sh $tool fish zsh mandoc; done
 fi
 # The metrics are scraped by a real Prometheus, and promtool tests the alerts. Both are in one package.
-if go list "${packages[@]}" | grep -E '/test(/metrics)?$' >/dev/null; then scripts/need.sh promtool prometheus; fi
+if go list "${packages[@]}" | grep -E '/test(/metrics|/console)?$' >/dev/null; then scripts/need.sh promtool prometheus; fi
 read -r -a extra <<<"${ARGS:-}"
 mkdir -p .cache
 events=$(mktemp .cache/test-events.XXXXXX) # another run may go on in this directory

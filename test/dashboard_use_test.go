@@ -11,6 +11,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/prometheus"
+)
+
+const (
+	alertsFile    = "../deploy/helm/amqp-sidecar/files/alerts.yaml"
+	dashboardFile = "../deploy/helm/amqp-sidecar/files/dashboard.json"
 )
 
 // grafana is what Grafana would ask Prometheus for.
@@ -30,7 +37,7 @@ type grafana struct {
 
 // checkDashboard asks all of it, as Grafana does with every filter on *All*. A query that has had no number at all
 // since the start is a panel that stays empty.
-func checkDashboard(t *testing.T, p *prometheusServer) {
+func checkDashboard(t *testing.T, p *prometheus.Server) {
 	t.Helper()
 	b, err := os.ReadFile(dashboardFile)
 	if err != nil {
@@ -41,18 +48,18 @@ func checkDashboard(t *testing.T, p *prometheusServer) {
 		t.Fatal(err)
 	}
 	values := map[string]string{
-		"__rate_interval": "4s", "__interval": "1s", "__range": strconv.Itoa(int(time.Since(p.began).Seconds())) + "s",
+		"__rate_interval": "4s", "__interval": "1s", "__range": strconv.Itoa(int(time.Since(p.Began).Seconds())) + "s",
 	}
 	for _, v := range d.Templating.List {
 		if v.Type == "query" {
-			values[v.Name] = p.choice(t, v.Name, substitute(t, v.Definition, values))
+			values[v.Name] = choice(t, p, v.Name, substitute(t, v.Definition, values))
 		}
 	}
 	asked := 0
 	ask := func(title, expr string) {
 		asked++
 		query := substitute(t, expr, values)
-		if n, err := p.numbers(query); err != nil {
+		if n, err := p.Numbers(query); err != nil {
 			t.Errorf("%s: %v\n%s", title, err, query)
 		} else if n == 0 {
 			t.Errorf("%s has no data:\n%s", title, query)
@@ -88,14 +95,14 @@ func substitute(t *testing.T, text string, values map[string]string) string {
 }
 
 // choice asks for the values of a variable and returns what *All* of them stands for.
-func (p *prometheusServer) choice(t *testing.T, name, definition string) string {
+func choice(t *testing.T, p *prometheus.Server, name, definition string) string {
 	t.Helper()
 	m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(definition)
 	if m == nil {
 		t.Fatalf("%s is %s", name, definition)
 	}
 	var values []string
-	err := p.get("/api/v1/label/"+m[2]+"/values", url.Values{"match[]": {m[1]}}, &values)
+	err := p.Get("/api/v1/label/"+m[2]+"/values", url.Values{"match[]": {m[1]}}, &values)
 	if err != nil || len(values) == 0 {
 		t.Errorf("the variable %s has no values: %v\n%s", name, err, definition)
 	}
@@ -110,14 +117,14 @@ func (p *prometheusServer) choice(t *testing.T, name, definition string) string 
 }
 
 // checkSelectors: whatever an alert asks for has been there, under the name and with the labels that it asks for.
-func checkSelectors(t *testing.T, p *prometheusServer) {
+func checkSelectors(t *testing.T, p *prometheus.Server) {
 	t.Helper()
 	var data struct {
 		Groups []struct {
 			Rules []struct{ Name, Query, Health, LastError string }
 		}
 	}
-	if err := p.get("/api/v1/rules", nil, &data); err != nil || len(data.Groups) != 1 {
+	if err := p.Get("/api/v1/rules", nil, &data); err != nil || len(data.Groups) != 1 {
 		t.Fatalf("%v %+v", err, data)
 	}
 	seen := map[string]bool{}
@@ -133,7 +140,7 @@ func checkSelectors(t *testing.T, p *prometheusServer) {
 		t.Errorf("only %d selectors: has the form of the file changed?", len(seen))
 	}
 	for selector := range seen {
-		if n, err := p.numbers(selector); err != nil || n == 0 {
+		if n, err := p.Numbers(selector); err != nil || n == 0 {
 			t.Errorf("%s is never there: %v", selector, err)
 		}
 	}

@@ -10,20 +10,21 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/prometheus"
 )
 
 // outgoing is a sidecar whose app publishes, over HTTP and through an outbox, behind two links that can break. Beside
 // it is one that only sends what is in the same outbox.
 type outgoing struct {
 	t                testing.TB
-	p                *prometheusServer
+	p                *prometheus.Server
 	sc               *scene
 	db               *postgrestest.Database
 	broker, database *proxy
 	addr             string // where the app publishes
 }
 
-func newOutgoing(t testing.TB, p *prometheusServer) *outgoing {
+func newOutgoing(t testing.TB, p *prometheus.Server) *outgoing {
 	o := &outgoing{t: t, p: p, sc: newScene(t), db: postgrestest.New(t), addr: freeAddr(t)}
 	o.broker = linked(t, o.sc)
 	dsn, err := url.Parse(o.db.DSN)
@@ -39,10 +40,10 @@ func newOutgoing(t testing.TB, p *prometheusServer) *outgoing {
 		t.Fatalf("outbox migrate: exit code %d", code)
 	}
 	s := o.sc.run()
-	p.scrape(s.admin, map[string]string{"job": "shop/outgoing", "namespace": "shop", "pod": "outgoing-1"})
+	p.Scrape(s.admin, map[string]string{"job": "shop/outgoing", "namespace": "shop", "pod": "outgoing-1"})
 	sender := start(t, o.sc.envWith("SIDECAR_CONSUME", "off", "SIDECAR_PUBLISH_ADDR", "127.0.0.1:0")).awaitReady()
-	p.scrape(sender.admin, map[string]string{"job": "shop/sender", "namespace": "shop", "pod": "sender-1"})
-	eventually(t, "it is scraped", func() bool { return len(p.now(`sidecar_outbox_connected{pod="outgoing-1"} == 1`)) == 1 })
+	p.Scrape(sender.admin, map[string]string{"job": "shop/sender", "namespace": "shop", "pod": "sender-1"})
+	eventually(t, "it is scraped", func() bool { return len(p.Now(`sidecar_outbox_connected{pod="outgoing-1"} == 1`)) == 1 })
 	return o
 }
 
@@ -79,7 +80,7 @@ func (o *outgoing) use() {
 			o.t.Fatalf("status %d", code)
 		}
 		o.insert(o.sc.exchange(), "order.created", 0)
-		return len(o.p.now(`sum(rate(sidecar_publish_requests_total{result="published"}[4s])) > 0
+		return len(o.p.Now(`sum(rate(sidecar_publish_requests_total{result="published"}[4s])) > 0
 			and sum(rate(sidecar_outbox_rows_total{result="sent"}[4s])) > 0`)) == 1
 	})
 }
@@ -88,25 +89,25 @@ func (o *outgoing) use() {
 func (o *outgoing) suffer() {
 	o.t.Helper()
 	about, sender := []string{"namespace", "shop", "queue", o.sc.queue()}, []string{"namespace", "shop", "job", "shop/sender", "queue", ""}
-	o.p.fires("OutboxQuarantined", about...)
-	o.p.fires("OutboxQuarantined", sender...)
-	o.p.fires("OutboxNacked", "namespace", "shop") // of whichever relay took the row
+	o.p.Fires("OutboxQuarantined", about...)
+	o.p.Fires("OutboxQuarantined", sender...)
+	o.p.Fires("OutboxNacked", "namespace", "shop") // of whichever relay took the row
 
 	o.broker.down()
 	o.insert(o.sc.exchange(), "order.created", time.Hour)
 	eventually(o.t, "the alert PublishFailing fires", func() bool {
 		o.post()
-		return o.p.firing("PublishFailing", append(about, "exchange", "default")...)
+		return o.p.Firing("PublishFailing", append(about, "exchange", "default")...)
 	})
-	o.p.fires("OutboxLagging", about...)
-	o.p.fires("BrokerDisconnected", sender...)
+	o.p.Fires("OutboxLagging", about...)
+	o.p.Fires("BrokerDisconnected", sender...)
 	o.broker.up()
 	eventually(o.t, "the row is published", func() bool {
 		return o.db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NULL AND quarantined_at IS NULL AND routing_key = 'order.created'`) == "0"
 	})
 
 	o.database.down()
-	o.p.fires("OutboxDisconnected", append(about, "pod", "outgoing-1")...)
-	o.p.fires("OutboxDisconnected", sender...)
+	o.p.Fires("OutboxDisconnected", append(about, "pod", "outgoing-1")...)
+	o.p.Fires("OutboxDisconnected", sender...)
 	o.database.up()
 }

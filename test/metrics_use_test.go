@@ -12,49 +12,50 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/prometheus"
 )
 
 // TestMetricsInUse: a real Prometheus scrapes sidecars to which everything happens. Every alert fires when it should,
 // with the names of what it is about, and every query of the dashboard has an answer.
 func TestMetricsInUse(t *testing.T) {
 	t.Parallel()
-	p := startPrometheus(t, impatient(t))
+	p := prometheus.Start(t, prometheus.Impatient(t, alertsFile))
 	stormy, slow, drained, unparked := loop(t, p), backlog(t, p), drain(t, p), parkless(t, p)
 	delaying(t, p)
 	batching(t, p)
 	o := newOutgoing(t, p)
 	o.use()
 	m := newMixed(t, p)
-	m.load("messages are parked", func() bool { return p.firing("MessagesParked", "reason", "park_status", "queue", m.sc.queue()) })
+	m.load("messages are parked", func() bool { return p.Firing("MessagesParked", "reason", "park_status", "queue", m.sc.queue()) })
 	m.load("more and more of them", func() bool {
-		return p.firing("MessagesParked", "reason", "max_retries", "namespace", "shop") && p.firing("DLQGrowing", "queue", m.sc.dlq())
+		return p.Firing("MessagesParked", "reason", "max_retries", "namespace", "shop") && p.Firing("DLQGrowing", "queue", m.sc.dlq())
 	})
 	m.redrive()
 
-	p.fires("RetryStorm", "queue", stormy)
-	p.fires("TopologyLoop", "queue", stormy)
-	p.fires("OldMessages", "queue", slow)
-	p.fires("NoConsumer", "queue", drained)
-	p.fires("ParkFailing", "queue", unparked, "namespace", "shop", "severity", "critical")
+	p.Fires("RetryStorm", "queue", stormy)
+	p.Fires("TopologyLoop", "queue", stormy)
+	p.Fires("OldMessages", "queue", slow)
+	p.Fires("NoConsumer", "queue", drained)
+	p.Fires("ParkFailing", "queue", unparked, "namespace", "shop", "severity", "critical")
 
 	o.suffer()
 
 	m.s.post(m.s.control, "/pause")
-	p.fires("ConsumerPaused", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue(), "reason", "operator", "severity", "info")
+	p.Fires("ConsumerPaused", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue(), "reason", "operator", "severity", "info")
 	m.s.post(m.s.control, "/resume")
 
 	m.sc.app.down()
-	p.fires("ConsumerPaused", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue(), "reason", "app_down", "severity", "warning")
+	p.Fires("ConsumerPaused", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue(), "reason", "app_down", "severity", "warning")
 	m.sc.app.up()
 
 	m.proxy.down()
-	p.fires("BrokerDisconnected", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue())
+	p.Fires("BrokerDisconnected", "pod", "billing-1", "namespace", "shop", "queue", m.sc.queue())
 	m.proxy.up()
 	m.s.awaitReady()
 	m.load("it goes on", func() bool { return len(m.sc.app.seen("after")) > 0 })
 
 	t.Run("alarm", func(t *testing.T) { alarm(t, p) })
-	if p.firing("NoConsumer", "queue", m.sc.queue()) {
+	if p.Firing("NoConsumer", "queue", m.sc.queue()) {
 		t.Error("the alert NoConsumer fires although one consumes")
 	}
 	checkMetricsPage(t, m.s)
@@ -65,21 +66,21 @@ func TestMetricsInUse(t *testing.T) {
 // mixed is a sidecar that gets a bit of everything, behind a link that can break, with the labels of Kubernetes.
 type mixed struct {
 	t     *testing.T
-	p     *prometheusServer
+	p     *prometheus.Server
 	sc    *scene
 	s     *sidecar
 	proxy *proxy
 	round int
 }
 
-func newMixed(t *testing.T, p *prometheusServer) *mixed {
+func newMixed(t *testing.T, p *prometheus.Server) *mixed {
 	m := &mixed{t: t, p: p, sc: newScene(t).seed()}
 	m.proxy = linked(t, m.sc)
 	m.sc.with("MAX_RETRIES", "2", "PARK_ON_STATUS", "422",
 		"REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms", "CONCURRENCY", "4")
 	m.sc.app.otherwise(m.answer)
 	m.s = m.sc.run()
-	p.scrape(m.s.admin, map[string]string{"job": "shop/billing", "namespace": "shop", "pod": "billing-1", "container": "sidecar"})
+	p.Scrape(m.s.admin, map[string]string{"job": "shop/billing", "namespace": "shop", "pod": "billing-1", "container": "sidecar"})
 	m.s.listen()
 	return m
 }
@@ -154,32 +155,32 @@ func (m *mixed) redrive() {
 }
 
 // alarm blocks the connection on which a message is to be parked.
-func alarm(t *testing.T, p *prometheusServer) {
+func alarm(t *testing.T, p *prometheus.Server) {
 	node := brokertest.OwnNode(t)
 	sc := newScene(t).with("MAX_RETRIES", "0").seed()
 	gate := make(chan struct{})
 	sc.app.on("bad", answer{status: 500, gate: gate}, status(500))
 	s := sc.run()
-	p.scrape(s.admin, map[string]string{"job": "shop/blocked", "namespace": "shop", "pod": "blocked-1"})
+	p.Scrape(s.admin, map[string]string{"job": "shop/blocked", "namespace": "shop", "pod": "blocked-1"})
 	sc.send("bad")
 	sc.app.await("bad", 1)
 	calm := node.Alarm()
 	close(gate)
-	p.fires("BrokerBlocked", "pod", "blocked-1", "namespace", "shop", "queue", sc.queue())
+	p.Fires("BrokerBlocked", "pod", "blocked-1", "namespace", "shop", "queue", sc.queue())
 	calm()
 	s.awaitOutcome("bad", "park")
 }
 
 // parkless is a sidecar with a message to park and no dead-letter queue. It returns the name of the queue.
-func parkless(t *testing.T, p *prometheusServer) string {
+func parkless(t *testing.T, p *prometheus.Server) string {
 	sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "verify").seed()
-	p.scrape(failsToPark(t, sc).admin, map[string]string{"job": "shop/parkless", "namespace": "shop", "pod": "parkless-1"})
+	p.Scrape(failsToPark(t, sc).admin, map[string]string{"job": "shop/parkless", "namespace": "shop", "pod": "parkless-1"})
 	return sc.queue()
 }
 
 // loop is a topology in which a script takes messages out of the retry queue and publishes them again, without what
 // counts their retries. It returns the name of the queue.
-func loop(t *testing.T, p *prometheusServer) string {
+func loop(t *testing.T, p *prometheus.Server) string {
 	sc := newScene(t).seedTTL(60_000).with("MAX_RETRIES", "2", "RETRY_DELAY", "1m")
 	sc.app.otherwise(func(*delivery) answer { return status(409) })
 	ch := dialBroker(t).channel()
@@ -201,13 +202,13 @@ func loop(t *testing.T, p *prometheusServer) string {
 	}()
 	t.Cleanup(func() { stop(); _ = ch.Close(); <-over })
 	s := sc.run()
-	p.scrape(s.admin, map[string]string{"job": "shop/stormy", "namespace": "shop", "pod": "stormy-1"})
+	p.Scrape(s.admin, map[string]string{"job": "shop/stormy", "namespace": "shop", "pod": "stormy-1"})
 	sc.send(numbered("m", 5)...)
 	return sc.queue()
 }
 
 // backlog is an app that is too slow for what waits, all of it hours old.
-func backlog(t *testing.T, p *prometheusServer) string {
+func backlog(t *testing.T, p *prometheus.Server) string {
 	sc := newScene(t).seed().with("CONCURRENCY", "1", "PREFETCH", "1")
 	sc.app.otherwise(func(*delivery) answer {
 		time.Sleep(200 * time.Millisecond)
@@ -219,33 +220,33 @@ func backlog(t *testing.T, p *prometheusServer) string {
 	}
 	sc.sendMessage(list...)
 	s := sc.run()
-	p.scrape(s.admin, map[string]string{"job": "shop/slow", "namespace": "shop", "pod": "slow-1"})
+	p.Scrape(s.admin, map[string]string{"job": "shop/slow", "namespace": "shop", "pod": "slow-1"})
 	return sc.queue()
 }
 
 // delaying is a sidecar whose queue delays messages itself. A broker before RabbitMQ 4.3 has no such queue.
-func delaying(t *testing.T, p *prometheusServer) {
+func delaying(t *testing.T, p *prometheus.Server) {
 	sc := newScene(t).with("TOPOLOGY", "native")
-	p.scrape(start(t, sc.env).admin, nil)
+	p.Scrape(start(t, sc.env).admin, nil)
 }
 
 // batching is a sidecar that POSTs several messages at once.
-func batching(t *testing.T, p *prometheusServer) {
+func batching(t *testing.T, p *prometheus.Server) {
 	sc := newScene(t).seed().with("BATCH_SIZE", "10")
 	s := sc.run()
-	p.scrape(s.admin, nil)
+	p.Scrape(s.admin, nil)
 	eventually(t, "a sample without a POST", func() bool {
-		return len(p.now(`sidecar_batch_messages_count{queue="`+sc.queue()+`"} == 0`)) == 1
+		return len(p.Now(`sidecar_batch_messages_count{queue="`+sc.queue()+`"} == 0`)) == 1
 	})
 	sc.send(numbered("m", 50)...)
 }
 
 // drain is a sidecar that was drained and left so, outside Kubernetes.
-func drain(t *testing.T, p *prometheusServer) string {
+func drain(t *testing.T, p *prometheus.Server) string {
 	sc := newScene(t)
 	s := sc.run()
-	p.scrape(s.admin, nil)
-	eventually(t, "it is scraped as a consumer", func() bool { return len(p.now(`sidecar_consumer_active{queue="`+sc.queue()+`"} == 1`)) == 1 })
+	p.Scrape(s.admin, nil)
+	eventually(t, "it is scraped as a consumer", func() bool { return len(p.Now(`sidecar_consumer_active{queue="`+sc.queue()+`"} == 1`)) == 1 })
 	if code, text := s.post(s.control, "/drain"); code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, text)
 	}

@@ -1,4 +1,5 @@
-package test
+// Package prometheus runs a real Prometheus for tests, which scrapes sidecars and evaluates the alert rules every second.
+package prometheus
 
 import (
 	"context"
@@ -11,22 +12,28 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
+	"sidecar/internal/testkit/proxy"
 )
 
-const (
-	alertsFile    = "../deploy/helm/amqp-sidecar/files/alerts.yaml"
-	dashboardFile = "../deploy/helm/amqp-sidecar/files/dashboard.json"
-)
+// patience bounds a failing run and is no claim about speed.
+const patience = 2 * time.Minute
 
-// prometheusServer is a real Prometheus that scrapes and evaluates every second.
-type prometheusServer struct {
+// Server is a real Prometheus that scrapes and evaluates every second.
+type Server struct {
 	t       testing.TB
 	addr    string
 	targets string // the file that lists what is scraped
+	mu      sync.Mutex
 	list    []target
-	began   time.Time
+	Began   time.Time // of the first scrape
 }
 
 type target struct {
@@ -34,11 +41,11 @@ type target struct {
 	Labels  map[string]string `json:"labels"`
 }
 
-// startPrometheus runs the binary of Debian's package, with its data in the test's own directory.
-func startPrometheus(t testing.TB, rules string) *prometheusServer {
+// Start runs the binary of Debian's package, with its data in the test's own directory.
+func Start(t testing.TB, rules string) *Server {
 	t.Helper()
 	dir := t.TempDir()
-	p := &prometheusServer{t: t, addr: freeAddr(t), targets: filepath.Join(dir, "targets.json"), began: time.Now()}
+	p := &Server{t: t, addr: must.Get(proxy.FreeAddr())(t), targets: filepath.Join(dir, "targets.json"), Began: time.Now()}
 	p.write()
 	for name, text := range map[string]string{"alerts.yaml": rules, "prometheus.yml": `
 global: {scrape_interval: 1s, evaluation_interval: 1s}
@@ -51,38 +58,34 @@ scrape_configs:
 			t.Fatal(err)
 		}
 	}
-	log := &output{}
+	log := &apptest.Log{}
 	cmd := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+p.addr, "--log.level=warn")
-	cmd.SysProcAttr = dieWithTest()
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("start Prometheus (scripts/need.sh prometheus prometheus): %v", err)
 	}
-	read := make(chan struct{})
-	go func() { defer close(read); log.follow(stderr) }()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-read
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("Prometheus says:\n%s", log.tail(20))
+			t.Logf("Prometheus says:\n%s", log.String())
 		}
 	})
-	eventually(t, "Prometheus is ready", func() bool { return p.get("/-/ready", nil, nil) == nil })
+	brokertest.Eventually(t, patience, "Prometheus is ready", func() bool { return p.Get("/-/ready", nil, nil) == nil })
 	return p
 }
 
-// scrape adds a target, with the labels that the Prometheus Operator would give it, or none.
-func (p *prometheusServer) scrape(addr string, labels map[string]string) {
+// Scrape adds a target, with the labels that the Prometheus Operator would give it, or none.
+func (p *Server) Scrape(addr string, labels map[string]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.list = append(p.list, target{[]string{addr}, labels})
 	p.write()
 }
 
-func (p *prometheusServer) write() {
+func (p *Server) write() {
 	p.t.Helper()
 	b, err := json.Marshal(append([]target{}, p.list...))
 	if err == nil {
@@ -96,12 +99,13 @@ func (p *prometheusServer) write() {
 	}
 }
 
-func (p *prometheusServer) get(path string, query url.Values, into any) error {
+// Get asks the API of Prometheus; into may be nil.
+func (p *Server) Get(path string, query url.Values, into any) error {
 	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+p.addr+path+"?"+query.Encode(), nil)
 	if err != nil {
 		return err
 	}
-	res, err := plain.Do(req)
+	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
@@ -125,29 +129,29 @@ func (p *prometheusServer) get(path string, query url.Values, into any) error {
 	return json.Unmarshal(answer.Data, into)
 }
 
-// series is one line of an answer: its labels and [time, value] pairs.
-type series struct {
+// Series is one line of an answer: its labels and [time, value] pairs.
+type Series struct {
 	Metric map[string]string `json:"metric"`
 	Values [][2]any          `json:"values"`
 	Value  [2]any            `json:"value"`
 }
 
-// now evaluates a query at this moment.
-func (p *prometheusServer) now(query string) []series {
+// Now evaluates a query at this moment.
+func (p *Server) Now(query string) []Series {
 	p.t.Helper()
-	var data struct{ Result []series }
-	if err := p.get("/api/v1/query", url.Values{"query": {query}}, &data); err != nil {
+	var data struct{ Result []Series }
+	if err := p.Get("/api/v1/query", url.Values{"query": {query}}, &data); err != nil {
 		p.t.Fatalf("%s: %v", query, err)
 	}
 	return data.Result
 }
 
-// numbers counts the values other than NaN that a query has had since the start, second by second.
-func (p *prometheusServer) numbers(query string) (int, error) {
-	var data struct{ Result []series }
-	err := p.get("/api/v1/query_range", url.Values{
+// Numbers counts the values other than NaN that a query has had since the start, second by second.
+func (p *Server) Numbers(query string) (int, error) {
+	var data struct{ Result []Series }
+	err := p.Get("/api/v1/query_range", url.Values{
 		"query": {query}, "step": {"1"},
-		"start": {fmt.Sprint(p.began.Unix())}, "end": {fmt.Sprint(time.Now().Unix())},
+		"start": {fmt.Sprint(p.Began.Unix())}, "end": {fmt.Sprint(time.Now().Unix())},
 	}, &data)
 	n := 0
 	for _, s := range data.Result {
@@ -160,29 +164,27 @@ func (p *prometheusServer) numbers(query string) (int, error) {
 	return n, err
 }
 
-// fires waits for an alert with all those labels, pairs of name and value.
-func (p *prometheusServer) fires(alert string, labels ...string) {
+// Fires waits for an alert with all those labels, pairs of name and value.
+func (p *Server) Fires(alert string, labels ...string) {
 	p.t.Helper()
-	eventually(p.t, "the alert "+alert+" fires", func() bool { return p.firing(alert, labels...) })
+	brokertest.Eventually(p.t, patience, "the alert "+alert+" fires", func() bool { return p.Firing(alert, labels...) })
 }
 
-func (p *prometheusServer) firing(alert string, labels ...string) bool {
+// Firing reports whether an alert fires with all those labels, pairs of name and value.
+func (p *Server) Firing(alert string, labels ...string) bool {
 	p.t.Helper()
 	selector := []string{`alertstate="firing"`, fmt.Sprintf("alertname=%q", alert)}
 	for i := 0; i < len(labels); i += 2 {
 		selector = append(selector, fmt.Sprintf("%s=%q", labels[i], labels[i+1]))
 	}
-	return len(p.now("ALERTS{"+strings.Join(selector, ",")+"}")) > 0
+	return len(p.Now("ALERTS{"+strings.Join(selector, ",")+"}")) > 0
 }
 
-// impatient is the alert rules with minutes made into seconds, but at least five, and hours into ten seconds. How
+// Impatient returns the alert rules of a file with minutes made into seconds, but at least five, and hours into ten seconds. How
 // long they wait is tested by promtool (test/alerts); here it is whether they understand what a sidecar says.
-func impatient(t testing.TB) string {
+func Impatient(t testing.TB, alertsFile string) string {
 	t.Helper()
-	b, err := os.ReadFile(alertsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(alertsFile))(t)
 	text := string(b)
 	for _, r := range [][2]string{{`(?m)for: \w+$`, "for: 1s"}, {`\[1h\]`, "[10s]"}, {`\[3m\]`, "[15s]"}, {`\[(\d+)m\]`, "[${1}s]"},
 		{`offset 1h`, "offset 10s"}, {`offset 30m`, "offset 5s"}, {`offset 3m`, "offset 15s"}} {
