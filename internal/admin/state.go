@@ -84,6 +84,7 @@ type Consumption struct {
 	Findings []Finding `json:"findings"` // what is wrong with the topology
 	Warnings []string  `json:"warnings"` // what people should know although it works
 
+	Problems   []string     `json:"problems,omitempty"`   // what fails now although messages are consumed
 	Redeclared []Redeclared `json:"redeclared,omitempty"` // objects that were deleted within the last hour
 
 	App App `json:"app"`

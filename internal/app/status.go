@@ -2,7 +2,6 @@ package app
 
 import (
 	"cmp"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -111,10 +110,7 @@ func conditions(name string, subs []*subscription) []admin.Check {
 		if len(paused) > 0 {
 			consuming.Detail = cmp.Or(consuming.Detail, "paused: "+strings.Join(paused, ", "))
 		}
-		if n := s.consumer.Unpublished(); n > 0 {
-			publishing.Detail = cmp.Or(publishing.Detail,
-				fmt.Sprintf("%d messages wait for a park or retry publish that failed", n))
-		}
+		publishing.Detail = cmp.Or(publishing.Detail, s.unpublished())
 	}
 	return []admin.Check{topology, consuming, publishing}
 }
@@ -130,6 +126,11 @@ func (a *App) Status() admin.Status {
 		st.Blocked, st.Publish.Blocked = &admin.Blocked{Since: since, Reason: reason}, true
 	}
 	st.Warnings = a.warnings()
+	for _, s := range a.senders {
+		if c := s.check(); !c.OK {
+			st.Problems = append(st.Problems, c.Name+": "+c.Detail)
+		}
+	}
 	for _, name := range a.Subscriptions() {
 		st.Subscriptions = append(st.Subscriptions, admin.Subscription{Name: name, Consumption: a.consumption(a.of(name))})
 	}
@@ -174,6 +175,9 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 		}
 		for _, r := range sub.sightings.Recent() {
 			c.Redeclared = append(c.Redeclared, admin.Redeclared{Of: of, Redeclared: r})
+		}
+		if text := sub.unpublished(); text != "" {
+			c.Problems = append(c.Problems, text)
 		}
 		c.Warnings = append(c.Warnings, sub.warnings(c.Warnings)...)
 	}

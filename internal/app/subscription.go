@@ -158,6 +158,14 @@ func (s *subscription) use(found *topology.Plan) {
 	s.warned = all
 }
 
+// unpublished reports messages that could not be parked or published to wait so far; "" without any.
+func (s *subscription) unpublished() string {
+	if n := s.consumer.Unpublished(); n > 0 {
+		return fmt.Sprintf("%d messages wait for a park or retry publish that failed", n)
+	}
+	return ""
+}
+
 func (s *subscription) close() {
 	s.target.Close()
 	if s.crashes != nil {

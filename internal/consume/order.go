@@ -7,6 +7,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/flow"
+	"sidecar/internal/telemetry"
 )
 
 // maxStay is the age at which a delivery is not handled any more: everything unsettled returns to the queue and is
@@ -24,6 +25,7 @@ type order struct {
 	ready    []*entry            // may be handled now
 	inflight int                 // offered to a worker, POSTed or parked
 	shown    flow.Reason         // in the gate, why no message is handled; "": none
+	stuck    telemetry.Throttle  // log lines about that: it begins and ends with each attempt
 	kept     map[uint64]tried    // of messages that were tried here and are in the queue again, by entry.id
 }
 
@@ -47,7 +49,8 @@ type tried struct {
 }
 
 func newOrder(c *Consumer) *order {
-	return &order{c: c, all: map[*entry]struct{}{}, lanes: map[string][]*entry{}, kept: map[uint64]tried{}}
+	return &order{c: c, all: map[*entry]struct{}{}, lanes: map[string][]*entry{}, kept: map[uint64]tried{},
+		stuck: telemetry.Throttle{Interval: time.Minute}}
 }
 
 // unlock also makes pump see what is ready.
@@ -72,6 +75,9 @@ func (o *order) report() {
 		o.c.o.Flow.Lift(o.shown)
 		if o.shown = why; why != "" {
 			o.c.o.Flow.Show(why, "every message in flight waits for a failed message of its key")
+			o.stuck.Do(func(suppressed int) {
+				o.c.o.Logger.Warn("paused", "reason", string(why), "waiting", len(o.all), "suppressed", suppressed)
+			})
 		}
 	}
 }

@@ -27,8 +27,11 @@ type scene struct {
 	app     app
 	env     map[string]string
 	cmd     *exec.Cmd
+	admin   string // host:port
 	control string // host:port
+	log     *apptest.Log
 	ch      *amqp.Channel
+	node    *brokertest.Node // of its own; nil: shared
 }
 
 // scenes bounds how many tests have a page open: pages compute, where other tests wait.
@@ -39,6 +42,12 @@ func newScene(t testing.TB, pairs ...string) *scene {
 	t.Helper()
 	scenes <- struct{}{}
 	t.Cleanup(func() { <-scenes })
+	return prepareScene(t, pairs...)
+}
+
+// prepareScene is newScene for a test that opens no page yet.
+func prepareScene(t testing.TB, pairs ...string) *scene {
+	t.Helper()
 	sc := &scene{t: t, name: "con-shop", app: app{apptest.NewApp(t)}}
 	sc.env = map[string]string{
 		"SIDECAR_SERVICE": sc.name, "SIDECAR_AMQP_URL": brokertest.URL(t), "SIDECAR_APP_URL": sc.app.URL,
@@ -76,7 +85,7 @@ func (sc *scene) start() *scene {
 	}
 	sc.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log := &apptest.Log{}
-	sc.control = ""
+	sc.control, sc.log = "", log
 	sc.cmd.Stdout, sc.cmd.Stderr = log, log
 	must.Do(sc.t, sc.cmd.Start())
 	cmd := sc.cmd
@@ -91,9 +100,9 @@ func (sc *scene) start() *scene {
 		}
 	})
 	eventually(sc.t, "the sidecar listens", func() bool {
-		var e struct{ Control string }
+		var e struct{ Admin, Control string }
 		if line := log.Lines(`"listening"`); len(line) > 0 && json.Unmarshal([]byte(line[0]), &e) == nil {
-			sc.control = e.Control
+			sc.admin, sc.control = e.Admin, e.Control
 		}
 		return sc.control != ""
 	})

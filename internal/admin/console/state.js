@@ -14,6 +14,7 @@ const reasons = {
   topology: ['a message would be lost', 'It checks again every 15 s.'],
   app_rejects_all: ['the app refuses every message', 'Check the path and the token. One message is tried from time to time. It goes on when one gets another answer.'],
   publishing: ['parking and retrying fail', 'Every message in flight waits for that.'],
+  order: ['messages wait in order', 'Failed messages and those behind them have every place of SIDECAR_PREFETCH. It goes on when one of them succeeds or is parked.'],
 };
 
 // judge says in a word, a tone and lines what a status means.
@@ -23,7 +24,7 @@ function judge(s) {
   if (s.state === 'draining') return ['Draining', 'hold', [`Takes no more messages. ${hand} in flight.`]];
   const blocked = ['The broker blocks publishing', 'bad', []];
   if (s.state === 'publishing' && s.blocked) return blocked;
-  if (s.state === 'publishing') return ['Publishing', 'good', ['It consumes nothing, because SIDECAR_CONSUME is off.']];
+  if (s.state === 'publishing') return ['Publishing', s.problems?.length > 0 ? 'bad' : 'good', ['It consumes nothing, because SIDECAR_CONSUME is off.']];
   if (!s.consume.connected) {
     return ['Broker away', 'bad', ['It dials again by itself; no restart is needed. The messages wait in the broker.']];
   }
@@ -40,7 +41,8 @@ function judge(s) {
   if (s.state === 'starting') return ['Starting', 'hold', []];
   if (s.blocked) return blocked;
   if (s.redeclared?.length > 0) return ['Consuming; messages may be lost', 'bad', []];
-  return ['Consuming', 'good', [s.app.up && s.publish.connected && 'Broker and app are there.']];
+  const tone = s.problems?.length > 0 || !s.publish.connected ? 'bad' : s.pauses.length > 0 ? 'hold' : 'good';
+  return ['Consuming', tone, [s.app.up && tone === 'good' && 'Broker and app are there.']];
 }
 
 function pauseLine(p) {
@@ -89,10 +91,11 @@ export function showStatus(s) {
     fill(byId('warnings-list'), undefined, s.warnings.map((w) => el('li', {}, visible(w))));
   }
   warned = warnings;
-  const key = JSON.stringify([here().sub, word, said, s.pauses, s.findings, s.redeclared, s.blocked ?? publish, s.app]);
+  const key = JSON.stringify([here().sub, word, said, s.pauses, s.findings, s.problems, s.redeclared, s.blocked ?? publish, s.app]);
   if (key === shown) return;
   shown = key;
-  fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine), s.redeclared?.map(redeclaredLine),
+  fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine),
+    s.problems?.map((p) => el('li', {}, visible(p))), s.redeclared?.map(redeclaredLine),
     s.consume.connected && !going ? s.pauses.filter((p) => p.reason !== 'topology' || s.findings.length === 0).map(pauseLine) : [], publish && el('li', {}, publish));
 }
 
