@@ -78,7 +78,8 @@ func (r *record) keep() *record {
 	return &kept
 }
 
-// strip gives back the memory of the body and the headers: neither is used after this, nor a publication of the message.
+// strip gives back the memory of the body and the headers: neither is used after this, nor is a publication of the
+// message.
 func (r *record) strip() {
 	if r.delivery != nil {
 		r.m.Body, r.m.Headers = nil, nil

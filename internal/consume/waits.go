@@ -126,8 +126,8 @@ func (s *session) delay(r *record, by topology.Settlement) {
 	}
 }
 
-// A body that did not fit is transferred with each delivery. So it is tried again missingPause after the last try, and a
-// second later for each missingBytes of it.
+// A body that did not fit is transferred with each delivery. So it is tried again missingPause after the last try, and
+// a second later for each missingBytes of it.
 const (
 	missingPause = 100 * time.Millisecond
 	missingBytes = 16 << 20
