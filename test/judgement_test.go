@@ -58,7 +58,7 @@ func TestNodeOfAQueueIsDown(t *testing.T) {
 		return
 	}
 	for _, mode := range []string{"declare", "verify"} {
-		env := sc.envWith("TOPOLOGY_MODE", mode)
+		env := sc.envWith("SIDECAR_TOPOLOGY_MODE", mode)
 		s := start(t, env)
 		eventually(t, "the queue has a line", func() bool { return len(reportedObjects(s)) > 0 })
 		s.stop()

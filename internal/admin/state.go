@@ -73,12 +73,14 @@ type Subscription struct {
 	Consumption
 }
 
-// Consumption is what is consumed, and how. Of several queues it has sums and all reasons; preset, retries and URL are
+// Consumption is what is consumed, and how. Of several queues it has sums, and all reasons, bindings and URLs; retries are
 // those of the first.
 type Consumption struct {
 	State    string `json:"state"`    // one of the constants above
 	Queue    string `json:"queue"`    // of several: their names, separated by commas
-	Topology string `json:"topology"` // the preset's name
+	Topology string `json:"topology"` // the preset's name; of several: each once, separated by commas
+
+	Bindings []topology.Binding `json:"bindings,omitempty"` // by which messages come to the queues
 
 	Pauses   []Pause   `json:"pauses"`   // why nothing is taken; empty when messages are
 	Findings []Finding `json:"findings"` // what is wrong with the topology
@@ -138,7 +140,7 @@ type Blocked struct {
 // App is the app beside the sidecar.
 type App struct {
 	Up  bool   `json:"up"`  // of several: all are
-	URL string `json:"url"` // without user and query
+	URL string `json:"url"` // without user and query; of several: each once, separated by commas
 }
 
 // Flow counts the outcomes of messages since the start, and those that wait.

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -172,9 +173,25 @@ func (a *App) listen() error {
 		a.log.Warn("configuration", "warning", w)
 	}
 	a.log.Info("listening", listening...)
-	a.log.Info("started", "version", a.build.Version, "commit", a.build.Commit, "service", a.cfg.Service.Name,
-		"queue", a.plan.Queue, "topology", a.plan.Preset)
+	a.logStarted()
 	return nil
+}
+
+// logStarted logs what runs. Without a queue that is consumed there is neither queue nor app.
+func (a *App) logStarted() {
+	attrs := []any{"version", a.build.Version, "commit", a.build.Commit, "service", a.cfg.Service.Name}
+	if len(a.subscriptions) > 0 {
+		c := a.consumption(a.subscriptions)
+		bindings := make([]string, len(c.Bindings))
+		for i, b := range c.Bindings {
+			if bindings[i] = b.Exchange + ":" + b.Key; len(b.Args) > 0 {
+				bindings[i] += strings.TrimPrefix(fmt.Sprint(b.Args), "map")
+			}
+		}
+		attrs = append(attrs, "queue", c.Queue, "topology", c.Topology, "bindings", strings.Join(bindings, ","),
+			"url", c.App.URL)
+	}
+	a.log.Info("started", attrs...)
 }
 
 // warnings are about settings that work, and may surprise. Never nil: in JSON they are a list, also when there are

@@ -214,13 +214,18 @@ func PresetValues(cfg *config.Config) (values map[string]string, warned []string
 	v := o.Values()
 	v["SIDECAR_RETRY_DELAYS"] = cmp.Or(v["SIDECAR_RETRY_DELAYS"], "none")
 	var bindings []string
-	for _, b := range p.Bindings {
-		if b.Kind != "" || b.Queue == p.Queue && p.Partitions == nil {
-			bindings = append(bindings, b.Exchange+":"+b.Key)
-		}
+	for _, b := range feeds(p) {
+		bindings = append(bindings, b.Exchange+":"+b.Key)
 	}
 	v["SIDECAR_BINDINGS"] = strings.Join(bindings, ",")
 	return v, warnings(cfg, p, unasked(p)), nil
+}
+
+// feeds are the bindings by which messages come to the service's queue, or to the exchange of its partitions.
+func feeds(p *topology.Plan) []topology.Binding {
+	return slices.DeleteFunc(slices.Clone(p.Bindings), func(b topology.Binding) bool {
+		return b.Kind == "" && (b.Queue != p.Queue || p.Partitions != nil)
+	})
 }
 
 func newPolicy(cfg *config.Config) retry.Policy {

@@ -92,14 +92,14 @@ func (a *App) Ready(subscription string) admin.Readiness {
 // conditions are those of the readiness of a subscription: each is OK if it is for all of its queues, and has the
 // first detail.
 func conditions(name string, subs []*subscription) []admin.Check {
-	topology := admin.Check{Name: "topology", Subscription: name, OK: true}
+	objects := admin.Check{Name: "topology", Subscription: name, OK: true}
 	consuming := admin.Check{Name: "consuming", Subscription: name, OK: true}
 	publishing := admin.Check{Name: "publishing", Subscription: name, OK: true}
 	for _, s := range subs {
 		findings, checked := s.status.last()
-		topology.OK = topology.OK && checked && len(findings) == 0
+		objects.OK = objects.OK && checked && len(findings) == 0
 		if len(findings) > 0 {
-			topology.Detail = cmp.Or(topology.Detail, findings[0].String())
+			objects.Detail = cmp.Or(objects.Detail, findings[0].String())
 		}
 		var paused []string
 		for _, h := range s.flow.Holds() {
@@ -112,7 +112,7 @@ func conditions(name string, subs []*subscription) []admin.Check {
 		}
 		publishing.Detail = cmp.Or(publishing.Detail, s.unpublished())
 	}
-	return []admin.Check{topology, consuming, publishing}
+	return []admin.Check{objects, consuming, publishing}
 }
 
 // Status returns the state of the moment; its fields may be read a moment after one another.
@@ -151,8 +151,11 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 		MaxRetries: plan.MaxRetries,
 	}
 	for i, sub := range subs {
+		c.Bindings = append(c.Bindings, feeds(sub.plan)...)
 		if i > 0 {
 			c.Queue += ", " + sub.plan.Queue
+			c.Topology = withName(c.Topology, sub.plan.Preset)
+			c.App.URL = withName(c.App.URL, shownURL(sub.cfg.App.URL))
 			if sub.cfg != subs[i-1].cfg { // partitions have one concurrency together
 				c.Concurrency += atOnce(sub.cfg)
 			}
@@ -185,6 +188,14 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 		c.RetryDelays = append(c.RetryDelays, d.String())
 	}
 	return c
+}
+
+// withName adds a name to names that are separated by commas, unless it is one of them.
+func withName(names, name string) string {
+	if slices.Contains(strings.Split(names, ", "), name) {
+		return names
+	}
+	return names + ", " + name
 }
 
 func (a *App) state(subs []*subscription) string {

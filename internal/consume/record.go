@@ -145,11 +145,14 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 		slog.String("message_id", r.m.MessageID),
 		slog.String("correlation_id", r.m.CorrelationID),
 		slog.String("routing_key", r.m.RoutingKey),
-		slog.Int("status", o.Status),
+		slog.String("type", r.m.Type),
 		slog.Int("retry_count", r.m.RetryCount),
 		slog.String("outcome", v.Action.String()),
 		slog.String("reason", v.Reason.String()),
 		slog.Float64("duration_ms", float64(o.Elapsed)/float64(time.Millisecond)), slog.String("trace_id", r.span.TraceID()))
+	if o.Status != 0 {
+		a = append(a, slog.Int("status", o.Status))
+	}
 	if v.Reason == message.ReasonMaxRetries {
 		a = append(a, slog.String("event", "RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"))
 	}

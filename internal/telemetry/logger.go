@@ -39,6 +39,9 @@ func renameAttr(groups []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.String(a.Key, a.Value.Duration().String())
 	}
+	if a.Value.Kind() == slog.KindString && a.Value.String() == "" {
+		return slog.Attr{} // an empty field is left out
+	}
 	if len(groups) > 0 {
 		return a
 	}

@@ -1,0 +1,81 @@
+package test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestStartedNamesEverything: the line of the start and /status have all queues, their bindings and the app's URLs.
+func TestStartedNamesEverything(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	other := newApp(t)
+	sc.with("SUBSCRIPTIONS", "orders,refunds", "SUB_REFUNDS_APP_URL", other.URL+"/refunds?token=canary",
+		"SUB_REFUNDS_EXCHANGE_TYPE", "topic", "SUB_REFUNDS_EXCHANGE", sc.prefix+".events", "SUB_REFUNDS_BINDINGS", sc.prefix+".events:refund.*")
+	s := sc.run()
+	queues := []string{sc.queue() + ".orders", sc.queue() + ".refunds"}
+	bindings := []string{sc.exchange() + ":", sc.prefix + ".events:refund.*"}
+	urls := []string{sc.env["SIDECAR_APP_URL"], other.URL + "/refunds"}
+	lines := s.log.find(func(e entry) bool { return e.is("started") })
+	if len(lines) != 1 || lines[0].text("queue") != strings.Join(queues, ", ") || lines[0].text("bindings") != strings.Join(bindings, ",") ||
+		lines[0].text("url") != strings.Join(urls, ", ") || lines[0].text("topology") != "fanout" {
+		t.Errorf("%v", lines)
+	}
+	type bound struct{ Exchange, Key, Queue string }
+	type state struct {
+		Queue    string
+		Bindings []bound
+		App      struct{ URL string }
+	}
+	var st struct {
+		state
+		Subscriptions []state
+	}
+	_, page := s.get(s.control, "/status")
+	if err := json.Unmarshal([]byte(page), &st); err != nil {
+		t.Fatal(err)
+	}
+	of := []bound{{sc.exchange(), "", queues[0]}, {sc.prefix + ".events", "refund.*", queues[1]}}
+	if len(st.Bindings) != 2 || st.Bindings[0] != of[0] || st.Bindings[1] != of[1] || st.App.URL != strings.Join(urls, ", ") || len(st.Subscriptions) != 2 {
+		t.Fatalf("%s", page)
+	}
+	for i, own := range st.Subscriptions {
+		if own.Queue != queues[i] || len(own.Bindings) != 1 || own.Bindings[0] != of[i] || own.App.URL != urls[i] {
+			t.Errorf("%+v", own)
+		}
+	}
+	s.stop()
+	for _, e := range s.log.find(func(entry) bool { return true }) {
+		for field, value := range e {
+			if value == "" {
+				t.Errorf("empty %s of %s", field, e.text("msg"))
+			}
+		}
+	}
+}
+
+// TestSettledHasTheType: with the type of the message, and without fields that are empty.
+func TestSettledHasTheType(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("LOG_LEVEL", "debug")
+	s := sc.run()
+	typed := message("typed")
+	typed.Type = "OrderCreated"
+	bare := message("bare")
+	bare.CorrelationId, bare.Type = "", ""
+	sc.sendMessage(typed, bare)
+	sc.settledAll(s, 0)
+	for id, want := range map[string]string{"typed": "OrderCreated", "bare": ""} {
+		lines := s.log.settled(id)
+		if len(lines) != 1 || lines[0].text("type") != want || lines[0]["status"] != 200.0 {
+			t.Errorf("%s: %v", id, lines)
+			continue
+		}
+		for field, value := range lines[0] {
+			if value == "" {
+				t.Errorf("%s: %s is empty", id, field)
+			}
+		}
+	}
+}
