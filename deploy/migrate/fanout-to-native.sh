@@ -149,10 +149,17 @@ begin() {
   say 'next: roll all sidecars to SIDECAR_TOPOLOGY=native, then run finish'
 }
 
+# ready is how many messages are ready in a queue now: list_queues counts those of quorum queues every five seconds.
+ready() {
+  ctl eval "{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r($(erlang "$vhost"), queue, $(erlang "$1"))),
+    {ok, Ready, _} = rabbit_amqqueue:stat(Q), Ready."
+}
+
 # wants_empty ends the step while messages are under way to a retry queue or in one.
 wants_empty() {
   local name kept
   for name in "${!retries[@]}"; do
+    [[ ${messages_in[$name]} != 0 ]] || messages_in[$name]=$(ready "$name")
     [[ ${messages_in[$name]} = 0 ]] || die "\"$name\" holds ${messages_in[$name]} messages, which return to \"$queue\": run finish again when it is empty"
   done
   kept=$(ctl eval "{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r($(erlang "$vhost"), queue, $(erlang "$queue"))),

@@ -106,7 +106,7 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	}
 	findings := unreadable(report.Findings, modeOf(cfg))
 	if cfg.AMQP.ManagementURL.IsSet() {
-		if findings, err = r.readManagement(ctx, cfg, report.Plan, s.Major(), findings); err != nil {
+		if findings, err = r.readManagement(ctx, cfg, report.Plan, s, findings); err != nil {
 			return err
 		}
 	}

@@ -18,7 +18,7 @@ import (
 
 // readManagement adds to the findings what only the management API shows, and judges the queues that policies change
 // anew.
-func (r *CheckResult) readManagement(ctx context.Context, cfg *config.Config, plan *topology.Plan, major int,
+func (r *CheckResult) readManagement(ctx context.Context, cfg *config.Config, plan *topology.Plan, link declare.Session,
 	findings []declare.Finding) ([]declare.Finding, error) {
 	address, user, password, err := cfg.AMQP.Management()
 	if err != nil {
@@ -44,9 +44,17 @@ func (r *CheckResult) readManagement(ctx context.Context, cfg *config.Config, pl
 	}
 	way := unseenWay(cfg, plan)
 	r.Warnings = slices.DeleteFunc(r.Warnings, func(w string) bool { return slices.Contains(way, w) })
-	findings = withPolicies(s, plan, major, findings)
+	findings = withPolicies(s, plan, link.Major(), findings)
 	for _, b := range s.MissingBindings(plan) {
 		findings = append(findings, declare.MissingBinding(b, s.Instead(b), modeOf(cfg)))
+	}
+	for i := range s.Leftover { // the API's figures of quorum queues are some seconds late
+		q := &s.Leftover[i]
+		ready, err := declare.Ready(ctx, link, q.Name)
+		if err != nil {
+			return nil, fmt.Errorf("count the messages of %s: %w", topology.QueueTitle(q.Name), err)
+		}
+		q.Messages = max(q.Messages, ready)
 	}
 	return append(findings, leftovers(s, o.Vhost)...), nil
 }

@@ -242,6 +242,24 @@ func TestCheckFindsLeftovers(t *testing.T) {
 	}
 }
 
+// TestLeftoverIsCountedNow: the API counts what is in a quorum queue some seconds late, and the advice is to delete the
+// queue with its messages.
+func TestLeftoverIsCountedNow(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	env := []string{"SIDECAR_QUEUE_TYPE=quorum"}
+	plan := declared(t, live(t, env...))
+	brokertest.Queue(t, url, "leftover", amqp.Table{topology.ArgType: "quorum", topology.ArgTTL: int64(3600_000), topology.ArgDLX: "", topology.ArgDLKey: plan.Queue})
+	for n := 1; n <= 3; n++ {
+		brokertest.Send(t, url, "leftover", "a message")
+		r, err := checked(t, managed(t, env...))
+		f := r.find("leftover")
+		if err != nil || f.Found != fmt.Sprintf("%d messages", n) || strings.Contains(f.Fix, "delete_queue") || !strings.Contains(f.Fix, "leave it") {
+			t.Errorf("%v: %+v", err, f)
+		}
+	}
+}
+
 func TestCheckSaysHowManyQueuesItHasNotRead(t *testing.T) {
 	t.Parallel()
 	all := leftovers(&management.Seen{Unread: 3}, "v")
