@@ -78,9 +78,9 @@ func TestNodeOfAQueueIsDown(t *testing.T) {
 	}
 }
 
-// TestTypeIsSaidAfterLooking: a warning about the type of a queue names the type that the queue has. Commands that ask no
+// TestTypeIsNamedAfterTheBrokerWasAsked: a warning about the type of a queue is about the type that it has. Commands that ask no
 // broker say that it holds where none exists.
-func TestTypeIsSaidAfterLooking(t *testing.T) {
+func TestTypeIsNamedAfterTheBrokerWasAsked(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		asked, existing, vhost string // types of queues; existing is empty where none exists
