@@ -141,7 +141,7 @@ func (r *CheckResult) conclude(cfg *config.Config, plan *topology.Plan) {
 	switch {
 	case !r.Fits:
 		return
-	case r.Bindings == notSeen && modeOf(cfg) != topology.ModeDeclare: // a missing one can lose every retry: that is not ok
+	case r.Bindings == notSeen && modeOf(cfg) != topology.ModeDeclare: // a missing binding can lose every retry
 		r.notes = append(r.notes, plan.Queue+": its objects fit; bindings: not checked (AMQP does not show them); "+
 			"policies: not checked")
 		return

@@ -263,8 +263,7 @@ func (e *ensurer) make(ctx context.Context, o *object) {
 		e.declared = append(e.declared, *o)
 	case refusal == nil:
 		// Without a type the virtual host decides: if it made another one, the next try reports that.
-		untyped := o.queue != nil && o.queue.Args[topology.ArgType] == nil
-		e.overtaken = e.overtaken || untyped && e.ask(ctx, lookFor+o.title, o.guarded) != nil
+		e.overtaken = e.overtaken || o.untyped() && e.ask(ctx, lookFor+o.title, o.guarded) != nil
 	case refusal.Code == amqp.AccessRefused:
 		e.forbidden(o.title, o.name, o.needs, refusal)
 	default:

@@ -159,6 +159,9 @@ func queueOf(q *topology.Queue) object {
 	return o
 }
 
+// untyped reports whether the object is a queue whose declaration names no type.
+func (o *object) untyped() bool { return o.queue != nil && o.queue.Args[topology.ArgType] == nil }
+
 // lookFor is the verb of a passive question.
 const lookFor = "look for "
 
