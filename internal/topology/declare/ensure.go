@@ -259,10 +259,9 @@ func (e *ensurer) make(ctx context.Context, o *object) {
 	}
 	refusal := e.ask(ctx, "declare "+o.title, o.active)
 	switch {
-	case refusal == nil && e.err == nil:
+	case e.err != nil:
+	case refusal == nil: // without a type the virtual host decides: if it made another one, the next try reports that
 		e.declared = append(e.declared, *o)
-	case refusal == nil:
-		// Without a type the virtual host decides: if it made another one, the next try reports that.
 		e.overtaken = e.overtaken || o.untyped() && e.ask(ctx, lookFor+o.title, o.guarded) != nil
 	case refusal.Code == amqp.AccessRefused:
 		e.forbidden(o.title, o.name, o.needs, refusal)
