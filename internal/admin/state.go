@@ -73,8 +73,8 @@ type Subscription struct {
 	Consumption
 }
 
-// Consumption is what is consumed, and how. Of several queues it has sums, and all reasons, bindings and URLs; retries are
-// those of the first.
+// Consumption is what is consumed, and how. Of several queues it has sums, and all reasons, bindings and URLs; retries
+// are those of the first.
 type Consumption struct {
 	State    string `json:"state"`    // one of the constants above
 	Queue    string `json:"queue"`    // of several: their names, separated by commas

@@ -261,6 +261,6 @@ func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 		return "retries and parked messages are published as mandatory: without a binding they are returned, and the " +
 			"original stays"
 	}
-	return "sidecar run declares bindings " + often + " and before the first reject of each second; one deleted in between " +
-		lost + " what is retried until then"
+	return "sidecar run declares bindings " + often + " and before the first reject of each second; one deleted in " +
+		"between " + lost + " what is retried until then"
 }

@@ -111,8 +111,8 @@ func (p *Plan) Warnings() []string {
 	return p.warnings()
 }
 
-// WarningsUnasked are Warnings before the broker was asked, which may have queues of another type: certain hold for both
-// types, planned only for new queues, and say so.
+// WarningsUnasked are Warnings before the broker was asked, which may have queues of another type: certain hold for
+// both types, planned only for new queues, and say so.
 func (p *Plan) WarningsUnasked() (certain, planned []string) {
 	other := p.clone()
 	if other.Quorum = !p.Quorum; !p.FromFile && p.Partitions == nil && !p.DelaysItself() {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -201,14 +202,7 @@ func (sc *scene) alerted(p *prometheus.Server, alert string) {
 		})
 		return
 	}
-	eventually(sc.t, "the alert "+alert+" fires", func() bool {
-		for _, name := range firing() {
-			if name == alert {
-				return true
-			}
-		}
-		return false
-	})
+	eventually(sc.t, "the alert "+alert+" fires", func() bool { return slices.Contains(firing(), alert) })
 }
 
 func holds(text string, parts []string) bool {

@@ -1,4 +1,5 @@
-// Package prometheus runs a real Prometheus for tests, which scrapes sidecars and evaluates the alert rules every second.
+// Package prometheus runs a real Prometheus for tests, which scrapes sidecars and evaluates the alert rules every
+// second.
 package prometheus
 
 import (
@@ -101,7 +102,8 @@ func (p *Server) write() {
 
 // Get asks the API of Prometheus; into may be nil.
 func (p *Server) Get(path string, query url.Values, into any) error {
-	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "http://"+p.addr+path+"?"+query.Encode(), nil)
+	from := "http://" + p.addr + path + "?" + query.Encode()
+	req, err := http.NewRequestWithContext(context.Background(), http.MethodGet, from, nil)
 	if err != nil {
 		return err
 	}
@@ -180,8 +182,8 @@ func (p *Server) Firing(alert string, labels ...string) bool {
 	return len(p.Now("ALERTS{"+strings.Join(selector, ",")+"}")) > 0
 }
 
-// Impatient returns the alert rules of a file with minutes made into seconds, but at least five, and hours into ten seconds. How
-// long they wait is tested by promtool (test/alerts); here it is whether they understand what a sidecar says.
+// Impatient returns the alert rules of a file with minutes made into seconds, but at least five, and hours into ten
+// seconds. How long they wait is tested by promtool (test/alerts), what they say of a sidecar by those who call this.
 func Impatient(t testing.TB, alertsFile string) string {
 	t.Helper()
 	b := must.Get(os.ReadFile(alertsFile))(t)

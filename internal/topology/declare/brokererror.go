@@ -32,8 +32,8 @@ func absent(refusal *amqp.Error) bool {
 }
 
 // atLimit reports whether the broker refuses to make an object that does not exist, because a virtual host or the
-// cluster has as many as it may have. RabbitMQ 3.10 says so before it compares the arguments, 4.0 to 4.3 only when nothing
-// else is wrong with a declaration.
+// cluster has as many as it may have. RabbitMQ 3.10 says so before it compares the arguments, 4.0 to 4.3 only when
+// nothing else is wrong with a declaration.
 func atLimit(refusal *amqp.Error) bool {
 	return strings.HasPrefix(refusal.Reason, "PRECONDITION_FAILED - cannot declare ")
 }
