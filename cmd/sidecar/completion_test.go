@@ -64,7 +64,7 @@ func TestCandidates(t *testing.T) {
 		"dlq export --st":              "--status",
 		"dlq export --json ":           ":files",
 		"dlq import --skip ":           "",
-		"dlq redrive --a":              "--all",
+		"dlq redrive --a":              "--all --as",
 		"version --j":                  "--json",
 		"run -":                        "--help",
 	} {
