@@ -64,12 +64,18 @@ func newInFlight(all *remembered, prefetch int) *inFlight {
 	return &inFlight{all: all, out: map[uint64]int{}, sent: make([]sent, prefetch)}
 }
 
-// register is called before the consumer is registered again, with a window of its own. received is how many messages
-// the broker has delivered until then.
-func (h *inFlight) register(received int) {
+// register is called before the consumer is registered again, with a window of its own, and returns a function to call
+// when the broker has answered: only then it has read the settlements before. received is how many messages the broker
+// has delivered until the call.
+func (h *inFlight) register(received int) (answered func()) {
 	h.all.mu.Lock()
 	defer h.all.mu.Unlock()
-	h.registered, h.before = h.n, received
+	n := h.n
+	return func() {
+		h.all.mu.Lock()
+		defer h.all.mu.Unlock()
+		h.registered, h.before = n, received
+	}
 }
 
 // recall is called before a message is POSTed. known means that it must not be, because it was on a session that was

@@ -299,10 +299,10 @@ func TestAWindowOfItsOwn(t *testing.T) {
 	var all remembered
 	h := newInFlight(&all, 2)
 	settle := func(id uint64) { h.settled(&ending{id: id, named: true, outcome: &plain[0]}, nil) }
-	h.register(0)
+	h.register(0)()
 	h.out[1], h.out[2], h.out[3] = 1, 1, 1
 	settle(1)
-	h.register(3)
+	h.register(3)()
 	settle(2)
 	settle(3)
 	h.lose(5)
@@ -311,5 +311,21 @@ func TestAWindowOfItsOwn(t *testing.T) {
 		if f := all.fates[id]; (f == nil) != (want == 0) || f != nil && len(f.done) != want {
 			t.Errorf("message %d: %+v, want %d outcomes", id, f, want)
 		}
+	}
+}
+
+// TestAnUnansweredRegistration: a link that is cut or frozen during the registration proves nothing about the acks sent
+// before it.
+func TestAnUnansweredRegistration(t *testing.T) {
+	t.Parallel()
+	var all remembered
+	h := newInFlight(&all, 2)
+	h.register(0)()
+	h.out[1] = 1
+	h.settled(&ending{id: 1, named: true, outcome: &plain[0]}, nil)
+	h.register(1)
+	h.lose(1)
+	if f := all.fates[1]; f == nil || len(f.done) != 1 {
+		t.Errorf("%+v, want an outcome for the copy", f)
 	}
 }

@@ -80,13 +80,14 @@ func (s *session) consume(ctx context.Context) error {
 		}
 		unbind := context.AfterFunc(s.c.interrupt, s.kill)
 		// As if every message went alone: those of a batch do if it failed.
-		s.settler.inFlight.register(int(s.lastTag)) // #nosec G115 -- of one session
+		registered := s.settler.inFlight.register(int(s.lastTag)) // #nosec G115 -- of one session
 		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch / s.c.o.Concurrency)
 		consumer, err := s.sub.Consume(ctx, s.c.o.Prefetch)
 		unbind()
 		if err != nil {
 			return fmt.Errorf("consume from %q: %w", s.c.o.Plan.Queue, err)
 		}
+		registered()
 		s.c.setActive(true)
 		why := s.pump(consumer.Deliveries)
 		if s.c.order == nil && (errors.Is(why, errPaused) || errors.Is(why, errStopping)) {
