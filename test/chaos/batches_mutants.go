@@ -13,8 +13,8 @@ var gatherers = []mutant{
 	},
 	{
 		name: "takes the verdict on a message for that on the next one",
-		edits: []edit{{"internal/dispatch/verdicts.go", "v.apply(&each[*v.Index], ",
-			"v.apply(&each[(*v.Index+1)%len(each)], "}},
+		edits: []edit{{"internal/dispatch/verdict.go", "o := &j.each[i]\n",
+			"o := &j.each[(i+1)%len(j.each)]\n"}},
 		caught: []string{"I2"}, flags: flags(gathered),
 	},
 	{

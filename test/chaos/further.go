@@ -117,7 +117,7 @@ var further = []mutant{
 	},
 	{
 		name:   "takes another message for one that it remembers",
-		edits:  []edit{{"internal/consume/record.go", "	r.id = identify(&r.m)\n", "	r.id = identify(&r.m) % 2\n"}},
+		edits:  []edit{{"internal/consume/record.go", "id: d.Identity,\n", "id: d.Identity % 2,\n"}},
 		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=6 -kinds=cut -rate=1500"),
 	},
 	{

@@ -68,7 +68,8 @@ var mutants = []mutant{
 	{
 		name: "parks without asking for what cannot be routed",
 		edits: []edit{{
-			"internal/broker/stream.go", "pub.Exchange, pub.Key, true, false, msg)", "pub.Exchange, pub.Key, false, false, msg)",
+			"internal/broker/stream.go", "pub.Exchange, pub.Key, !isDirectReply(pub), false, msg)",
+			"pub.Exchange, pub.Key, false, false, msg)",
 		}},
 		caught: []string{"I1", "I2"}, flags: flags(lasting, "-faults=3 -kinds=dlq-delete"),
 	},

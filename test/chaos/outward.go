@@ -26,8 +26,8 @@ var outward = []mutant{
 	{
 		name: "answers a POST of what returned with 204",
 		edits: []edit{
-			{"internal/publish/send.go", "		if err == nil {\n			span.Produced",
-				"		if err == nil || errors.Is(err, broker.ErrUnroutable) {\n			span.Produced"},
+			{"internal/publish/send.go", "m.err = err; err == nil {\n			span.Produced",
+				"m.err = err; err == nil || errors.Is(err, broker.ErrUnroutable) {\n			span.Produced"},
 			{"internal/publish/send.go", "	\"context\"\n", "	\"context\"\n	\"errors\"\n"},
 		},
 		caught: []string{"I12"}, flags: flags(undisturbed),
