@@ -41,13 +41,6 @@ func (p *Publisher) NewLane(exchange string) *Lane {
 // has not arrived: a dry run that the broker does not answer is not a message.
 func (l *Lane) Begin(ctx context.Context, pub *message.Publication) (wait func() error, err error) {
 	pub.Exchange = l.exchange
-	if isDirectReply(pub) { // before its turn: no other message waits for the answer
-		if s := l.publisher.current(); s != nil {
-			if err := s.findRequester(ctx, pub); err != nil {
-				return nil, failed(pub, err)
-			}
-		}
-	}
 	for again := false; ; again = true {
 		if int64(time.Since(l.made)) < l.isolated.Load() {
 			err := l.publisher.Publish(ctx, pub)
@@ -86,6 +79,9 @@ func (l *Lane) send(ctx context.Context, pub *message.Publication) (*Receipt, er
 	s := l.publisher.current()
 	if s == nil {
 		return nil, ErrDisconnected
+	}
+	if err := s.findRequester(ctx, pub); err != nil { // before its turn: no other message waits for the answer
+		return nil, err
 	}
 	c, err := await(ctx, s, l.turn)
 	if err != nil {

@@ -86,9 +86,10 @@ func (p *Publisher) Blocked() bool {
 }
 
 // Publish sends one message on a channel of its own, mandatory and persistent, and returns nil only after the broker
-// confirmed it and did not return it. It never waits for a connection: without one it fails with ErrDisconnected. The
-// other errors are ErrBlocked, ErrBusy, ErrInvalid and ErrTooLarge (nothing was sent), ErrUnroutable, ErrNacked and
-// ErrRefused (the broker does not have it), and ErrUnknown. Without a deadline in ctx the dialer's timeout counts.
+// confirmed it and did not return it. It never waits for its connection: without one it fails with ErrDisconnected. The
+// other errors are ErrBlocked, ErrBusy, ErrInvalid, ErrTooLarge and ErrNoRequester (nothing was sent), ErrUnroutable,
+// ErrNacked and ErrRefused (the broker does not have it), and ErrUnknown. Without a deadline in ctx the dialer's
+// timeout counts. Before a direct reply it waits for an answer on another connection, which it may have to make.
 //
 // When ctx ends during the write, the connection is killed: a write the broker does not read cannot be taken back in
 // any other way. When ctx ends before the confirm, only the channel is given up.

@@ -1,11 +1,17 @@
 package broker
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
+	"fmt"
+	"net"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -125,21 +131,101 @@ func TestDirectReplyToAnyAddress(t *testing.T) {
 	}
 }
 
-// TestRequesterThatDoesNotAnswer: an address may name any process of the broker, such as its first one.
+// silentAddress returns an address of the broker's first process, which does not answer.
+func silentAddress(t *testing.T, valid, key string) string {
+	t.Helper()
+	process, _, _ := strings.Cut(strings.TrimPrefix(valid, message.DirectReply+"."), ".")
+	pid := must.Get(base64.StdEncoding.DecodeString(process))(t)
+	clear(pid[len(pid)-12 : len(pid)-4])
+	return message.DirectReply + "." + base64.StdEncoding.EncodeToString(pid) + "." + key
+}
+
+// TestRequesterThatDoesNotAnswer: an address may name any process of the broker, such as its first one. No caller
+// waits longer than its deadline, and it is not asked again soon, also for another key.
 func TestRequesterThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	p := publisher(t, options(t))
 	valid, _, replies := requester(t)
-	process, key, _ := strings.Cut(strings.TrimPrefix(valid, message.DirectReply+"."), ".")
-	pid := must.Get(base64.StdEncoding.DecodeString(process))(t)
-	clear(pid[len(pid)-12 : len(pid)-4])
-	silent := message.DirectReply + "." + base64.StdEncoding.EncodeToString(pid) + "." + key
-	if err := p.Publish(within(t, time.Minute), publication(silent, "x")); !errors.Is(err, ErrNoRequester) {
+	must.Do(t, p.Publish(within(t, time.Minute), publication(valid, "before")))
+	<-replies
+	err := p.Publish(within(t, requesterTimeout/2), publication(silentAddress(t, valid, "AAAA"), "x"))
+	if !errors.Is(err, ErrBusy) || errors.Is(err, ErrUnroutable) {
+		t.Errorf("the deadline of the message is over: %v", err)
+	}
+	// The question goes on, and is the last one.
+	if err := p.Publish(within(t, time.Minute), publication(silentAddress(t, valid, "BBBB"), "x")); !errors.Is(err, errSilent) {
 		t.Error(err)
+	}
+	q := &p.current().requesters
+	if q.session.Err() == nil || len(q.silent) != 1 {
+		t.Errorf("the process was asked again: %v", q.silent)
 	}
 	must.Do(t, p.Publish(within(t, time.Minute), publication(valid, "reply")))
 	if d := <-replies; string(d.Body) != "reply" {
 		t.Errorf("the requester got %q", d.Body)
+	}
+	q.silent[0].until = time.Now().Add(-time.Second)
+	if err := p.Publish(within(t, time.Minute), publication(silentAddress(t, valid, "BBBB"), "x")); !errors.Is(err, errSilent) {
+		t.Error(err)
+	}
+	if len(q.silent) != 1 {
+		t.Errorf("%d processes are remembered", len(q.silent))
+	}
+}
+
+// TestFindRequesterOnAHalfOpenConnection: a requester is there although the connection that asks has lost its other end.
+func TestFindRequesterOnAHalfOpenConnection(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	var dialled atomic.Int32
+	var lost atomic.Bool
+	o.Connect = func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := dialTCP(ctx, addr)
+		if dialled.Add(1) == 2 {
+			c = &halfOpen{c, &lost}
+		}
+		return c, err
+	}
+	s := dial(t, o)
+	address, _, _ := requester(t)
+	must.Do(t, s.findRequester(within(t, time.Minute), publication(address, "x")))
+	lost.Store(true)
+	must.Do(t, s.findRequester(within(t, time.Minute), publication(address, "x")))
+	if dialled.Load() != 3 || len(s.requesters.silent) != 0 {
+		t.Errorf("%d connections; silent: %v", dialled.Load(), s.requesters.silent)
+	}
+}
+
+// halfOpen is a connection whose other end gets nothing more once it is lost.
+type halfOpen struct {
+	net.Conn
+	lost *atomic.Bool
+}
+
+func (c *halfOpen) Write(b []byte) (int, error) {
+	if c.lost.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// TestRequestersKeepNoEndedSession: a session that an address has ended does not stay in memory.
+func TestRequestersKeepNoEndedSession(t *testing.T) {
+	t.Parallel()
+	s := dial(t, options(t))
+	address, _, _ := requester(t)
+	var ended []weak.Pointer[Session]
+	for range 5 {
+		must.Do(t, s.findRequester(within(t, time.Minute), publication(address, "x")))
+		ended = append(ended, weak.Make(s.requesters.session))
+		s.requesters.session.Kill()
+	}
+	must.Do(t, s.findRequester(within(t, time.Minute), publication(address, "x")))
+	for i, p := range ended {
+		brokertest.Eventually(t, time.Minute, fmt.Sprintf("session %d is collected", i), func() bool {
+			runtime.GC()
+			return p.Value() == nil
+		})
 	}
 }
 
