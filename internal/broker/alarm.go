@@ -15,14 +15,15 @@ const (
 	// publish of an alarm.
 	alarmPoll = 20 * time.Second
 	// alarmMemory is how long an alarm counts as active after the last connection that it blocked has ended, unless a dry
-	// run is answered before.
+	// run is answered or another connection is blocked before.
 	alarmMemory = time.Minute
 )
 
-// Alarm is the broker's resource alarm, as far as the connections that share it have been notified. An alarm of one
-// node is one of the whole cluster.
+// Alarm is the broker's resource alarm, if a connection that shares it was notified. An alarm of one node is one of the
+// whole cluster.
 type Alarm struct {
-	log *slog.Logger
+	log    *slog.Logger
+	memory time.Duration // alarmMemory, or what a test sets
 
 	mu       sync.Mutex
 	blocked  map[*Session]struct{}
@@ -33,41 +34,49 @@ type Alarm struct {
 }
 
 // NewAlarm returns an Alarm that logs its beginning and its end.
-func NewAlarm(log *slog.Logger) *Alarm { return &Alarm{log: log, blocked: map[*Session]struct{}{}} }
+func NewAlarm(log *slog.Logger) *Alarm {
+	return &Alarm{log: log, memory: alarmMemory, blocked: map[*Session]struct{}{}}
+}
 
 // Since returns when the alarm began, and the broker's reason; the zero time without an alarm.
 func (a *Alarm) Since() (since time.Time, reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.active(), a.reason
-}
-
-// active returns since, which ends when no connection has been blocked for too long.
-func (a *Alarm) active() time.Time {
-	if len(a.blocked) == 0 && time.Since(a.lost) > alarmMemory {
-		a.since = time.Time{}
-	}
-	return a.since
+	return a.since, a.reason
 }
 
 // begin records that the broker blocks s.
 func (a *Alarm) begin(s *Session, reason string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	since := a.active()
+	if s.Err() != nil { // sessionEnded was called, or waits for the lock
+		return
+	}
 	a.blocked[s], a.reason = struct{}{}, reason
-	if since.IsZero() {
+	if a.since.IsZero() {
 		a.since = time.Now()
 		a.log.Warn("publishing blocked", "reason", reason, "connection", s.options.Name, "broker", s.server)
 	}
-	context.AfterFunc(s.ctx, func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if _, during := a.blocked[s]; during {
-			delete(a.blocked, s)
-			a.lost = time.Now()
-		}
-	})
+}
+
+// sessionEnded records the end of s. The alarm goes on if it blocked s: the next connection may be blocked, too.
+func (a *Alarm) sessionEnded(s *Session) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, during := a.blocked[s]; during {
+		delete(a.blocked, s)
+		a.lost = time.Now()
+		time.AfterFunc(a.memory, a.forget)
+	}
+}
+
+// forget ends an alarm of which no connection was notified again.
+func (a *Alarm) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if time.Since(a.lost) >= a.memory {
+		a.endUnlessBlocked()
+	}
 }
 
 // end records that the broker has unblocked s.
@@ -99,7 +108,7 @@ func (a *Alarm) endUnlessBlocked() {
 func (a *Alarm) due(poll time.Duration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.active().IsZero() || time.Since(a.answered) > poll
+	return !a.since.IsZero() || time.Since(a.answered) > poll
 }
 
 // watchAlarm asks by dry runs whether an alarm blocks the connection: at its beginning, and when the Alarm that it

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -275,27 +274,50 @@ func alarmOfOneConnection(t *testing.T, node *brokertest.Node) {
 	brokertest.Eventually(t, time.Minute, "the alarm is over", func() bool { return !active(o.Alarm) })
 }
 
-// TestAlarmIsForgotten: without a connection that could ask, an alarm is not shown for ever.
+// TestAlarmIsForgotten: without a connection that could ask, an alarm is not shown for ever, and its end is logged.
 func TestAlarmIsForgotten(t *testing.T) {
 	t.Parallel()
-	o := options(t)
-	o.Alarm = NewAlarm(slog.New(slog.DiscardHandler))
+	o, _, log := sharing(t, time.Hour)
 	s := dial(t, o)
+	for range 3 {
+		s.setBlocked(true, "low on disk")
+		s.setBlocked(false, "")
+	}
 	s.setBlocked(true, "low on disk")
 	s.Close()
-	brokertest.Eventually(t, time.Minute, "the connection has ended", func() bool {
-		o.Alarm.mu.Lock()
-		defer o.Alarm.mu.Unlock()
-		return len(o.Alarm.blocked) == 0
-	})
 	if since, reason := o.Alarm.Since(); since.IsZero() || reason != "low on disk" {
 		t.Errorf("since %v, %q", since, reason)
 	}
-	o.Alarm.mu.Lock()
-	o.Alarm.lost = time.Now().Add(-alarmMemory)
-	o.Alarm.mu.Unlock()
-	if active(o.Alarm) {
-		t.Error("the alarm is still shown")
+	o.Alarm.forget() // too early
+	if !active(o.Alarm) {
+		t.Error("the alarm is forgotten at once")
+	}
+	o.Alarm.memory = 10 * time.Millisecond
+	s = dial(t, o)
+	s.setBlocked(true, "low on disk")
+	s.Close()
+	brokertest.Eventually(t, time.Minute, "the alarm is forgotten", func() bool { return !active(o.Alarm) })
+	for _, msg := range []string{"publishing blocked", "publishing unblocked"} {
+		if n := strings.Count(log.String(), msg); n != 4 {
+			t.Errorf("%s: %d times", msg, n)
+		}
+	}
+}
+
+// TestAlarmWithoutAConnection: the metric shows an alarm while the connection that it blocked is lost.
+func TestAlarmWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	proxy, at := proxied(t)
+	o, r, _ := sharing(t, time.Hour)
+	o.URLs = at.URLs
+	p := publisher(t, o)
+	session := p.current()
+	session.setBlocked(true, "low on disk")
+	proxy.Refuse()
+	session.Kill()
+	brokertest.Eventually(t, time.Minute, "no connection", func() bool { return value(t, r, "sidecar_amqp_connected") == 0 })
+	if !active(o.Alarm) || value(t, r, "sidecar_amqp_blocked") != 1 {
+		t.Error("the metric does not show the alarm")
 	}
 }
 

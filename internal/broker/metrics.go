@@ -81,6 +81,7 @@ type links struct {
 }
 
 type link struct {
+	alarm   *Alarm
 	session *Session // nil while down
 }
 
@@ -94,10 +95,10 @@ func newLinks() *links {
 	}
 }
 
-func (l *links) addLink() *link {
+func (l *links) addLink(a *Alarm) *link {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := &link{}
+	k := &link{alarm: a}
 	l.all[k] = struct{}{}
 	l.over = false
 	return k
@@ -128,12 +129,9 @@ func (l *links) Collect(ch chan<- prometheus.Metric) {
 	l.mu.Lock()
 	connected, blocked, over := len(l.all) > 0, false, l.over
 	for k := range l.all {
-		up := k.session != nil && k.session.Err() == nil
-		connected = connected && up
-		if up {
-			since, _ := k.session.options.Alarm.Since()
-			blocked = blocked || !since.IsZero()
-		}
+		connected = connected && k.session != nil && k.session.Err() == nil
+		since, _ := k.alarm.Since() // also while the link is down
+		blocked = blocked || !since.IsZero()
 	}
 	l.mu.Unlock()
 	if !over {

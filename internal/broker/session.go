@@ -140,6 +140,7 @@ func (s *Session) over(reason error) {
 		reason = errors.New("the session was closed")
 	}
 	s.end(fmt.Errorf("%w: %w", ErrDisconnected, reason))
+	s.options.Alarm.sessionEnded(s)
 }
 
 // Generation numbers the sessions of a Dialer from 1, rising.

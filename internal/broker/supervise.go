@@ -40,7 +40,7 @@ type Serve func(ctx context.Context, s *Session) error
 // Nothing the broker does makes it return: wrong credentials may be corrected, and a broker that is down may be started
 // again.
 func Supervise(ctx context.Context, d *Dialer, serves ...Serve) error {
-	link := d.metrics.addLink()
+	link := d.metrics.addLink(d.o.Alarm)
 	defer d.metrics.removeLink(link)
 	backoff := newBackoff(d.o.Backoff)
 	for {
