@@ -16,8 +16,8 @@ import (
 	"sidecar/internal/message"
 )
 
-// nackedLimit is how long a channel is used after its first nack. A queue that stays full costs each stream one channel
-// in that time.
+// nackedLimit is how long a channel is used after its first nack; see mayBeReplaced. A queue that stays full costs each
+// stream one channel in that time.
 const nackedLimit = 5 * time.Second
 
 // streamWindow is how many messages of a Stream may wait for their confirms.
@@ -36,7 +36,7 @@ type Stream struct {
 	gathers  bool                      // see Gather
 	tried    int                       // bytes of the largest body that the broker is known to take; -1: none
 	retired  atomic.Bool               // the wait for a message was given up: no other one is sent
-	nacked   atomic.Pointer[time.Time] // the first nack; nil: none yet
+	nacked   atomic.Pointer[time.Time] // when nackedLimit began; nil: no nack yet
 	waits    sync.WaitGroup            // receipts whose wait has not returned
 
 	mu       sync.Mutex
@@ -67,9 +67,10 @@ func openStream(s *Session, window int) (*Stream, error) {
 	return c, nil
 }
 
-// Send writes one message, mandatory and persistent, when there is room for it. Its errors are those of Session.Try,
-// those of Publisher.Publish for which nothing was sent, and ErrUnknown; Wait returns the others. The message must not
-// be changed before Wait returns or the dry run of an UntriedError has ended.
+// Send writes one message, mandatory and persistent, when there is room for it. Before a direct reply it waits for an
+// answer on another connection, which it may have to make. Its errors are those of Session.Try, those of
+// Publisher.Publish for which nothing was sent, and ErrUnknown; Wait returns the others. The message must not be
+// changed before Wait returns or the dry run of an UntriedError has ended.
 //
 // The broker closes the channel over a message that is too large for it, and leaves all that are under way unknown. So
 // a message that is larger than all before it is tried first.
@@ -205,16 +206,15 @@ func (c *Stream) reason() error {
 	return c.why
 }
 
-// Ended reports whether the next message needs another stream: nothing can be sent any more, or the first nack was too
-// long ago.
+// Ended reports whether the next message needs another stream: nothing can be sent any more, or nackedLimit is over.
 func (c *Stream) Ended() bool { return c.retired.Load() || c.closed() || c.nackedLong() }
 
-// nackedLong reports whether the first nack on the channel was longer ago than the options allow. After a quorum queue
-// of RabbitMQ 3.10 was full, the broker goes on nacking for that queue on each channel with a nack, although the limit
-// of the queue was removed by a policy; a new channel is confirmed. Confirms for other queues prove nothing.
+// nackedLong reports whether nackedLimit, which the first nack began, is over. After a quorum queue of RabbitMQ 3.10
+// was full, the broker goes on nacking for that queue on each channel with a nack, although the limit of the queue was
+// removed by a policy; a new channel is confirmed. Confirms for other queues prove nothing.
 func (c *Stream) nackedLong() bool {
-	first := c.nacked.Load()
-	return first != nil && time.Since(*first) > c.session.options.nackedLimit
+	begun := c.nacked.Load()
+	return begun != nil && time.Since(*begun) > c.session.options.nackedLimit
 }
 
 func (c *Stream) closed() bool { return c.ch.IsClosed() || c.session.Err() != nil }
