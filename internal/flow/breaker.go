@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,10 +29,10 @@ type breaker struct {
 	trial
 	threshold int32
 
-	again   atomic.Int32 // different messages that failed again since the last answer, up to threshold
+	again   atomic.Bool // a message that failed before has failed since the last answer; it spares success the mutex
 	againMu sync.Mutex
-	run     []uint64 // their hashes
-	since   time.Time
+	run     map[uint64]struct{} // hashes of these messages, at most threshold; nil: none
+	since   time.Time           // when the first of them failed
 }
 
 func newBreaker(c *Control) *breaker {
@@ -41,7 +40,7 @@ func newBreaker(c *Control) *breaker {
 	return &breaker{
 		trial: trial{
 			c: c, reason: Breaker, risk: min(breakerRisk, n), few: min(breakerFew, n), repeats: breakerRepeats,
-			most: breakerPauseMax, longest: breakerLossesMax,
+			maxPause: breakerPauseMax, maxPauseParking: breakerLossesMax,
 		},
 		threshold: max(breakerThreshold, 2*n),
 	}
@@ -53,8 +52,11 @@ func (b *breaker) success() {
 	if b.failures.Load() != 0 {
 		b.failures.Store(0)
 	}
-	if b.again.Load() != 0 {
-		b.again.Store(0)
+	if b.again.Load() {
+		b.againMu.Lock()
+		b.again.Store(false)
+		b.run = nil
+		b.againMu.Unlock()
 	}
 	if state := b.state.Load(); (state == onTrial || state == pausing && b.pauses.Load() > 1) && b.end() {
 		b.c.o.Logger.Info("breaker closed", "url", b.c.o.URL)
@@ -82,16 +84,15 @@ func (b *breaker) failure(m *message.Message, status int) {
 func (b *breaker) round(m *message.Message) bool {
 	b.againMu.Lock()
 	defer b.againMu.Unlock()
-	if b.again.Load() == 0 {
-		b.run, b.since = b.run[:0], time.Now()
+	if b.run == nil {
+		b.run, b.since = map[uint64]struct{}{}, time.Now()
+		b.again.Store(true)
 	}
 	id := identify(m)
-	switch known := slices.Contains(b.run, id); {
-	case len(b.run) >= int(b.threshold):
-		return known && time.Since(b.since) >= breakerRound
-	case !known:
-		b.run = append(b.run, id)
-		b.again.Store(int32(len(b.run))) // #nosec G115 -- at most threshold
+	if len(b.run) < int(b.threshold) {
+		b.run[id] = struct{}{}
+		return false
 	}
-	return false
+	_, known := b.run[id]
+	return known && time.Since(b.since) >= breakerRound
 }

@@ -2,7 +2,9 @@ package flow
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -259,4 +261,54 @@ func TestRetriesAloneTrip(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNextOutageDefersAnew: the first trial of an outage does not choose by the retries of the messages that the last
+// trial of the outage before it deferred.
+func TestNextOutageDefersAnew(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		c.trip()
+		time.Sleep(1100 * time.Millisecond)
+		if tried := c.repeated(breakerRepeats+1, 1); tried != breakerRepeats {
+			t.Fatalf("%d messages are tried, want %d", tried, breakerRepeats)
+		}
+		c.answer(200, 0)
+		c.trip()
+		time.Sleep(1100 * time.Millisecond)
+		if tried := c.repeated(breakerRepeats, 3); tried != breakerRepeats {
+			t.Errorf("%d messages with 3 retries are tried in the next outage, want %d", tried, breakerRepeats)
+		}
+	})
+}
+
+// TestAnswerBesideARetryThatFails ends the count of failed retries, whichever of the two is reported first.
+func TestAnswerBesideARetryThatFails(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		c.breaker.threshold = 2
+		again := func(id string) {
+			m := &message.Message{MessageID: id, RetryCount: 1, MaxRetries: 10}
+			c.Report(m, &message.Outcome{Status: 500, At: time.Now()})
+		}
+		for range 5000 {
+			c.breaker.success()
+			again("first")
+			var begun atomic.Bool
+			done := make(chan struct{})
+			go func() {
+				for !begun.Load() {
+					runtime.Gosched()
+				}
+				c.breaker.success()
+				close(done)
+			}()
+			begun.Store(true)
+			again("second")
+			<-done
+			time.Sleep(breakerRound)
+			again("first")
+			wantOpen(t, c, true, "the answer was not counted")
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,7 +53,7 @@ type Control struct {
 	probing  sync.Mutex  // one judgement on the app at a time: a refused POST and a probe must not interleave
 	failures int         // probes failed in a row
 	why      error       // of the last failure; nil: there was none
-	reminder *time.Timer // logs that the app is away
+	reminder *time.Timer // logs that the app is away; nil: Run does not run
 }
 
 // An app may take downSoon to start beside the sidecar before a line says that it does not answer. The line comes again
@@ -71,8 +72,6 @@ func New(o Options) *Control {
 	c.ramp = newRamp(o.Concurrency, c.Nudge)
 	c.breaker, c.rejects = newBreaker(c), newRejects(c)
 	register(o.Registerer, c)
-	c.reminder = time.AfterFunc(downAgain, c.remind)
-	c.reminder.Stop()
 	if !o.CountRefused {
 		c.Hold(AppDown, errNoAnswer.Error())
 	}
@@ -85,8 +84,8 @@ var errNoAnswer = errors.New("the app has not answered yet")
 func (c *Control) Run(ctx context.Context) error {
 	defer c.stop()
 	defer c.ramp.stop()
-	defer c.reminder.Stop()
-	c.reminder.Reset(downSoon)
+	c.startReminder()
+	defer c.stopReminder()
 	t := time.NewTicker(c.o.Interval)
 	defer t.Stop()
 	for {
@@ -109,9 +108,9 @@ func (c *Control) Limit() int {
 	return int(min(c.ramp.limit.Load(), c.breaker.limit(), c.rejects.limit()))
 }
 
-// Ramping reports whether Limit is still below the full concurrency, or the breaker is on trial.
+// Ramping reports whether Limit is still below the full concurrency, or the app is on trial.
 func (c *Control) Ramping() bool {
-	return c.Limit() < c.o.Concurrency || c.breaker.state.Load() == onTrial
+	return int(c.ramp.limit.Load()) < c.o.Concurrency || min(c.breaker.limit(), c.rejects.limit()) < math.MaxInt32
 }
 
 // Report takes the outcome of one attempt. On the healthy path it costs a few atomic loads.
@@ -188,6 +187,19 @@ func (c *Control) down(err error) {
 	}
 }
 
+func (c *Control) startReminder() {
+	c.probing.Lock()
+	defer c.probing.Unlock()
+	c.reminder = time.AfterFunc(downSoon, c.remind)
+}
+
+func (c *Control) stopReminder() {
+	c.probing.Lock()
+	defer c.probing.Unlock()
+	c.reminder.Stop()
+	c.reminder = nil
+}
+
 // remind logs that the app is still away.
 func (c *Control) remind() {
 	c.probing.Lock()
@@ -206,5 +218,7 @@ func (c *Control) logDown() {
 	} else {
 		c.o.Logger.Warn("app down", "url", c.o.URL, "error", why)
 	}
-	c.reminder.Reset(downAgain)
+	if c.reminder != nil {
+		c.reminder.Reset(downAgain)
+	}
 }

@@ -448,3 +448,56 @@ func TestAppThatStartsBesideTheSidecarIsNotLogged(t *testing.T) {
 		}
 	})
 }
+
+// TestOneAtATimeIsATrial: a limit of one message in flight is a trial too, in which no batch is sent.
+func TestOneAtATimeIsATrial(t *testing.T) {
+	t.Parallel()
+	for name, fail := range map[string]func(*Control){
+		"an app that refuses everything": func(c *Control) { c.refuse(rejectsThreshold, 404) },
+		"an app that fails everything":   func(c *Control) { c.trip() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := start(t, &app{}, func(o *Options) { o.Concurrency = 1 })
+				synctest.Wait()
+				if c.Ramping() {
+					t.Fatal("on trial without a failure")
+				}
+				fail(c)
+				time.Sleep(1100 * time.Millisecond)
+				if !c.Open() || !c.Ramping() {
+					t.Errorf("open %v, on trial %v", c.Open(), c.Ramping())
+				}
+				c.answer(200, 0)
+				if c.Ramping() {
+					t.Error("on trial after a 200")
+				}
+			})
+		})
+	}
+}
+
+// TestNoLineAfterTheEnd: a POST that is refused after Run has returned is logged, and nothing reminds of it.
+func TestNoLineAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log apptest.Log
+		c := New(Options{
+			Concurrency: 1, Probe: (&app{}).probe, Refused: func(error) bool { return true }, Interval: time.Second,
+			Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- c.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil || !c.AppUp() {
+			t.Fatalf("up %v, error %v", c.AppUp(), err)
+		}
+		c.fail(message.FailureRefused)
+		time.Sleep(3 * downAgain)
+		if n := strings.Count(log.String(), "reason=app_down"); n != 1 {
+			t.Errorf("%d lines\n%s", n, log.String())
+		}
+	})
+}

@@ -58,8 +58,8 @@ type path struct {
 func newRejects(c *Control) *rejects {
 	return &rejects{
 		trial: trial{
-			c: c, reason: AppRejectsAll, risk: 1, few: 1, fresh: 1, repeats: 1, most: rejectsPauseMax, longest: rejectsPauseMax,
-			epoch: time.Now().Add(-rejectsQuiet),
+			c: c, reason: AppRejectsAll, risk: 1, few: 1, fresh: 1, repeats: 1,
+			maxPause: rejectsPauseMax, maxPauseParking: rejectsPauseMax, epoch: time.Now().Add(-rejectsQuiet),
 		},
 		began: int64(rejectsQuiet), paths: make([]path, 1+c.o.Routes),
 	}
@@ -128,7 +128,8 @@ func (r *rejects) refused(m *message.Message, o *message.Outcome, url string) {
 	case closed:
 		r.pause(closed, detail)
 	case onTrial:
-		if r.detail.Store(&detail); len(r.paths) > 1 && m.RetryCount > 0 { // it was not deferred
+		r.detail.Store(&detail)
+		if len(r.paths) > 1 && m.RetryCount > 0 { // where there are routes, no message is deferred
 			r.pause(onTrial, detail)
 		}
 		r.failed(m, o.Status)

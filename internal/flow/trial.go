@@ -33,13 +33,14 @@ const (
 type trial struct {
 	c       *Control
 	reason  Reason
-	risk    int32         // messages in flight on trial
-	few     int32         // risk where failures park their messages, and how many of these end a trial
-	fresh   int32         // failed first attempts that end the first trial, twice as many the next; 0: no number does
-	repeats int           // messages tried on trial that failed before
-	most    time.Duration // of one pause
-	longest time.Duration // most where failures park their messages
+	risk    int32 // messages in flight on trial
+	few     int32 // risk where failures park their messages, and how many of these end a trial
+	fresh   int32 // failed first attempts that end the first trial, twice as many the next; 0: no number does
+	repeats int   // messages tried on trial that failed before
 	epoch   time.Time
+
+	maxPause        time.Duration
+	maxPauseParking time.Duration // maxPause where failures park their messages
 
 	state    atomic.Int32
 	pauses   atomic.Int32 // since it was closed
@@ -62,16 +63,17 @@ func (t *trial) pause(from int32, detail string) time.Duration {
 	}
 	t.stop()
 	t.detail.Store(&detail)
-	most := t.most
+	longest := t.maxPause
 	if t.parks.Load() {
-		most = t.longest
+		longest = t.maxPauseParking
 	}
-	pause := min(time.Second<<min(t.pauses.Add(1)-1, 10), most)
+	pause := min(time.Second<<min(t.pauses.Add(1)-1, 10), longest)
 	t.c.HoldFor(t.reason, pause, detail, t.begin)
 	return pause
 }
 
-// begin begins a trial, unless the pause before it was ended.
+// begin clears the counts, and then begins a trial, unless an answer has closed it meanwhile. The counts are first: once
+// the state is onTrial, other goroutines add to them.
 func (t *trial) begin() {
 	t.failures.Store(0)
 	t.mu.Lock()
@@ -106,7 +108,8 @@ func (t *trial) defers(m *message.Message) bool {
 	}
 	full := t.deferred >= trialDeferred
 	t.mu.Unlock()
-	if t.count(); full {
+	t.count()
+	if full {
 		t.pause(onTrial, *t.detail.Load())
 	}
 	return true
@@ -118,15 +121,16 @@ func (t *trial) failed(m *message.Message, status int) {
 	if t.state.Load() != onTrial {
 		return
 	}
-	if t.count(); m.RetryCount > 0 {
+	t.count()
+	if m.RetryCount > 0 {
 		return
 	}
-	most := t.fresh << min(max(t.pauses.Load()-1, 0), maxDoubled) // none since a restart of the app
+	endAfter := t.fresh << min(max(t.pauses.Load()-1, 0), maxDoubled) // none since a restart of the app
 	if m.LastAttempt() || slices.Contains(t.c.o.ParkOn, status) {
 		t.parks.Store(true)
-		most = t.few
+		endAfter = t.few
 	}
-	if n := t.failures.Add(1); most > 0 && n >= most {
+	if n := t.failures.Add(1); endAfter > 0 && n >= endAfter {
 		t.pause(onTrial, *t.detail.Load())
 	}
 }
@@ -156,10 +160,13 @@ func (t *trial) end() bool {
 	}
 	t.pauses.Store(0)
 	t.parks.Store(false)
+	t.mu.Lock()
+	t.least = 0
+	t.mu.Unlock()
 	return true
 }
 
-// limit is how many messages may be in flight.
+// limit is how many messages may be in flight; math.MaxInt32 while there is no trial.
 func (t *trial) limit() int32 {
 	switch {
 	case t.state.Load() != onTrial:
