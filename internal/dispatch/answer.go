@@ -11,7 +11,7 @@ import (
 	"sidecar/internal/message"
 )
 
-const errDispositions = http1.MalformedError("two different Amqp-Disposition headers")
+const errDispositions = http1.MalformedError("two different Amqp-Disposition words")
 
 // answer is what the header fields of an answer say about the message. It implements http1.Header.
 type answer struct {
@@ -27,7 +27,7 @@ type answer struct {
 	retryAfter  time.Duration // -1 without one that is understood
 	disposition message.Disposition
 	asked       bool // for a disposition, known or not
-	conflicting bool // two headers ask for different things
+	conflicting bool // two words in it ask for different things
 	reason      string
 }
 
@@ -86,8 +86,8 @@ func kindsOf(value []byte) (k kinds) {
 	return k
 }
 
-// Body says whether the body has something to say. Where two headers ask for different things the answer is malformed:
-// the status must not decide, for it may be a 2xx.
+// Body says whether the body has something to say. Where two dispositions differ the answer is malformed: the status
+// must not decide, for it may be a 2xx.
 func (a *answer) Body(status int) (http1.Use, error) {
 	switch {
 	case a.conflicting:
@@ -109,7 +109,7 @@ func (a *answer) report(in *http1.Answer, o *message.Outcome, retryAfterMax time
 	o.Disposition, o.Unknown = a.disposition, a.asked && a.disposition == message.DispositionNone
 	o.Detail = a.reason
 	if o.Status/100 == 3 {
-		o.Location = place(a.location)
+		o.Location = shownLocation(a.location)
 	}
 	if a.isProblem {
 		o.Problem = parseProblem(in.Body)

@@ -18,19 +18,23 @@ const (
 	maxProblem = 1 << 10 // bytes of each field of a problem document
 )
 
-// setDisposition reads an Amqp-Disposition header. A word that is not known asks for nothing.
+// setDisposition reads an Amqp-Disposition header, of which a proxy may have made one of several, separated by commas.
+// A word that is not known asks for nothing.
 func (a *answer) setDisposition(b []byte) {
-	if len(b) == 0 {
-		return
-	}
-	v := message.DispositionNone
-	for i, word := range message.Dispositions {
-		if http1.FoldEqual(b, word) {
-			v = message.DispositionAck + message.Disposition(i) // #nosec G115 -- a handful
+	for item := range bytes.SplitSeq(b, []byte{','}) {
+		item = bytes.Trim(item, blanks)
+		if len(item) == 0 {
+			continue
 		}
+		v := message.DispositionNone
+		for i, word := range message.Dispositions {
+			if http1.FoldEqual(item, word) {
+				v = message.DispositionAck + message.Disposition(i) // #nosec G115 -- a handful
+			}
+		}
+		a.conflicting = a.conflicting || a.asked && v != a.disposition
+		a.disposition, a.asked = v, true
 	}
-	a.conflicting = a.conflicting || a.asked && v != a.disposition
-	a.disposition, a.asked = v, true
 }
 
 func isProblem(contentType []byte) bool {

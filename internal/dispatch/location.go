@@ -8,12 +8,12 @@ import (
 
 const (
 	maxLocation = 2 << 10 // bytes of a Location that are read
-	maxPlace    = 256     // bytes of it that are shown
+	maxShown    = 256     // bytes of a Location that are shown
 )
 
-// place returns scheme, host and path of a Location as ASCII, cut to maxPlace bytes; "" if it cannot be read. The rest
-// may be a secret or a part of the message: user information, query, fragment, parameters of the path.
-func place(location []byte) string {
+// shownLocation returns scheme, host and path of a Location as ASCII, cut to maxShown bytes; "" if it cannot be read.
+// The rest may be a secret or a part of the message: user information, query, fragment, parameters of the path.
+func shownLocation(location []byte) string {
 	if i := bytes.IndexAny(location, "?#"); i >= 0 {
 		location = location[:i]
 	}
@@ -27,5 +27,5 @@ func place(location []byte) string {
 	u.User, u.RawPath = nil, ""
 	u.Path, _, _ = strings.Cut(u.Path, ";")
 	text := u.String()
-	return text[:min(len(text), maxPlace)]
+	return text[:min(len(text), maxShown)]
 }

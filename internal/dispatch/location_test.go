@@ -25,10 +25,10 @@ func TestPlaceOfALocation(t *testing.T) {
 		"https://login.example/a%2":            "https://login.example/a",
 		"https://login.example/a%zz/b":         "",
 		"https://login.example:port/":          "",
-		"https://login.example/" + long:        "https://login.example/" + long[:maxPlace-len("https://login.example/")],
-		"https://login.example/" + long + "%2": "https://login.example/" + long[:maxPlace-len("https://login.example/")],
+		"https://login.example/" + long:        "https://login.example/" + long[:maxShown-len("https://login.example/")],
+		"https://login.example/" + long + "%2": "https://login.example/" + long[:maxShown-len("https://login.example/")],
 	} {
-		if got := place([]byte(location[:min(len(location), maxLocation)])); got != want {
+		if got := shownLocation([]byte(location[:min(len(location), maxLocation)])); got != want {
 			t.Errorf("%.80q: %q, want %q", location, got, want)
 		}
 	}

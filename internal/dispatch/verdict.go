@@ -162,6 +162,8 @@ func (v *verdict) apply(o *message.Outcome, longest time.Duration) (problem stri
 	o.Disposition, o.Unknown = a.disposition, a.asked && a.disposition == message.DispositionNone
 	o.Detail = clean([]byte(v.reason), maxReason)
 	switch {
+	case a.conflicting:
+		return "disposition has two different words"
 	case v.status != nil && (*v.status < 100 || *v.status > 599):
 		return "status is not from 100 to 599"
 	case v.status != nil:

@@ -154,10 +154,20 @@ func (o *oracle) failures(t *tree) {
 }
 
 func isGood(status, disposition any) bool {
-	word, _ := disposition.(string)
-	word = strings.ToLower(word)
-	if slices.Contains(message.Dispositions[:], word) {
-		return word == "ack" || word == "discard"
+	text, _ := disposition.(string)
+	var words []string
+	for word := range strings.SplitSeq(strings.ToLower(text), ",") {
+		if word = strings.Trim(word, " \t\r\n"); word != "" && !slices.Contains(message.Dispositions[:], word) {
+			words = append(words, "unknown")
+		} else if word != "" {
+			words = append(words, word)
+		}
+	}
+	if words = slices.Compact(words); len(words) > 1 {
+		return false
+	}
+	if len(words) == 1 && words[0] != "unknown" {
+		return words[0] == "ack" || words[0] == "discard"
 	}
 	number, _ := status.(json.Number)
 	n, err := number.Int64()

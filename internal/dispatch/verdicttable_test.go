@@ -81,6 +81,9 @@ var otherAnswers = map[string]string{
 	`{"index":0,"status":500,"st\u0061tus":200}`:                            "failed: line 1: status is there twice",
 	`{"index":0,"Status":500,"status":200}`:                                 "failed: line 1: status is there twice",
 	`{"index":0,"\u017ftatus":500,"status":200}`:                            "failed: line 1: status is there twice",
+	`{"index":0,"status":200,"disposition":"park, ack"}`:                    "failed: line 1: disposition has two different words",
+	`{"index":0,"status":200,"disposition":"x, park"}`:                      "failed: line 1: disposition has two different words",
+	`{"index":0,"status":200,"disposition":"park, park"}`:                   "0: park" + others,
 	`{"index":0,"disposition":"park","disposition":"ack"}`:                  "failed: line 1: disposition is there twice",
 	`{"index":0,"index":1,"status":500}`:                                    "failed: line 1: index is there twice",
 	`{"batchItemFailures":[{"itemIdentifier":"a","itemIdentifier":"1"}]}`:   "failed: item 1: itemIdentifier is there twice",
@@ -244,7 +247,7 @@ func inWords(whole message.Outcome, each []message.Outcome) string {
 
 var unreadable = regexp.MustCompile(`^malformed answer: ((line|item) \d+: )?(compressed, which may hide verdicts|not UTF-8, which may hide verdicts|neither a Content-Length nor chunks: verdicts may be missing|` +
 	`more than \d+ bytes, which may hold verdicts on 3 messages|JSON that is cut short or nested too deeply, which may hide verdicts|verdicts in a text that is not JSON|not JSON|verdicts in several places|` +
-	`a status from 300 to 599 that names no message|not a JSON object of a verdict|(index|entryId|itemIdentifier|status|disposition|retry_after|reason) (is there twice|has a value of another type)|` +
+	`a status from 300 to 599 that names no message|not a JSON object of a verdict|(index|entryId|itemIdentifier|status|disposition|retry_after|reason) (is there twice|has a value of another type)|disposition has two different words|` +
 	`statuses or batchItemFailures that are not an array|more verdicts than messages|statuses without one of every message|a second verdict on a message|more than one of index, entryId and itemIdentifier|` +
 	`an empty identifier|neither an index from 0 to 2 nor an identifier|an identifier that is the id of one message and the index of another|an identifier of no message of the batch|status is not from 100 to 599|` +
 	`status is a text that is not SUCCESS, RETRY or DROP|neither a status nor a known disposition|retry_after is negative)$`)
