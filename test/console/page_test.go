@@ -98,6 +98,15 @@ func TestDeletedQueueIsShown(t *testing.T) {
 			}
 			if several {
 				b.until("#subscriptions-table", "Messages may be lost")
+				b.visit("#/subscriptions/one")
+				b.until("#state-title", "Consuming; messages may be lost")
+				b.visit("#/subscriptions/two")
+				b.until("#queue", "two")
+				b.when("the page of two is good", `document.querySelector("#state-title").innerText === "Consuming" &&
+					document.querySelector("#state").dataset.tone === "good"`)
+				if lines := b.text("#state-lines"); strings.Contains(lines, "deleted") {
+					t.Errorf("the page of two shows %q", lines)
+				}
 			}
 		})
 	}

@@ -11,10 +11,12 @@ const states = {
   consuming: ['Consuming', 'good'], paused: ['Paused', 'hold'], starting: ['Starting', 'hold'], draining: ['Draining', 'hold'], drained: ['Drained', 'hold'],
 };
 
-// narrow is the status of the subscription that the page shows, in the form of that of a sidecar.
+// narrow returns the status of the subscription that the page shows, in the form of the status of a sidecar. Fields that
+// are sums of all subscriptions stay out: a subscription without problems has no such field of its own.
 export function narrow(status) {
   const own = status.subscriptions?.find((s) => s.name === here().sub);
-  return own ? { ...status, ...own, subscriptions: undefined } : status;
+  const { version, service, consume, publish, blocked } = status;
+  return own ? { ...own, version, service, consume, publish, blocked } : status;
 }
 
 // isAll: the page shows several subscriptions.
