@@ -44,7 +44,8 @@ func (in *intake) hold(d *Delivery, size int64, share *budget.Account) error {
 	}
 	d.memory = memory
 	if in.takeWhole(n, share) {
-		return d.place(n, size)
+		d.place(n, size)
+		return nil
 	}
 	err, lacked := ErrNoMemory, least
 	if share != nil && share.Take(least) || share == nil && in.reserve(least, in.o.Patience) {
@@ -57,7 +58,8 @@ func (in *intake) hold(d *Delivery, size int64, share *budget.Account) error {
 			return nil
 		}
 		if share != nil && share.Take(size) { // more than the share: a single body may be
-			return d.place(n, size)
+			d.place(n, size)
+			return nil
 		}
 		lacked = n
 	} else {
@@ -82,10 +84,9 @@ func (in *intake) takeWhole(n int64, share *budget.Account) bool {
 }
 
 // place makes room for a body of size bytes: n bytes of memory are taken for the delivery.
-func (d *Delivery) place(n, size int64) error {
+func (d *Delivery) place(n, size int64) {
 	d.held = n
 	d.Body = slices.Grow(d.Body, int(size))
-	return nil
 }
 
 // reserve takes n bytes as soon as they are free; false when the connection ends before, or patience is over. What is

@@ -96,9 +96,8 @@ func (in *intake) Cancel(tag string) {
 }
 
 // OnAlarm makes report be called when the broker's resource alarm blocks the connection, with the broker's reason, or
-// unblocks it. The client library
-// reports it, too, but on a channel that it may have closed meanwhile: when the connection ends at that moment the
-// process panics.
+// unblocks it. The client library reports it, too, but on a channel that it may have closed meanwhile: when the
+// connection ends at that moment the process panics.
 func (in *intake) OnAlarm(report func(blocked bool, reason string)) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -155,23 +154,11 @@ func (in *intake) method(b []byte, channel uint16, size int) (n int, err error) 
 	if c := in.contents[channel]; c != nil {
 		c.drop() // as the library drops what a method frame interrupts
 	}
-	longest, malformed := maxDeliver, errBadDeliver
-	switch method {
-	case basicDeliver:
-	case basicReturn:
-		longest, malformed = maxReturn, errBadReturn
-	case basicAck, basicNack:
-		malformed = errBadConfirm
-	case connectionBlocked, connectionUnblocked:
-		if channel != 0 {
-			return 0, nil
-		}
-		longest, malformed = maxBlocked, errBadBlocked
-	default:
-		return 0, nil
-	}
+	longest, malformed := longestOf(method, channel)
 	total := frameHead + size + frameTail
 	switch {
+	case longest == 0:
+		return 0, nil
 	case size > longest:
 		return 0, malformed
 	case len(b) < total:
@@ -196,6 +183,24 @@ func (in *intake) method(b []byte, channel uint16, size int) (n int, err error) 
 		n = total
 	}
 	return n, err
+}
+
+// longestOf returns the size of the longest frame of a method, and the error for a longer frame; 0 if intake does not
+// read that method on that channel.
+func longestOf(method uint32, channel uint16) (size int, malformed ProtocolError) {
+	switch method {
+	case basicDeliver:
+		return maxDeliver, errBadDeliver
+	case basicReturn:
+		return maxReturn, errBadReturn
+	case basicAck, basicNack:
+		return maxDeliver, errBadConfirm
+	case connectionBlocked, connectionUnblocked:
+		if channel == 0 {
+			return maxBlocked, errBadBlocked
+		}
+	}
+	return 0, ""
 }
 
 func (in *intake) reportAlarm(blocked bool, reason string) {

@@ -118,19 +118,26 @@ type finder struct {
 	declared bool  // the answer must hold verdicts
 	means    bool  // there is something that only verdicts have, perhaps broken
 
-	sighting
+	candidates
 }
 
-// sighting is what was found.
-type sighting struct {
-	region  region
-	regions int  // with more than one none of them can be read
+// candidates are the regions found so far that may hold the verdicts.
+//
+//	regions  unnamed  the answer
+//	0        false    has no verdicts
+//	0        true     has the failure of a message that it does not name: an error
+//	1        false    has its verdicts in region
+//	1        true     has both: an error, unless region is a sequence from the first byte: reading it shows the error
+//	more     either   has verdicts in several places: an error
+type candidates struct {
+	region  region // the last one
+	regions int
 	unnamed bool // there is a failing status without an identifier
 }
 
-func (s *sighting) add(p region) {
-	s.region = p
-	s.regions++
+func (c *candidates) add(p region) {
+	c.region = p
+	c.regions++
 }
 
 // more reports whether another value follows. It reads the end of an array, an object or the text.
@@ -172,7 +179,7 @@ func (f *finder) values() {
 }
 
 // value reads one value, and returns whether it is a verdict. The members of an object are searched if outer is true.
-// The unknown members of a verdict are ignored if it is an item of an array or of JSON Lines.
+// item says that the value is in an array or in JSON Lines: candidates in unknown members of such a verdict are ignored.
 func (f *finder) value(outer, item bool) (verdict bool) {
 	const most = 4 // arrays and objects around a verdict
 	switch kind := f.d.PeekKind(); {
@@ -201,7 +208,7 @@ func (f *finder) list(outer bool) {
 }
 
 func (f *finder) object(outer, item bool) (verdict bool) {
-	before := f.sighting
+	before := f.candidates
 	var identified, judged, failing, special bool
 	_, f.err = f.d.ReadToken()
 	for f.more() {
@@ -221,7 +228,7 @@ func (f *finder) object(outer, item bool) (verdict bool) {
 	}
 	switch verdict = identified && judged; {
 	case verdict && item && !special:
-		f.sighting = before
+		f.candidates = before
 	case failing && !verdict:
 		f.unnamed = true
 	}

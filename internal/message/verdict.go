@@ -126,8 +126,8 @@ type VerdictReply struct {
 // ReplyTo returns a value of HeaderReply.
 func ReplyTo(address, token string) string { return address + replySeparator + token }
 
-// Reply returns the parts of HeaderReply; the address is empty if the header is missing or invalid.
-// Neither refers to the memory of the headers.
+// Reply returns the parts of HeaderReply; the address is empty if the header is missing or invalid. Neither refers to
+// the memory of the headers.
 func Reply(h amqp.Table) (address, token string) {
 	v, _ := h[HeaderReply].(string)
 	if !strings.HasPrefix(v, replyPrefix) {

@@ -15,8 +15,9 @@ import (
 )
 
 // Escape returns b with \uXXXX, as JSON has it, for every character that is not a letter, mark, number, punctuation,
-// symbol, plain space, tab or line feed; b itself if there is none. JSON stays the same JSON: in valid JSON such a
-// character is inside a string. A byte that is not UTF-8 becomes U+FFFD.
+// symbol, plain space, tab or line feed. JSON stays the same JSON: in valid JSON such a character is inside a string. A
+// byte that is not UTF-8 becomes U+FFFD. The result is b itself if every byte of b is printable ASCII, a tab or a line
+// feed, and a copy otherwise.
 func Escape(b []byte) []byte {
 	if !slices.ContainsFunc(b, suspicious) {
 		return b
