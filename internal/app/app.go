@@ -34,19 +34,19 @@ type Build struct{ Version, Commit string }
 
 // shared is what the parts are built from.
 type shared struct {
-	cfg      *config.Config // of a subscription: its own
-	build    Build
-	log      *slog.Logger
-	registry *prometheus.Registry
-	budget   *budget.Budget // memory for everything that is received
-	spool    *broker.Spool  // disk for bodies that do not fit into it
-	depths   *declare.Depths
-	remade   *declare.RedeclaredTotal
-	each     func(do func(*subscription))
-	tracing  *telemetry.Tracing
-	probes   probes // of the apps
-	limits   limits // of all subscriptions together
-	alarm    *broker.Alarm
+	cfg        *config.Config // of a subscription: its own
+	build      Build
+	log        *slog.Logger
+	registry   *prometheus.Registry
+	budget     *budget.Budget // memory for everything that is received
+	spool      *broker.Spool  // disk for bodies that do not fit into it
+	depths     *declare.Depths
+	redeclared *declare.RedeclaredTotal
+	each       func(do func(*subscription)) // calls do for every subscription, not before New returns
+	tracing    *telemetry.Tracing
+	probes     probes // of the apps
+	limits     limits // of all subscriptions together
+	alarm      *broker.Alarm
 
 	publisher *broker.Publisher // of retries and parked messages; nil when nothing is consumed
 }
@@ -94,7 +94,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 	a.budget.Register(a.registry)
-	a.depths, a.remade = declare.NewDepths(a.registry), declare.NewRedeclaredTotal(a.registry)
+	a.depths, a.redeclared = declare.NewDepths(a.registry), declare.NewRedeclaredTotal(a.registry)
 	a.each = func(do func(*subscription)) {
 		for _, s := range a.subscriptions {
 			do(s)
@@ -251,8 +251,9 @@ func ownersOf(subscribed []*config.Config) (owners []deadletter.Owner, err error
 	return owners, nil
 }
 
-// DeadLetters builds the dead-letter queues of the configured topologies for a command that user runs. It opens no
-// connection and logs nothing. Topologies without such a queue are ErrConfig and deadletter.ErrNoQueue.
+// DeadLetters builds the dead-letter queues of the configured topologies for a command. by is the user and the host that
+// run it, see OnHost. DeadLetters opens no connection and logs nothing. Topologies without such a queue are ErrConfig and
+// deadletter.ErrNoQueue.
 func DeadLetters(cfg *config.Config, build Build, by string) (deadletter.Queues, error) {
 	subscribed := cfg.Subscriptions
 	if len(subscribed) == 0 {
@@ -287,7 +288,8 @@ func CommandLog(cfg *config.Config, w io.Writer) *slog.Logger {
 	return telemetry.NewLogger(w, "info", cfg.Process.LogFormat)
 }
 
-// newDeadLetters connects without log or metrics: every operation makes a connection of its own, and returns its error.
+// newDeadLetters returns queues whose operations make a connection each, without its log and metrics, and return its
+// error. Only a resource alarm is logged, if sh has an alarm.
 func newDeadLetters(sh shared, owners []deadletter.Owner, by string, r prometheus.Registerer) deadletter.Queues {
 	o := brokerOptions(sh.cfg, "dlq", sh.build)
 	o.Memory, o.Spool, o.Alarm = sh.budget.Account(budget.DeadLetters), sh.spool, sh.alarm

@@ -80,7 +80,7 @@ func newSubscription(
 		return nil, err
 	}
 	s.flow = flow.New(s.flowOptions())
-	s.sightings = declare.NewSightings(s.remade)
+	s.sightings = declare.NewSightings(s.redeclared)
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Depths: s.depths, Sightings: s.sightings, Report: s.missing, Ask: s.measure,
 	})

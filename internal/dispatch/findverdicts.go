@@ -179,7 +179,8 @@ func (f *finder) values() {
 }
 
 // value reads one value, and returns whether it is a verdict. The members of an object are searched if outer is true.
-// item says that the value is in an array or in JSON Lines: candidates in unknown members of such a verdict are ignored.
+// item says that the value is in an array or in JSON Lines: candidates in unknown members of such a verdict do not
+// count.
 func (f *finder) value(outer, item bool) (verdict bool) {
 	const most = 4 // arrays and objects around a verdict
 	switch kind := f.d.PeekKind(); {
