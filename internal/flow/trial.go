@@ -72,8 +72,8 @@ func (t *trial) pause(from int32, detail string) time.Duration {
 	return pause
 }
 
-// begin clears the counts, and then begins a trial, unless an answer has closed it meanwhile. The counts come first: other
-// goroutines add to them once the state is onTrial.
+// begin clears the counts, and then begins a trial, unless an answer has closed it meanwhile. The counts come first:
+// other goroutines add to them once the state is onTrial.
 func (t *trial) begin() {
 	t.failures.Store(0)
 	t.mu.Lock()
