@@ -251,9 +251,9 @@ func ownersOf(subscribed []*config.Config) (owners []deadletter.Owner, err error
 	return owners, nil
 }
 
-// DeadLetters builds the dead-letter queues of the configured topologies for a command. by is the user and the host that
-// run it, see OnHost. DeadLetters opens no connection and logs nothing. Topologies without such a queue are ErrConfig and
-// deadletter.ErrNoQueue.
+// DeadLetters builds the dead-letter queues of the configured topologies for a command. by is the user and the host
+// that run it, see OnHost. DeadLetters opens no connection and logs nothing. Topologies without such a queue are
+// ErrConfig and deadletter.ErrNoQueue.
 func DeadLetters(cfg *config.Config, build Build, by string) (deadletter.Queues, error) {
 	subscribed := cfg.Subscriptions
 	if len(subscribed) == 0 {
