@@ -149,7 +149,7 @@ func (sh *shared) brokerOptions(use string) broker.Options {
 func (sh *shared) newPublisher(use, exchange string) *broker.Publisher {
 	o := sh.brokerOptions(use)
 	o.Exchange = exchange
-	o.NotFound = func() { sh.each(func(s *subscription) { s.proof() }) }
+	o.NotFound = func() { sh.each(func(s *subscription) { s.requestCheck() }) } // at most one for each in checkCounts
 	return broker.NewPublisher(broker.NewDialer(o))
 }
 

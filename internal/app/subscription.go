@@ -52,9 +52,9 @@ type subscription struct {
 	absent   atomic.Pointer[[]declare.Finding] // objects that the watcher found missing in mode none
 	returned atomic.Pointer[returned]          // the last publication that reached no queue; nil: forgotten
 
-	proofMu  sync.Mutex
-	provenAt time.Time     // when the last check began
-	proving  chan struct{} // closed at the end of the next check; nil: nothing waits for it
+	checkMu   sync.Mutex
+	checkedAt time.Time     // when the last check began
+	pending   chan struct{} // closed at the end of the next check; nil: nothing waits for it
 
 	oneByOne  bool        // see ensure
 	connected atomic.Bool // the consume connection is up, and the topology was checked on it
@@ -90,7 +90,7 @@ func newSubscription(
 	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Attempt: cfg.App.Timeout, Unroutable: s.unroutable, Undelayed: s.undelayed, Proof: s.proof, Memory: memory,
+		Attempt: cfg.App.Timeout, Unroutable: s.unroutable, Undelayed: s.undelayed, RequestCheck: s.requestCheck, Memory: memory,
 		Rates: s.limits.rates, Slots: s.limits.slots, OrderBy: cfg.Retry.OrderBy,
 		Dispatcher: dispatcher, Batch: s.batchOptions(), Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,

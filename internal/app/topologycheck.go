@@ -114,33 +114,33 @@ func (s *subscription) reportReturned(forget bool) {
 // order: without its queue a reject would lose the message.
 func (s *subscription) publishRetries() { s.current.Store(s.current.Load().WithoutReject()) }
 
-// provenFor is how long after a check a message may be rejected without another one.
-const provenFor = time.Second
+// checkCounts is how long after its begin a check counts: until then a message may be rejected without another check.
+const checkCounts = time.Second
 
-// proof makes the topology be checked once a second while messages are rejected, before the first of them: the broker
-// does not report that it drops a rejected message because its exchange, queue or binding is missing. It returns nil if
-// a message may be rejected now, and otherwise a channel that is closed at the end of a check. Nothing checks without
-// rejects.
-func (s *subscription) proof() <-chan struct{} {
-	s.proofMu.Lock()
-	defer s.proofMu.Unlock()
-	if time.Since(s.provenAt) < provenFor {
+// requestCheck asks for a check of the topology, unless the last one began less than checkCounts ago: then it returns
+// nil. Otherwise it returns a channel that is closed at the end of a check. It is called before each reject: the broker
+// does not report that it drops a rejected message because its exchange, queue or binding is missing. So nothing checks
+// without rejects.
+func (s *subscription) requestCheck() <-chan struct{} {
+	s.checkMu.Lock()
+	defer s.checkMu.Unlock()
+	if time.Since(s.checkedAt) < checkCounts {
 		return nil
 	}
-	if s.proving == nil {
-		s.proving = make(chan struct{})
+	if s.pending == nil {
+		s.pending = make(chan struct{})
 	}
 	ask(s.check)
-	return s.proving
+	return s.pending
 }
 
-// prove records a check that began at that time.
-func (s *subscription) prove(begun time.Time) {
-	s.proofMu.Lock()
-	defer s.proofMu.Unlock()
-	if s.provenAt = begun; s.proving != nil {
-		close(s.proving)
-		s.proving = nil
+// checked records the end of a check that began at that time.
+func (s *subscription) checked(begun time.Time) {
+	s.checkMu.Lock()
+	defer s.checkMu.Unlock()
+	if s.checkedAt = begun; s.pending != nil {
+		close(s.pending)
+		s.pending = nil
 	}
 }
 
@@ -200,7 +200,7 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 		if check(ctx, link, plan, modeOf(s.cfg)) {
 			s.use(plan)
 			s.sightings.Checked(plan, nil, begun)
-			s.prove(begun)
+			s.checked(begun)
 			s.report(objects, tolerated)
 			return nil
 		}
@@ -218,7 +218,7 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	} else {
 		s.publishRetries()
 	}
-	s.prove(begun)
+	s.checked(begun)
 	s.report(objects, r.Findings)
 	return nil
 }

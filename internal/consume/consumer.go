@@ -43,9 +43,10 @@ type Options struct {
 	// It must not block.
 	Unroutable func(exchange, key string, err error)
 
-	// Proof is asked before each reject of a message that the broker dead-letters; may be nil. It returns nil if the
-	// topology was checked a moment ago, and otherwise a channel that is closed when it has been. It must not block.
-	Proof func() <-chan struct{}
+	// RequestCheck is called before each reject of a message that the broker dead-letters; may be nil. It returns nil if
+	// the topology was checked a moment ago. Otherwise it asks for a check, and returns a channel that is closed at the
+	// end of it. It must not block.
+	RequestCheck func() <-chan struct{}
 
 	// Undelayed is called when a message was delivered again at once that the queue should have delayed. It must not
 	// block.

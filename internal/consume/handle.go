@@ -112,7 +112,7 @@ func (s *session) settle(r *record, by topology.Settlement) {
 		s.beside(r.keep(), by, s.await)
 	case by.Publish != nil:
 		s.beside(r.retain(), by, s.replace)
-	case by.Final == topology.FinalReject && s.unproven(r, by): // it is settled later
+	case by.Final == topology.FinalReject && s.unchecked(r, by): // it is settled later
 	case by.Verdict.Reason == message.ReasonTooLarge && by.Hold > 0:
 		s.beside(r.retain(), by, s.awaitMemory)
 	case r.held != nil && by.Hold > 0:

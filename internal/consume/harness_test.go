@@ -114,7 +114,7 @@ type settings struct {
 	missingHold           time.Duration
 	backoff               time.Duration
 	pause                 time.Duration // between two tries of a publish
-	proof                 func() <-chan struct{}
+	requestCheck          func() <-chan struct{}
 	current               func() *topology.Plan // what settles; nil: the plan that is declared
 }
 
@@ -202,7 +202,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 		d = s.crashes.Around(d, func(context.Context) bool { return s.appGone })
 	}
 	r.Consumer = New(Options{
-		MissingHold: cmp.Or(s.missingHold, 50*time.Millisecond), PublishPause: cmp.Or(s.pause, 50*time.Millisecond), Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) }, Proof: s.proof,
+		MissingHold: cmp.Or(s.missingHold, 50*time.Millisecond), PublishPause: cmp.Or(s.pause, 50*time.Millisecond), Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) }, RequestCheck: s.requestCheck,
 		Plan: plan, Policy: policy,
 		OrderBy: s.order, Rates: s.rates, Slots: s.slots, Batch: s.batch,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,

@@ -23,6 +23,7 @@ type record struct {
 	known    attempted
 	id       uint64          // of equal messages: broker.Delivery.Identity
 	passed   bool            // by recall
+	checked  bool            // it has waited for a check of the topology
 	counted  bool            // order has counted the failure
 	parks    bool            // the attempt ended in a park, whether or not that was carried out
 	verdict  <-chan struct{} // see recall

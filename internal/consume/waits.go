@@ -48,14 +48,15 @@ func (s *session) replace(r *record, by topology.Settlement) {
 	s.end(r, by)
 }
 
-// unproven reports whether a reject needs a check of the topology first. Then the message is settled after the check,
+// unchecked reports whether a reject needs a check of the topology first. Then the message is settled after the check,
 // by the plan that the check leaves: the broker drops a rejected message without a report where its exchange, queue or
-// binding is missing.
-func (s *session) unproven(r *record, by topology.Settlement) bool {
-	if s.c.o.Proof == nil {
+// binding is missing. A message waits for one check, however long that takes: if it asked again afterwards, it would
+// never be settled where a check takes longer than its result counts.
+func (s *session) unchecked(r *record, by topology.Settlement) bool {
+	if s.c.o.RequestCheck == nil || r.checked {
 		return false
 	}
-	checked := s.c.o.Proof()
+	checked := s.c.o.RequestCheck()
 	if checked == nil {
 		return false
 	}
@@ -67,7 +68,10 @@ func (s *session) unproven(r *record, by topology.Settlement) bool {
 			s.end(r, by.Released(message.ReasonShutdown))
 			return
 		}
-		s.settle(r, s.plan().Settlement(&r.m, by.Verdict))
+		r.checked = true
+		by = s.plan().Settlement(&r.m, by.Verdict)
+		by.Pause = 0 // it has begun before the check
+		s.settle(r, by)
 	})
 	return true
 }

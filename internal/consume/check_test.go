@@ -45,7 +45,7 @@ func TestRejectWaitsForACheck(t *testing.T) {
 			var asked atomic.Int64
 			var current atomic.Pointer[topology.Plan]
 			checked := make(chan struct{})
-			r := start(t, s.answers(500, 200), settings{current: current.Load, proof: func() <-chan struct{} {
+			r := start(t, s.answers(500, 200), settings{current: current.Load, requestCheck: func() <-chan struct{} {
 				select {
 				case <-checked:
 					return nil
@@ -75,5 +75,24 @@ func TestRejectWaitsForACheck(t *testing.T) {
 			must.Do(t, r.ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil))
 			r.acked(1)
 		})
+	}
+}
+
+// TestRejectWaitsForOneCheck: each check takes longer than its result counts, so after each one another is needed. The
+// message is rejected after the first check all the same.
+func TestRejectWaitsForOneCheck(t *testing.T) {
+	t.Parallel()
+	var s seen
+	var asked atomic.Int64
+	r := start(t, s.answers(500, 200), settings{requestCheck: func() <-chan struct{} {
+		asked.Add(1)
+		checked := make(chan struct{})
+		time.AfterFunc(10*time.Millisecond, func() { close(checked) })
+		return checked
+	}})
+	r.publish("a")
+	r.acked(1)
+	if asked.Load() != 1 || s.Of("a") != 2 {
+		t.Errorf("%d checks for one reject, %d attempts", asked.Load(), s.Of("a"))
 	}
 }
