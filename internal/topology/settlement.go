@@ -73,9 +73,10 @@ func (p *Plan) Settlement(m *message.Message, v message.Verdict) Settlement {
 		if v.Reason == message.ReasonDeferred {
 			s.Detour, s.Hold = p.behind(m), deferredHold
 		} else if p.nearLimit(m) {
-			if s.Publish = p.detour(m, 0); s.Publish != nil {
-				s.Final = FinalAck
-			}
+			s.Detour = p.detour(m, 0)
+		}
+		if s.Detour != nil && p.nearLimit(m) {
+			s.Publish, s.Final, s.Hold, s.Detour = s.Detour, FinalAck, 0, nil
 		}
 	}
 	return s

@@ -372,6 +372,15 @@ func TestRequeueOfUnknownQueues(t *testing.T) {
 	if s = s.Released(message.ReasonShutdown); s.Final != FinalRequeue || s.Publish != nil {
 		t.Errorf("released without a publish: %+v", s)
 	}
+	// A requeue after a publish that failed would be counted by the broker.
+	later := message.Verdict{Action: message.Release, Reason: message.ReasonDeferred}
+	if s := p.Settlement(delivered(int64(9)), later); s.Final != FinalRequeue || s.Publish != nil || s.Detour == nil || s.Hold == 0 {
+		t.Errorf("deferred, far from any limit: %+v", s)
+	}
+	s = p.Settlement(delivered(int64(10)), later)
+	if s.Final != FinalAck || s.Publish == nil || s.Publish.Key != p.Redrive.Key || s.Detour != nil || s.Hold != 0 || s.Verdict != later {
+		t.Errorf("deferred near the limit: %+v", s)
+	}
 	straight := otherShapes(t)["straight to the dlq"]
 	straight.RequeueLimit = 10
 	for _, v := range []message.Verdict{v, release} {
