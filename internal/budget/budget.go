@@ -73,20 +73,6 @@ func (b *Budget) Account(of string) *Account {
 	return a
 }
 
-// Shares divides an account into n equal parts, of which none takes what another one may still need: the single thing
-// that one may hold beyond its share is of memory beyond all of them. Neither do waiters of other accounts keep a share
-// from its memory. Nothing may call Wait on a share, or take memory of the whole account.
-func (a *Account) Shares(n int) []*Account {
-	all := make([]*Account, n)
-	for i := range all {
-		all[i] = &Account{b: a.b, whole: a, parts: all, share: a.share / int64(n)}
-	}
-	return all
-}
-
-// Share is what the account may hold in bytes, unless a single thing is larger.
-func (a *Account) Share() int64 { return a.share }
-
 // Limit is the whole budget in bytes: nothing larger can ever be taken.
 func (b *Budget) Limit() int64 { return b.limit }
 
@@ -201,7 +187,7 @@ func (a *Account) Wait(n int64, stop <-chan struct{}) bool {
 	defer a.b.mu.Unlock()
 	if i := slices.Index(a.b.waiting, w); i >= 0 { // not granted before stop
 		a.b.waiting = slices.Delete(a.b.waiting, i, i+1)
-		a.b.grant() // w may have kept out others
+		a.b.released() // w may have kept out others
 		return false
 	}
 	a.b.collect(n)
@@ -219,7 +205,7 @@ func (a *Account) Give(n int64) {
 	if a.held < 0 {
 		panic("budget: more given back than was taken")
 	}
-	a.b.grant()
+	a.b.released()
 }
 
 // Held is what the account holds now, in bytes.
@@ -239,39 +225,23 @@ func (a *Account) add(n int64) {
 	}
 }
 
-// mayHold reports whether the account may hold n bytes more. Beyond its share it may hold a single thing: an account
-// that holds nothing else whatever there is, and a share what the others cannot need for theirs.
-func (a *Account) mayHold(n int64) bool {
-	switch {
-	case a.held+n <= a.share:
-		return true
-	case a.parts == nil:
-		return a.held == 0
-	case a.held > a.share:
-		return false
-	}
-	reserved := int64(0)
-	for _, other := range a.parts {
-		if other != a {
-			reserved += max(0, other.share-other.held)
-		}
-	}
-	return a.b.used+reserved+n <= a.b.limit
-}
-
 // queued reports whether a waiter could take its bytes if only the others held less. What becomes free is for the first
 // such waiter: otherwise many small things would keep a large one out for ever.
 func (b *Budget) queued() bool {
 	return slices.ContainsFunc(b.waiting, func(w *waiter) bool { return w.a.mayHold(w.n) })
 }
 
-// grant lets waiters take their bytes, in their order, up to the first one for which the others hold too much. It has
-// to be called when memory was given back, and when a waiter gave up.
-func (b *Budget) grant() {
+// released has to be called when memory was given back, and when a waiter gave up.
+func (b *Budget) released() {
+	b.grant()
 	if b.freed != nil {
 		close(b.freed)
 		b.freed = nil
 	}
+}
+
+// grant lets waiters take their bytes, in their order, up to the first one for which the others hold too much.
+func (b *Budget) grant() {
 	for i := 0; i < len(b.waiting); {
 		w := b.waiting[i]
 		switch {

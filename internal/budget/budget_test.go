@@ -211,6 +211,12 @@ func TestAWaiterThatGivesUp(t *testing.T) {
 			t.Error("the rest is not what fits")
 		}
 		freed = requests.Freed()
+		granted <- b.Account(Publish).Wait(1, nil)
+		select {
+		case <-freed:
+			t.Error("a waiter that came and took memory is announced as free memory")
+		default:
+		}
 		b.Account(Answers).Give(40)
 		<-freed
 	})
