@@ -120,12 +120,14 @@ func Publish(t testing.TB, ch *amqp.Channel, exchange, key string, msg amqp.Publ
 	msg.DeliveryMode = amqp.Persistent
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	confirm, err := ch.PublishWithDeferredConfirm(exchange, key, true, false, msg)
-	if err != nil {
-		t.Fatalf("publish to %q with key %q: %v", exchange, key, err)
-	}
-	if ok, err := confirm.WaitContext(ctx); err != nil || !ok {
-		t.Fatalf("publish to %q with key %q: not confirmed: %v", exchange, key, err)
+	for ok := false; !ok; { // a quorum queue that was just declared may refuse the first one
+		confirm, err := ch.PublishWithDeferredConfirm(exchange, key, true, false, msg)
+		if err == nil {
+			ok, err = confirm.WaitContext(ctx)
+		}
+		if err != nil {
+			t.Fatalf("publish to %q with key %q: not confirmed: %v", exchange, key, err)
+		}
 	}
 	select {
 	case r := <-returns:

@@ -257,19 +257,30 @@ func (r *rig) drain(grace time.Duration) Drained {
 func (r *rig) publish(bodies ...string) {
 	r.t.Helper()
 	r.eventuallyDeclared()
+	var all []amqp.Publishing
 	var confirms []*amqp.DeferredConfirmation
 	for _, b := range bodies {
-		confirm, err := r.ch.PublishWithDeferredConfirm("", r.plan.Queue, true, false, amqp.Publishing{MessageId: b, Body: []byte(b), DeliveryMode: 2, Timestamp: time.Now()})
+		all = append(all, amqp.Publishing{MessageId: b, Body: []byte(b), DeliveryMode: 2, Timestamp: time.Now()})
+		confirm, err := r.ch.PublishWithDeferredConfirm("", r.plan.Queue, true, false, all[len(all)-1])
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		confirms = append(confirms, confirm)
 	}
-	for _, confirm := range confirms {
+	for i, confirm := range confirms {
 		if !confirm.Wait() {
-			r.t.Fatal("a message was not confirmed")
+			r.confirmed(all[i])
 		}
 	}
+}
+
+// confirmed publishes a message until the broker has it: a quorum queue that was just declared may refuse the first one.
+func (r *rig) confirmed(m amqp.Publishing) {
+	r.t.Helper()
+	r.eventually("a confirm", func() bool {
+		confirm, err := r.ch.PublishWithDeferredConfirm("", r.plan.Queue, true, false, m)
+		return err == nil && confirm.Wait()
+	})
 }
 
 func (r *rig) eventuallyDeclared() {

@@ -17,7 +17,6 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
-	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -26,10 +25,7 @@ func (r *rig) send(list ...amqp.Publishing) {
 	r.t.Helper()
 	r.eventuallyDeclared()
 	for _, m := range list {
-		confirm := must.Get(r.ch.PublishWithDeferredConfirm("", r.plan.Queue, true, false, m))(r.t)
-		if !confirm.Wait() {
-			r.t.Fatal("a message was not confirmed")
-		}
+		r.confirmed(m)
 	}
 }
 

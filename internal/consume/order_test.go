@@ -92,10 +92,7 @@ func (r *rig) publishKeyed(key string, from, to int) {
 			headers["key"] = key
 		}
 		m := amqp.Publishing{MessageId: fmt.Sprintf("%s/%d", key, n), Body: []byte("x"), DeliveryMode: 2, Headers: headers}
-		r.eventually("a confirm", func() bool { // a quorum queue that was just declared may refuse the first one
-			confirm, err := r.ch.PublishWithDeferredConfirm("", r.plan.Queue, true, false, m)
-			return err == nil && confirm.Wait()
-		})
+		r.confirmed(m)
 	}
 }
 
