@@ -93,14 +93,15 @@ type Consumer struct {
 
 	remembered remembered
 
-	posts     atomic.Int64 // that are under way
-	inflight  atomic.Int64 // messages being POSTed
-	delayed   atomic.Int64 // held before a requeue
-	received  atomic.Int64
-	active    atomic.Bool               // a consumer is registered
-	oversized atomic.Pointer[oversized] // the last message whose body could not be kept
-	returned  atomic.Int64              // deliveries requeued before a POST
-	cut       atomic.Int64              // messages whose attempt or publish a stop interrupted
+	posts      atomic.Int64 // that are under way
+	inflight   atomic.Int64 // messages being POSTed
+	delayed    atomic.Int64 // held before a requeue
+	received   atomic.Int64
+	active     atomic.Bool               // a consumer is registered
+	memoryTurn chan struct{}             // capacity 1, see awaitMemory
+	oversized  atomic.Pointer[oversized] // the last message whose body could not be kept
+	returned   atomic.Int64              // deliveries requeued before a POST
+	cut        atomic.Int64              // messages whose attempt or publish a stop interrupted
 
 	stopping  chan struct{}   // closed: take no more
 	interrupt context.Context // ends: stop what runs
@@ -139,10 +140,11 @@ func New(o Options) *Consumer {
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
 	c := &Consumer{
 		o: o, offered: make(chan offer), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
-		limited:  len(o.Rates) > 0 || len(o.Slots) > 0,
-		replying: make(chan struct{}, maxReplying),
-		replies:  make(chan struct{}, maxReplies),
-		overflow: rate.NewLimiter(rate.Every(retry.MinRequeueDelay/time.Duration(max(1, o.Concurrency))), 1),
+		memoryTurn: make(chan struct{}, 1),
+		limited:    len(o.Rates) > 0 || len(o.Slots) > 0,
+		replying:   make(chan struct{}, maxReplying),
+		replies:    make(chan struct{}, maxReplies),
+		overflow:   rate.NewLimiter(rate.Every(retry.MinRequeueDelay/time.Duration(max(1, o.Concurrency))), 1),
 	}
 	if o.OrderBy != "" || o.Batch.Size > 1 {
 		c.woken = make(chan struct{}, 1)

@@ -138,7 +138,9 @@ const (
 )
 
 // awaitMemory requeues a message whose body could not be kept, when there is memory for it, but after by.Hold at the
-// latest. In order it ends the channel: only the next delivery has a body again.
+// latest. In order it ends the channel: only the next delivery has a body again. The same memory fits each message that
+// waits for some: so only one of them is requeued for it, and takes the memory with its next delivery, before another
+// one looks for it.
 func (s *session) awaitMemory(r *record, by topology.Settlement) {
 	memory, n := r.delivery.Lacked()
 	pause := min(by.Hold, missingPause+time.Duration(r.delivery.Missing)*time.Second/missingBytes)
@@ -147,8 +149,18 @@ func (s *session) awaitMemory(r *record, by topology.Settlement) {
 	defer s.c.delayed.Add(-1)
 	late := time.After(by.Hold)
 	s.wait(pause, s.c.stopping)
-	for freed := memory.Freed(); !memory.Fits(n); freed = memory.Freed() {
+	for {
+		freed, turn := memory.Freed(), s.c.memoryTurn
+		if !memory.Fits(n) {
+			turn = nil
+		}
 		select {
+		case turn <- struct{}{}:
+			if !memory.Fits(n) {
+				<-turn
+				continue
+			}
+			time.AfterFunc(pause, func() { <-turn })
 		case <-freed:
 			continue
 		case <-late:
