@@ -1,7 +1,9 @@
 package consume
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -21,12 +23,12 @@ type order struct {
 
 	mu       sync.Mutex
 	all      map[*entry]struct{}
-	lanes    map[string][]*entry // by key: the first one has to end before the next one; without a key: none
-	ready    []*entry            // may be handled now
-	inflight int                 // offered to a worker, POSTed or parked
-	shown    flow.Reason         // in the gate, why no message is handled; "": none
-	stuck    telemetry.Throttle  // log lines about that: it begins and ends with each attempt
-	kept     map[uint64]tried    // of messages that were tried here and are in the queue again, by entry.id
+	lanes    map[string][]*entry                 // by key: the first one has to end before the next one; without a key: none
+	ready    []*entry                            // may be handled now
+	inflight int                                 // offered to a worker, POSTed or parked
+	shown    flow.Reason                         // in the gate, why no message is handled; "": none
+	stuck    map[flow.Reason]*telemetry.Throttle // log lines about that: it begins and ends with each attempt
+	kept     map[uint64]tried                    // of messages that were tried here and are in the queue again, by entry.id
 }
 
 // entry is one delivery in the order. One that ended unsettled stays, and keeps its key busy, until its session is
@@ -50,7 +52,9 @@ type tried struct {
 
 func newOrder(c *Consumer) *order {
 	return &order{c: c, all: map[*entry]struct{}{}, lanes: map[string][]*entry{}, kept: map[uint64]tried{},
-		stuck: telemetry.Throttle{Interval: time.Minute}}
+		stuck: map[flow.Reason]*telemetry.Throttle{
+			flow.Order: {Interval: time.Minute}, flow.Publishing: {Interval: time.Minute},
+		}}
 }
 
 // unlock also makes pump see what is ready.
@@ -71,15 +75,22 @@ func (o *order) report() {
 			why = flow.Publishing
 		}
 	}
-	if why != o.shown {
-		o.c.o.Flow.Lift(o.shown)
-		if o.shown = why; why != "" {
-			o.c.o.Flow.Show(why, "every message in flight waits for a failed message of its key")
-			o.stuck.Do(func(suppressed int) {
-				o.c.o.Logger.Warn("paused", "reason", string(why), "waiting", len(o.all), "suppressed", suppressed)
-			})
-		}
+	if why == o.shown {
+		return
 	}
+	o.c.o.Flow.Lift(o.shown)
+	if o.shown = why; why == "" {
+		return
+	}
+	detail, level, waiting := "every message in flight waits for a failed message of its key", slog.LevelWarn, len(o.all)
+	if why == flow.Publishing {
+		detail, level, waiting = "every message in flight waits for a message that cannot be parked", slog.LevelError, unpublished
+	}
+	o.c.o.Flow.Show(why, detail)
+	o.stuck[why].Do(func(suppressed int) {
+		o.c.o.Logger.Log(context.Background(), level, "paused", "reason", string(why), "waiting", waiting,
+			"suppressed", suppressed)
+	})
 }
 
 // add makes a delivery the last of its key.

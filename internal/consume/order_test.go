@@ -22,6 +22,7 @@ import (
 	"sidecar/internal/brokertest"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
+	"sidecar/internal/topology"
 )
 
 const byKey = "header:key"
@@ -229,6 +230,26 @@ func TestFullWindowIsShown(t *testing.T) {
 	fails.Store(false)
 	r.acked(6)
 	r.eventually("no reason", func() bool { return len(r.flow.Holds()) == 0 })
+}
+
+// TestOrderWaitsForAPark: where the message that the others wait for cannot be parked, the gate and an error say so, with
+// the number of such messages.
+func TestOrderWaitsForAPark(t *testing.T) {
+	t.Parallel()
+	f := &failing{}
+	r := start(t, always(409), settings{
+		order: byKey, concurrency: 2, prefetch: 4, publisher: f.before, change: func(p *topology.Plan) { p.MaxRetries = 0 },
+	})
+	r.publishKeyed("a", 0, 6)
+	r.eventually("the reason", func() bool {
+		h := r.flow.Holds()
+		return len(h) == 1 && h[0].Reason == flow.Publishing && strings.Contains(h[0].Detail, "cannot be parked") && r.flow.Open()
+	})
+	r.eventually("the log line", func() bool {
+		return strings.Contains(r.log.String(), `"level":"error","msg":"paused","reason":"publishing","waiting":1,`)
+	})
+	f.works.Store(true)
+	r.counted(6, message.Park, message.ReasonMaxRetries)
 }
 
 // TestPauseInOrder: a pause finishes what is in flight, cuts waits short and returns the rest in its place; the attempts

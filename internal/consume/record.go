@@ -123,7 +123,8 @@ func (c *Consumer) write(r *record, v *message.Verdict, operation string) {
 var finalNames = [...]string{topology.FinalAck: "ack", topology.FinalRequeue: "nack", topology.FinalReject: "reject",
 	topology.FinalDelay: "reject"}
 
-func (c *Consumer) log(r *record, v *message.Verdict) {
+// levelOf returns the level of the log line about a verdict.
+func levelOf(v *message.Verdict) slog.Level {
 	level := slog.LevelInfo
 	switch v.Action {
 	case message.Ack:
@@ -136,7 +137,11 @@ func (c *Consumer) log(r *record, v *message.Verdict) {
 	if v.Cause.Unknown {
 		level = max(level, slog.LevelWarn)
 	}
-	ctx := context.Background()
+	return level
+}
+
+func (c *Consumer) log(r *record, v *message.Verdict) {
+	ctx, level := context.Background(), levelOf(v)
 	if !c.o.Logger.Enabled(ctx, level) {
 		return
 	}
