@@ -65,7 +65,7 @@ func (s *subscription) missing(findings []declare.Finding) {
 		switch {
 		case slices.ContainsFunc(reported, func(r declare.Finding) bool { return r.Object == f.Object }):
 			continue
-		case mode == topology.ModeDeclare:
+		case mode == topology.ModeDeclare && f.Declared:
 			f.Reason, f.Fix = "it is declared again", ""
 		}
 		if mode != topology.ModeVerify && !slices.Contains(known, findings[i]) {

@@ -176,3 +176,37 @@ func TestToleratedBreaksAndReturns(t *testing.T) {
 		t.Errorf("%d sessions have ended, for a topology that is what it was", n)
 	}
 }
+
+// TestWhoDeclaresAMissingObject: in mode declare an exchange of another service that is gone is not said to be declared
+// again; an own queue is.
+func TestWhoDeclaresAMissingObject(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	ch := brokertest.Channel(t, url)
+	must.Do(t, ch.ExchangeDeclare("of-another", "topic", true, false, false, false, nil))
+	a, log, _ := run(t, live(t, "SIDECAR_BINDINGS=of-another:key", "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/"))
+	sub := a.subscriptions[0]
+	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+	broken := func(object, text string) {
+		t.Helper()
+		brokertest.Eventually(t, time.Minute, "the log says of "+object+": "+text, func() bool {
+			ask(sub.measure)
+			for line := range strings.Lines(log.String()) {
+				if strings.Contains(line, `"topology broken"`) && strings.Contains(line, object) {
+					if !strings.Contains(line, text) {
+						t.Fatal(line)
+					}
+					return true
+				}
+			}
+			return false
+		})
+	}
+	must.Do(t, ch.ExchangeDelete("of-another", false, false))
+	broken("of-another", "its owner has to declare it")
+	must.Do(t, ch.ExchangeDeclare("of-another", "topic", true, false, false, false, nil))
+	ask(sub.check)
+	brokertest.Eventually(t, time.Minute, "consuming again", func() bool { return sub.consumer.Active() && !sub.status.bad() })
+	must.Get(ch.QueueDelete(a.plan.Park.Queue, false, false, false))(t)
+	broken(a.plan.Park.Queue, "it is declared again")
+}

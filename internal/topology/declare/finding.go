@@ -36,6 +36,7 @@ type Finding struct {
 	Found     string             `json:"found"`    // what the broker has, or said
 	Reason    string             `json:"reason"`   // of ProblemDrift: what the difference comes to
 	Fix       string             `json:"fix"`      // what to do about it; empty: nothing has to be done
+	Declared  bool               `json:"-"`        // of ProblemMissing: mode declare declares it
 }
 
 // String puts a finding into one line.
@@ -185,6 +186,7 @@ func MissingBinding(b topology.Binding, instead string, mode topology.Mode) Find
 func (o *object) absent() Finding {
 	f := Finding{
 		Object: o.title, Problem: ProblemMissing, Wanted: "a durable " + o.kind, Found: "nothing", Fix: fixMissing,
+		Declared: o.active != nil,
 	}
 	if o.active == nil {
 		f.Wanted, f.Fix = "an exchange of any type", "its owner has to declare it; SIDECAR_BINDINGS names it"
