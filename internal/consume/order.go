@@ -23,12 +23,12 @@ type order struct {
 
 	mu       sync.Mutex
 	all      map[*entry]struct{}
-	lanes    map[string][]*entry                 // by key: the first one has to end before the next one; without a key: none
+	lanes    map[string][]*entry                 // by key: the first has to end before the next; without a key: none
 	ready    []*entry                            // may be handled now
 	inflight int                                 // offered to a worker, POSTed or parked
 	shown    flow.Reason                         // in the gate, why no message is handled; "": none
 	stuck    map[flow.Reason]*telemetry.Throttle // log lines about that: it begins and ends with each attempt
-	kept     map[uint64]tried                    // of messages that were tried here and are in the queue again, by entry.id
+	kept     map[uint64]tried                    // of messages that were tried here and are queued again, by entry.id
 }
 
 // entry is one delivery in the order. One that ended unsettled stays, and keeps its key busy, until its session is
@@ -84,7 +84,8 @@ func (o *order) report() {
 	}
 	detail, level, waiting := "every message in flight waits for a failed message of its key", slog.LevelWarn, len(o.all)
 	if why == flow.Publishing {
-		detail, level, waiting = "every message in flight waits for a message that cannot be parked", slog.LevelError, unpublished
+		detail, level = "every message in flight waits for a message that cannot be parked", slog.LevelError
+		waiting = unpublished
 	}
 	o.c.o.Flow.Show(why, detail)
 	o.stuck[why].Do(func(suppressed int) {
