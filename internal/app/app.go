@@ -95,11 +95,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	}
 	a.budget.Register(a.registry)
 	a.depths, a.redeclared = declare.NewDepths(a.registry), declare.NewRedeclaredTotal(a.registry)
-	a.each = func(do func(*subscription)) {
-		for _, s := range a.subscriptions {
-			do(s)
-		}
-	}
+	a.each = a.eachSubscription
 	a.alarm = broker.NewAlarm(a.log)
 	telemetry.AdoptLibraries(a.log)
 	if cfg.Tracing != nil {
@@ -123,6 +119,13 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	}
 	a.listeners(owners)
 	return a, nil
+}
+
+// eachSubscription calls do with every subscription.
+func (a *App) eachSubscription(do func(*subscription)) {
+	for _, s := range a.subscriptions {
+		do(s)
+	}
 }
 
 // abandon ends a sidecar that has not run.

@@ -101,7 +101,7 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	}
 	if !refers(report.Blocking(), report.Plan.OwnQueue()) {
 		r.Warnings = append(r.Warnings[:0], warnings(cfg, report.Plan, report.Plan.Warnings())...)
-	} else { // no queue is used that has a type
+	} else { // the service's queue does not fit, so its type is not known
 		r.Warnings = append(r.Warnings[:0], warnings(cfg, report.Plan, unasked(report.Plan))...)
 	}
 	findings := unreadable(report.Findings, modeOf(cfg))
@@ -197,7 +197,7 @@ func unreadable(findings []declare.Finding, mode topology.Mode) []declare.Findin
 	return findings
 }
 
-// refers reports whether one of the findings is about a queue.
+// refers reports whether one of the findings is about the queue q.
 func refers(findings []declare.Finding, q *topology.Queue) bool {
 	return slices.ContainsFunc(findings, func(f declare.Finding) bool { return f.Object == q.Title() })
 }

@@ -162,12 +162,7 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 			c.Prefetch += sub.cfg.Window.Prefetch
 		}
 		c.Delayed += int(sub.consumer.Delayed())
-		if n, ok := sub.consumer.Waiting(); ok {
-			if c.Waiting != nil {
-				n += *c.Waiting
-			}
-			c.Waiting = &n
-		}
+		c.Waiting = plusWaiting(c.Waiting, sub)
 		of := admin.Of{Subscription: sub.cfg.Subscription, Queue: sub.plan.Queue}
 		for _, h := range sub.flow.Holds() {
 			c.Pauses = append(c.Pauses, admin.Pause{Of: of, Hold: h})
@@ -188,6 +183,18 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 		c.RetryDelays = append(c.RetryDelays, d.String())
 	}
 	return c
+}
+
+// plusWaiting returns n with what waits in the subscription; nil if neither is known.
+func plusWaiting(n *int, sub *subscription) *int {
+	more, ok := sub.consumer.Waiting()
+	switch {
+	case !ok:
+		return n
+	case n != nil:
+		more += *n
+	}
+	return &more
 }
 
 // withName adds a name to names that are separated by commas, unless it is one of them.

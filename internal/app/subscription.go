@@ -48,9 +48,11 @@ type subscription struct {
 	measure    chan struct{} // asks for the depths of the queues; capacity 1
 	status     topologyStatus
 
-	gone     atomic.Pointer[[]declare.Finding] // objects that the watcher missed last
-	absent   atomic.Pointer[[]declare.Finding] // objects that the watcher found missing in mode none
-	returned atomic.Pointer[returned]          // the last publication that reached no queue; nil: forgotten
+	gone atomic.Pointer[[]declare.Finding] // objects that the watcher missed last
+
+	routesMu sync.Mutex
+	absent   []declare.Finding // objects that the watcher found missing in mode none
+	returned *returned         // the last publication that reached no queue; nil: forgotten
 
 	checkMu   sync.Mutex
 	checkedAt time.Time     // when the last check began
@@ -73,7 +75,6 @@ func newSubscription(
 		checkEvery: declare.DefaultEvery, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
 	}
 	s.current.Store(plan)
-	s.absent.Store(&[]declare.Finding{})
 	s.warned = s.topologyWarnings()
 	var err error
 	if s.target, err = dispatch.New(s.dispatchOptions()); err != nil {
@@ -90,8 +91,9 @@ func newSubscription(
 	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Attempt: cfg.App.Timeout, Unroutable: s.unroutable, Undelayed: s.undelayed, RequestCheck: s.requestCheck, Memory: memory,
-		Rates: s.limits.rates, Slots: s.limits.slots, OrderBy: cfg.Retry.OrderBy,
+		Attempt: cfg.App.Timeout, Unroutable: s.unroutable, Undelayed: s.undelayed, RequestCheck: s.requestCheck,
+		Memory: memory,
+		Rates:  s.limits.rates, Slots: s.limits.slots, OrderBy: cfg.Retry.OrderBy,
 		Dispatcher: dispatcher, Batch: s.batchOptions(), Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,
 	})

@@ -22,8 +22,10 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	}
 	// The check after a returned publication may have ended with the session before. The check just made replaces it: a
 	// route that it did not repair shows again at the next publication.
-	s.returned.Store(nil)
-	s.report(routes, nil)
+	s.routesMu.Lock()
+	s.returned = nil
+	s.reportReturned()
+	s.routesMu.Unlock()
 	s.report(delays, nil)
 	s.connected.Store(true)
 	defer s.connected.Store(false)
@@ -56,8 +58,10 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 func (s *subscription) missing(findings []declare.Finding) {
 	mode := modeOf(s.cfg)
 	if mode == topology.ModeNone {
-		s.absent.Store(&findings)
-		s.reportReturned(false)
+		s.routesMu.Lock()
+		s.absent = findings
+		s.reportReturned()
+		s.routesMu.Unlock()
 	}
 	reported, _ := s.status.last()
 	known := *cmp.Or(s.gone.Swap(&findings), &[]declare.Finding{})
@@ -82,8 +86,10 @@ func (s *subscription) missing(findings []declare.Finding) {
 
 // unroutable pauses consuming after a publication that reached no queue: the next one would not reach it either.
 func (s *subscription) unroutable(exchange, key string, err error) {
-	s.returned.Store(&returned{exchange, key, err})
-	s.reportReturned(false)
+	s.routesMu.Lock()
+	s.returned = &returned{exchange, key, err}
+	s.reportReturned()
+	s.routesMu.Unlock()
 	ask(s.check)
 	ask(s.measure)
 }
@@ -94,20 +100,29 @@ type returned struct {
 	err           error
 }
 
-// reportReturned reports the last returned publication by the object that the watcher found missing on its route, or
-// nothing without one. forget drops it first, unless that object is still missing.
-func (s *subscription) reportReturned(forget bool) {
-	r, missing := s.returned.Load(), *s.absent.Load()
-	if r == nil {
-		s.report(routes, nil)
-		return
+// finding is about r: by the object that the watcher found missing on its route, if there is one.
+func (r *returned) finding(s *subscription) declare.Finding {
+	return declare.Unroutable(s.current.Load(), r.exchange, r.key, r.err, s.absent)
+}
+
+// reportReturned reports the last returned publication, or nothing without one. routesMu is locked.
+func (s *subscription) reportReturned() {
+	var findings []declare.Finding
+	if s.returned != nil {
+		findings = append(findings, s.returned.finding(s))
 	}
-	f := declare.Unroutable(s.current.Load(), r.exchange, r.key, r.err, missing)
-	if forget && !slices.Contains(missing, f) && s.returned.CompareAndSwap(r, nil) {
-		s.report(routes, nil)
-		return
+	s.report(routes, findings)
+}
+
+// retryRoute forgets the last returned publication, so that another one tries its route, unless the watcher misses an
+// object of that route.
+func (s *subscription) retryRoute() {
+	s.routesMu.Lock()
+	defer s.routesMu.Unlock()
+	if s.returned != nil && !slices.Contains(s.absent, s.returned.finding(s)) {
+		s.returned = nil
 	}
-	s.report(routes, []declare.Finding{f})
+	s.reportReturned()
 }
 
 // publishRetries makes the messages in flight leave by publish, if they fail, until a check has found the topology in
@@ -180,7 +195,7 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 			return err
 		}
 		if again {
-			s.reportReturned(true)
+			s.retryRoute()
 			s.report(delays, nil)
 		}
 	}
