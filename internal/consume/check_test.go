@@ -96,3 +96,22 @@ func TestRejectWaitsForOneCheck(t *testing.T) {
 		t.Errorf("%d checks for one reject, %d attempts", asked.Load(), s.Of("a"))
 	}
 }
+
+// TestRejectWithoutACheck: a check that does not end, as when its connection waits for the memory that the failed message
+// holds, does not hold the message. Its retry is published: the retry queue is gone, and a reject would lose it.
+func TestRejectWithoutACheck(t *testing.T) {
+	t.Parallel()
+	var s seen
+	never := make(chan struct{})
+	r := start(t, s.answers(500, 200), settings{requestCheck: func() <-chan struct{} { return never }})
+	r.eventually("active", func() bool { return r.Active() })
+	wait := r.plan.Waits[0]
+	must.Get(r.ch.QueueDelete(wait.Queue, false, false, false))(t)
+	r.publish("a")
+	r.eventually("the publish is returned", func() bool { return r.unroutable.Load() > 0 })
+	for _, q := range r.plan.Queues {
+		must.Get(r.ch.QueueDeclare(q.Name, true, false, false, false, q.Args))(t)
+	}
+	must.Do(t, r.ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil))
+	r.acked(1)
+}

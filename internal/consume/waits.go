@@ -48,10 +48,13 @@ func (s *session) replace(r *record, by topology.Settlement) {
 	s.end(r, by)
 }
 
+// checkPatience is how long a message waits for a check before its retry is published instead, which needs none.
+const checkPatience = time.Second
+
 // unchecked reports whether a reject needs a check of the topology first. Then the message is settled after the check,
 // by the plan that the check leaves: the broker drops a rejected message without a report where its exchange, queue or
-// binding is missing. A message waits for one check, however long that takes: if it asked again afterwards, it would
-// never be settled where a check takes longer than its result counts.
+// binding is missing. A message waits for one check, and its retry is published if that takes longer than
+// checkPatience: if it asked again, it would never be settled where a check takes longer than its result counts.
 func (s *session) unchecked(r *record, by topology.Settlement) bool {
 	if s.c.o.RequestCheck == nil || r.checked {
 		return false
@@ -61,15 +64,20 @@ func (s *session) unchecked(r *record, by topology.Settlement) bool {
 		return false
 	}
 	s.beside(r.keep(), by, func(r *record, by topology.Settlement) {
+		plan := s.plan
+		patience := time.NewTimer(checkPatience)
+		defer patience.Stop()
 		select {
 		case <-checked:
+		case <-patience.C: // the connection of the check may wait for the memory that this message holds
+			plan = func() *topology.Plan { return s.plan().WithoutReject() }
 		case <-s.done:
 		case <-s.c.interrupt.Done():
 			s.end(r, by.Released(message.ReasonShutdown))
 			return
 		}
 		r.checked = true
-		by = s.plan().Settlement(&r.m, by.Verdict)
+		by = plan().Settlement(&r.m, by.Verdict)
 		by.Pause = 0 // it has begun before the check
 		s.settle(r, by)
 	})
