@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"sidecar/internal/amqpvalue"
@@ -26,6 +27,7 @@ type answer struct {
 	isProblem   bool
 	retryAfter  time.Duration // -1 without one that is understood
 	disposition message.Disposition
+	worded      bool // there is a field for a disposition, perhaps an empty one
 	asked       bool // for a disposition, known or not
 	conflicting bool // two words in it ask for different things
 	reason      string
@@ -55,6 +57,7 @@ func (a *answer) Field(name, value []byte) {
 	case http1.FoldEqual(name, "content-encoding"):
 		a.encoded = a.encoded || len(value) > 0 && !http1.FoldEqual(value, "identity")
 	case http1.FoldEqual(name, "amqp-disposition"):
+		a.worded = true
 		a.setDisposition(value)
 	}
 }
@@ -72,8 +75,11 @@ const (
 // kindsOf returns the kinds of the content types in a header field, of which a proxy may have made one of several.
 func kindsOf(value []byte) (k kinds) {
 	for item := range bytes.SplitSeq(value, []byte{','}) {
-		switch t := string(bytes.TrimSpace(item)); {
-		case amqpvalue.IsJSONLines(t):
+		t := strings.ReplaceAll(string(bytes.TrimSpace(item)), `"`, "") // some apps quote it
+		mediaType, _, _ := strings.Cut(t, ";")
+		_, suffix, _ := strings.Cut(mediaType, "+")
+		switch {
+		case amqpvalue.IsJSONLines(t), amqpvalue.IsJSONLines("application/" + suffix):
 			k |= jsonLines
 		case amqpvalue.IsJSON(t):
 			k |= jsonText

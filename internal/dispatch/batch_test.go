@@ -269,7 +269,7 @@ func TestVerdicts(t *testing.T) {
 		"blank lines":         {apptest.Full(200, "\n \r\n\t\n", jsonl), nil},
 		"207, no body":        {apptest.Status(207), nil},
 		"text":                {apptest.Full(200, "OK"), nil},
-		"text with {":         {apptest.Full(200, `OK {"batchItemFailures":[{"itemIdentifier":"m-1"}]}`), nil},
+		"text with {":         {apptest.Full(200, `OK {"id":"m-1"}`), nil},
 		"HTML":                {apptest.Full(200, "<html>", "Content-Type: text/html"), nil},
 		"an object":           {apptest.Full(200, `{"ok":true}`, plain), nil},
 		"no failures":         {apptest.Full(200, `{"batchItemFailures":[]}`, plain), nil},
@@ -313,8 +313,8 @@ func TestVerdicts(t *testing.T) {
 // What the headers say holds for the messages that are done, and for no others.
 func TestVerdictsBesideHeaders(t *testing.T) {
 	t.Parallel()
-	_, each := answeredAll(t, apptest.Full(207, `{"index":1,"status":500}`, "Amqp-Reason: r", "Retry-After: 3", "Amqp-Disposition: explode"), 2)
-	if len(each) != 2 || heardOf(each[0]) != `[207,0,true,"r",3]` || heardOf(each[1]) != `[500,0,false,"",-1]` {
+	_, each := answeredAll(t, apptest.Full(207, `{"index":1,"status":500}`, "Amqp-Reason: r", "Retry-After: 3"), 2)
+	if len(each) != 2 || heardOf(each[0]) != `[207,0,false,"r",3]` || heardOf(each[1]) != `[500,0,false,"",-1]` {
 		t.Errorf("%+v", each)
 	}
 }

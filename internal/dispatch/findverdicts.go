@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -64,9 +63,9 @@ func nameOf(quoted jsontext.Value) int {
 	return otherName
 }
 
-// find returns the region of the verdicts in body. It searches the values themselves, arrays, and one member of an
-// object. A declared answer without any is a sequence of values that are not verdicts. problem is why verdicts cannot
-// be read, or may be missing.
+// find returns the region of the verdicts in body. It searches the values themselves, arrays, one member of an object,
+// and the members of verdicts. A declared answer without any is a sequence of values that are not verdicts. problem is
+// why verdicts cannot be read, or may be missing.
 func find(body []byte, declared bool) (p region, problem string) {
 	f := finder{d: newDecoder(body), body: body, declared: declared}
 	f.values()
@@ -74,16 +73,20 @@ func find(body []byte, declared bool) (p region, problem string) {
 	switch {
 	case isCut, f.d.StackDepth() >= deepest:
 		problem = "JSON that is cut short or nested too deeply, which may hide verdicts"
-	case f.err != nil && (f.means || suspicious(body)):
+	case f.err != nil && (f.means || f.quoted || f.unnamed || f.deep || suspicious(body)):
 		problem = "verdicts in a text that is not JSON"
 	case f.err != nil && declared:
 		problem = "not JSON"
 	case f.err != nil: // as any other text
 		return p, ""
+	case f.deep:
+		return p, "arrays that are nested too deeply, which may hide verdicts"
+	case f.quoted:
+		return p, "verdicts in a string of JSON"
 	case f.regions > 1:
 		return p, "verdicts in several places"
 	case f.unnamed && (f.region.form != sequence || f.region.from > 0):
-		return p, "a status from 300 to 599 that names no message"
+		return p, "a status from 300 to 599 or a disposition that names no message"
 	default:
 		return f.region, ""
 	}
@@ -95,16 +98,10 @@ func lineOf(text []byte, offset int64) string {
 	return fmt.Sprintf("line %d: ", 1+bytes.Count(text[:offset], []byte{'\n'}))
 }
 
-// deepest is how deep the decoder reads.
-const deepest = 10_000
-
-// mentions matches the name of a member that verdicts have, in JSON or in what other languages print.
-var mentions = regexp.MustCompile(`(?i)["'](index|entryId|itemIdentifier|statuses|batchItemFailures)["']`)
-
-// suspicious reports whether a text that is not JSON may have been meant as verdicts.
-func suspicious(text []byte) bool {
-	return !isText(text) && mentions.Match(text)
-}
+const (
+	deepest = 10_000 // how deep the decoder reads
+	most    = 100    // arrays and objects around a verdict
+)
 
 func newDecoder(text []byte) *jsontext.Decoder {
 	return jsontext.NewDecoder(bytes.NewBuffer(text), amqpvalue.Lenient...)
@@ -114,9 +111,10 @@ func newDecoder(text []byte) *jsontext.Decoder {
 type finder struct {
 	d        *jsontext.Decoder
 	body     []byte
-	err      error // ends the reading
-	declared bool  // the answer must hold verdicts
-	means    bool  // there is something that only verdicts have, perhaps broken
+	err      error  // ends the reading
+	declared bool   // the answer must hold verdicts
+	means    bool   // there is something that only verdicts have, perhaps broken
+	unquoted []byte // the last string with escapes
 
 	candidates
 }
@@ -132,7 +130,9 @@ type finder struct {
 type candidates struct {
 	region  region // the last one
 	regions int
-	unnamed bool // there is a failing status without an identifier
+	unnamed bool // there is a failing status or a disposition without an identifier
+	quoted  bool // there are verdicts in a string
+	deep    bool // there may be more, too deep to search
 }
 
 func (c *candidates) add(p region) {
@@ -179,19 +179,41 @@ func (f *finder) values() {
 }
 
 // value reads one value, and returns whether it is a verdict. The members of an object are searched if outer is true.
-// item says that the value is in an array or in JSON Lines: candidates in unknown members of such a verdict do not
-// count.
+// item says that the value is in an array or in JSON Lines: a failure without an identifier in unknown members of such
+// a verdict does not count.
 func (f *finder) value(outer, item bool) (verdict bool) {
-	const most = 4 // arrays and objects around a verdict
 	switch kind := f.d.PeekKind(); {
-	case kind == '{' && f.d.StackDepth() < most:
-		return f.object(outer, item)
-	case kind == '[' && f.d.StackDepth() < most:
-		f.list(outer)
-	default:
+	case kind == '"':
+		f.text()
+	case kind != '{' && kind != '[':
 		f.err = f.d.SkipValue()
+	case f.d.StackDepth() >= most:
+		f.deep = true
+		f.err = f.d.SkipValue()
+	case kind == '{':
+		return f.object(outer, item)
+	default:
+		f.list(outer)
 	}
 	return false
+}
+
+// text reads a string. An app may have encoded verdicts as JSON twice.
+func (f *finder) text() {
+	var quoted jsontext.Value
+	if quoted, f.err = f.d.ReadValue(); f.err != nil {
+		return
+	}
+	text := []byte(quoted[1 : len(quoted)-1])
+	if bytes.IndexByte(text, '\\') >= 0 {
+		f.unquoted, _ = jsontext.AppendUnquote(f.unquoted[:0], quoted) // bytes that are not UTF-8 are replaced
+		text = f.unquoted
+	}
+	if text = bytes.TrimLeft(text, oddBlanks); len(text) > 0 && (text[0] == '{' || text[0] == '[') {
+		verdicts, failing := mentioned(text)
+		f.quoted = f.quoted || verdicts
+		f.unnamed = f.unnamed || failing
+	}
 }
 
 func (f *finder) list(outer bool) {
@@ -210,7 +232,7 @@ func (f *finder) list(outer bool) {
 
 func (f *finder) object(outer, item bool) (verdict bool) {
 	before := f.candidates
-	var identified, judged, failing, special bool
+	var identified, judged, failing, special, within bool
 	_, f.err = f.d.ReadToken()
 	for f.more() {
 		var quoted jsontext.Value
@@ -221,24 +243,30 @@ func (f *finder) object(outer, item bool) (verdict bool) {
 		identified = identified || name <= nameItemIdentifier
 		judged = judged || name == nameItemIdentifier || name == nameStatus || name == nameDisposition
 		special = special || name == nameStatuses || name == nameFailures
-		f.means = f.means || identified && judged || special
+		f.means = f.means || identified && judged || special || name == nameDisposition
 		if !f.more() {
 			break
 		}
-		failing = f.member(name, outer) || failing
+		fails, holds := f.member(name, outer)
+		failing, within = failing || fails, within || holds
 	}
-	switch verdict = identified && judged; {
+	verdict = identified && judged
+	switch {
 	case verdict && item && !special:
-		f.candidates = before
+		f.unnamed = before.unnamed
 	case failing && !verdict:
 		f.unnamed = true
+	}
+	if verdict && within { // beside the verdict itself
+		f.regions++
 	}
 	return verdict
 }
 
-// member reads the value of a member, and returns whether it is a failing status.
-func (f *finder) member(name int, outer bool) (failing bool) {
-	kind, from := f.d.PeekKind(), f.next()
+// member reads the value of a member, and returns whether it is a failing status or a disposition. If outer is false
+// candidates in it do not count, unless the object is a verdict: within returns whether there are any.
+func (f *finder) member(name int, outer bool) (failing, within bool) {
+	kind, from, before := f.d.PeekKind(), f.next(), f.candidates
 	switch {
 	case name == nameStatuses || name == nameFailures:
 		f.err = f.d.SkipValue()
@@ -249,12 +277,16 @@ func (f *finder) member(name int, outer bool) (failing bool) {
 		status, _ := strconv.ParseFloat(string(number), 64)
 		failing = status >= 300 && status < 600
 		f.means = f.means || failing
-	case outer && (kind == '{' || kind == '['):
+	case name != nameReason && (kind == '{' || kind == '[' || kind == '"'):
 		if f.value(false, true) {
 			f.add(region{sequence, from, f.d.InputOffset()})
+		}
+		if !outer {
+			within = f.regions > before.regions || f.quoted && !before.quoted
+			f.candidates = before
 		}
 	default:
 		f.err = f.d.SkipValue()
 	}
-	return failing
+	return failing || name == nameDisposition, within
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ type oracle struct {
 	allBad bool // no message is done
 	all    bool // every message must be named
 	any    bool // there is a verdict
+	hidden bool // there is a verdict in a text
 }
 
 // tree is a value of JSON. Members that are there twice are there twice.
@@ -41,17 +43,17 @@ func callsDone(body string, ids []string, declared bool) []bool {
 	roots, err := parseTree(body)
 	begins := strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[")
 	for _, root := range roots {
-		o.walk(root, 0, 1, declared || len(roots) > 1)
+		o.walk(root, true, 1, declared || len(roots) > 1)
 	}
 	switch {
 	case err != nil:
-		o.allBad = declared || o.any || o.allBad || begins && (errors.Is(err, io.ErrUnexpectedEOF) || quotesAName(body))
+		o.allBad = declared || o.any || o.allBad || begins && (errors.Is(err, io.ErrUnexpectedEOF) || quotesAName(body)) || mentionsAny(body)
 	case declared && !o.any && trimmed != "" && (len(roots) != 1 || roots[0].value != json.Delim('[') || roots[0].items != nil):
 		o.allBad = true
 	}
 	done := make([]bool, len(ids))
 	for i := range ids {
-		done[i] = !o.allBad && !o.bad[i] && (!o.all || o.named[i])
+		done[i] = !o.allBad && !o.hidden && !o.bad[i] && (!o.all || o.named[i])
 	}
 	return done
 }
@@ -65,21 +67,45 @@ func quotesAName(body string) bool {
 	return false
 }
 
-// walk reads a value within so many members and arrays or objects, itself included.
-func (o *oracle) walk(t *tree, members, depth int, item bool) {
-	if depth > 4 {
-		return
+const otherKey = `["'\\\]]*\s*(:|=)>?\s*`
+
+var (
+	ofMessages = regexp.MustCompile(`(?i)(^|[^\w-])(index|entryId|itemIdentifier)` + otherKey + `\S`)
+	ofVerdicts = regexp.MustCompile(`(?i)(^|[^\w-])(status|disposition)` + otherKey + `\S`)
+	ofLists    = regexp.MustCompile(`(?i)(^|[^\w-])(statuses|batchItemFailures)` + otherKey + `\S`)
+	ofFailures = regexp.MustCompile(`(?i)(^|[^\w-])(status` + otherKey + `[345]\d\d(\D|$)|disposition` + otherKey + `["'\\]*(ack|retry|requeue|park|discard))`)
+)
+
+func mentionsVerdicts(text string) bool {
+	return ofMessages.MatchString(text) && ofVerdicts.MatchString(text) || ofLists.MatchString(text)
+}
+
+// mentionsAny reports whether a text that is not JSON may hold verdicts or a failure.
+func mentionsAny(text string) bool {
+	begin := strings.ToLower(strings.TrimLeft(text, "\v\f\u0085\u00a0\ufeff"+blanks))
+	isPage := strings.HasPrefix(begin, "<!doctype") || strings.HasPrefix(begin, "<html")
+	return !isPage && (mentionsVerdicts(text) || ofFailures.MatchString(text))
+}
+
+// walk reads a value. The members of an object are searched if outer is true, or if the object is a verdict.
+func (o *oracle) walk(t *tree, outer bool, depth int, item bool) {
+	if text, isText := t.value.(string); isText {
+		if text = strings.TrimLeft(text, blanks); strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+			o.hidden = o.hidden || mentionsVerdicts(text)
+			o.allBad = o.allBad || ofFailures.MatchString(text)
+		}
 	}
 	switch t.value {
 	case json.Delim('['):
+		o.allBad = o.allBad || depth > most
 		for _, v := range t.items {
-			o.walk(v, members, depth+1, true)
+			o.walk(v, outer, depth+1, true)
 		}
 	case json.Delim('{'):
 		isVerdict := o.object(t)
 		for i, v := range t.items {
-			special := strings.EqualFold(t.names[i], "statuses") || strings.EqualFold(t.names[i], "batchItemFailures")
-			if members == 0 && !special && (!isVerdict || !item) {
+			special := strings.EqualFold(t.names[i], "statuses") || strings.EqualFold(t.names[i], "batchItemFailures") || strings.EqualFold(t.names[i], "reason")
+			if (outer || isVerdict) && !special {
 				o.walkMember(v, depth+1, isVerdict)
 			}
 		}
@@ -89,7 +115,7 @@ func (o *oracle) walk(t *tree, members, depth int, item bool) {
 // walkMember reads a member. The status of what is in a verdict is not that of the batch.
 func (o *oracle) walkMember(t *tree, depth int, within bool) {
 	before := o.allBad
-	o.walk(t, 1, depth, true)
+	o.walk(t, false, depth, true)
 	if within {
 		o.allBad = before
 	}
@@ -114,7 +140,7 @@ func (o *oracle) object(t *tree) bool {
 			statuses = append(statuses, v.value)
 			failing = failing || isNumber && f >= 300 && f < 600
 		case "disposition":
-			dispositions = append(dispositions, v.value)
+			dispositions, failing = append(dispositions, v.value), true
 		case "statuses":
 			o.any, o.all = true, true
 			o.allBad = o.allBad || v.value != json.Delim('[')

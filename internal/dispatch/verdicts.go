@@ -43,7 +43,7 @@ func (x *attempt) verdicts(t *Target, ms []*message.Message, leftOut []int) []me
 			"content_type", string(x.answer.contentType), "suppressed", suppressed,
 			"answer", escape(body[:min(len(body), shown)], "", len(body) > shown, shown))
 	})
-	x.out.Status, x.out.Problem, x.out.RetryAfter = 0, nil, -1
+	x.out.Status, x.out.Problem, x.out.RetryAfter, x.out.Unknown = 0, nil, -1, false
 	x.out.Failure, x.out.Err = message.FailureMalformed, http1.MalformedError(problem)
 	return nil
 }
@@ -55,13 +55,17 @@ func (x *attempt) judge(j *judgement) (problem string) {
 	body, declared := plain(in.Body), in.Status == http.StatusMultiStatus || x.answer.kinds&jsonLines != 0
 	isEmpty := len(bytes.TrimLeft(body, blanks)) == 0
 	switch {
+	case x.answer.worded:
+		return "an unknown word in Amqp-Disposition"
 	case in.Size > 0 && x.answer.encoded && (declared || x.answer.kinds != html):
 		return "compressed, which may hide verdicts"
-	case isWide(body):
-		return "not UTF-8, which may hide verdicts"
+	case !x.answer.encoded && bytes.HasPrefix(body, []byte("\x1f\x8b")):
+		return "compressed without a Content-Encoding, which may hide verdicts"
+	case !x.answer.encoded && bytes.IndexByte(body, 0) >= 0:
+		return "a zero byte, as in UTF-16, which may hide verdicts"
 	case in.CloseDelimited && (declared || x.answer.kinds&jsonText != 0 && isEmpty):
 		return errNoLength
-	case !in.Whole && (declared || isEmpty || !isText(body)):
+	case !in.Whole && (declared || isEmpty || !isText(body) || suspicious(body)):
 		return fmt.Sprintf("more than %d bytes, which may hold verdicts on %d messages", in.Limit, len(j.ms))
 	case !in.Whole:
 		return ""
@@ -95,10 +99,4 @@ func plain(body []byte) []byte {
 func isText(body []byte) bool {
 	body = bytes.TrimLeft(body, blanks)
 	return len(body) == 0 || bytes.IndexByte([]byte(`{["`), body[0]) < 0
-}
-
-// isWide reports whether body looks like JSON in UTF-16 or UTF-32.
-func isWide(body []byte) bool {
-	head := body[:min(len(body), 8)]
-	return bytes.IndexByte(head, 0) >= 0 && bytes.ContainsAny(head, `{["`)
 }

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,14 +49,20 @@ var tableOfAnswers = []struct{ body, declared, other string }{
 	{`{"index":3,"status":503}`, "", "failed: line 1: neither an index from 0 to 2 nor an identifier"},
 	{`{"index":0,"status":500,"status":200}`, "", "failed: line 1: status is there twice"},
 	{"{\"index\":0,\"status\":500}\n{\"index\":0,\"status\":200}\n", "", "failed: line 2: a second verdict on a message"},
-	{`{"status":503}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", "failed: a status from 300 to 599 that names no message"},
-	{`[{"id":7,"status":404}]`, "failed: line 1: not a JSON object of a verdict", "failed: a status from 300 to 599 that names no message"},
-	{`{"error":{"status":500}}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", "failed: a status from 300 to 599 that names no message"},
+	{`{"status":503}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", "failed: a status from 300 to 599 or a disposition that names no message"},
+	{`[{"id":7,"status":404}]`, "failed: line 1: not a JSON object of a verdict", "failed: a status from 300 to 599 or a disposition that names no message"},
+	{`{"error":{"status":500}}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", "failed: a status from 300 to 599 or a disposition that names no message"},
 	{`{"results":{"error":{"status":500}}}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", allDone},
 	{`{"results":[{"index":0,"status":503}],"errors":[{"index":1,"status":500}]}`, "", "failed: verdicts in several places"},
-	{`{"results":[{"index":0,"status":503}],"status":500}`, "", "failed: a status from 300 to 599 that names no message"},
+	{`{"results":[{"index":0,"status":503}],"status":500}`, "", "failed: a status from 300 to 599 or a disposition that names no message"},
 	{`[{"index":0,"status":503},{"ind`, "", "failed: line 1: JSON that is cut short or nested too deeply, which may hide verdicts"},
 	{`[{'index': 0, 'status': 503}]`, "", "failed: line 1: verdicts in a text that is not JSON"},
+	{"OK\n{\"index\":0,\"status\":503}", "", "failed: line 1: verdicts in a text that is not JSON"},
+	{`data: {"index":0,"status":503}`, "", "failed: line 1: verdicts in a text that is not JSON"},
+	{`{"statusCode":200,"body":"{\"batchItemFailures\":[{\"itemIdentifier\":\"a\"}]}"}`, "failed: verdicts in a string of JSON", "failed: verdicts in a string of JSON"},
+	{`[{"index":0,"status":200,"errors":[{"index":1,"status":500}]}]`, "", "failed: verdicts in several places"},
+	{`{"disposition":"park"}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", "failed: a status from 300 to 599 or a disposition that names no message"},
+	{`{"data":{"results":[{"index":0,"status":503}]}}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", allDone},
 }
 
 // otherAnswers are more bodies, with what they say in any 2xx.
@@ -70,7 +77,9 @@ var otherAnswers = map[string]string{
 	`{"index":0,"st\u0061tus":503}`:                                                             "0: 503" + others,
 	`[[{"index":0,"status":503}]]`:                                                              "0: 503" + others,
 	`{"status":"partial","failed":1,"results":[{"index":0,"status":503}]}`:                      "0: 503" + others,
-	`[{"index":0,"status":503,"error":{"status":503},"x":[{"index":1,"status":500}]}]`:          "0: 503" + others,
+	`[{"index":0,"status":503,"error":{"status":503},"x":"{\"status\":500}"}]`:                  "0: 503" + others,
+	`[{"index":0,"status":503,"reason":"[{\"index\":1,\"status\":500}]"}]`:                      "0: 503" + others,
+	`[[[[[[{"index":0,"status":503}]]]]]]`:                                                      "0: 503" + others,
 	`{"index":0,"status":200,"error":{"status":500}}`:                                           allDone,
 	`{"batchItemFailures":null}`:                                                                allDone,
 	`{"batchItemFailures":[{"itemIdentifier":"a"},{"itemIdentifier":"a"}]}`:                     "0: retry" + others,
@@ -78,55 +87,113 @@ var otherAnswers = map[string]string{
 	`{"index":0,"status":"RETRY","disposition":"park"}`:                                         "0: park" + others,
 	`{"statuses":[{"index":0,"status":503},{"index":1,"status":200},{"index":2,"status":200}]}`: "0: 503" + others,
 
-	`{"index":0,"status":500,"st\u0061tus":200}`:                            "failed: line 1: status is there twice",
-	`{"index":0,"Status":500,"status":200}`:                                 "failed: line 1: status is there twice",
-	`{"index":0,"\u017ftatus":500,"status":200}`:                            "failed: line 1: status is there twice",
-	`{"index":0,"status":200,"disposition":"park, ack"}`:                    "failed: line 1: disposition has two different words",
-	`{"index":0,"status":200,"disposition":"x, park"}`:                      "failed: line 1: disposition has two different words",
-	`{"index":0,"status":200,"disposition":"park, park"}`:                   "0: park" + others,
-	`{"index":0,"disposition":"park","disposition":"ack"}`:                  "failed: line 1: disposition is there twice",
-	`{"index":0,"index":1,"status":500}`:                                    "failed: line 1: index is there twice",
-	`{"batchItemFailures":[{"itemIdentifier":"a","itemIdentifier":"1"}]}`:   "failed: item 1: itemIdentifier is there twice",
-	`{"batchItemFailures":[{"itemIdentifier":"a"}],"batchItemFailures":[]}`: "failed: verdicts in several places",
-	`{"batchItemFailures":[{"itemIdentifier":"a"}],"index":1,"status":200}`: "failed: verdicts in several places",
-	`{"index":1,"status":200,"results":[{"index":0,"status":500}]}`:         "failed: verdicts in several places",
-	`{"ok":true}` + "\n" + `[{"index":0,"status":503}]`:                     "failed: verdicts in several places",
-	`{"index":0,"status":200}` + "\n" + `{"ok":true}`:                       "failed: line 2: neither an index from 0 to 2 nor an identifier",
-	`[{"index":0,"status":503},7]`:                                          "failed: item 2: not a JSON object of a verdict",
-	`{"index":-1,"status":503}`:                                             "failed: line 1: neither an index from 0 to 2 nor an identifier",
-	`{"index":0.5,"status":503}`:                                            "failed: line 1: index has a value of another type",
-	`{"index":"0","status":503}`:                                            "failed: line 1: index has a value of another type",
-	`{"index":null,"status":null}`:                                          "failed: line 1: index has a value of another type",
-	`{"index":0,"entryId":null,"status":200}`:                               "failed: line 1: entryId has a value of another type",
-	`{"index":0,"status":503.0}`:                                            "failed: line 1: status has a value of another type",
-	`{"index":0,"status":5.03e2}`:                                           "failed: line 1: status has a value of another type",
-	`{"index":0,"status":"503"}`:                                            "failed: line 1: status is a text that is not SUCCESS, RETRY or DROP",
-	`{"index":0,"status":{"code":503}}`:                                     "failed: line 1: status has a value of another type",
-	`{"index":0,"itemIdentifier":"a","status":503}`:                         "failed: line 1: more than one of index, entryId and itemIdentifier",
-	`[{"itemIdentifier":"a"}]`:                                              "failed: item 1: neither a status nor a known disposition",
-	`[{"itemIdentifier":"","status":503}]`:                                  "failed: item 1: an empty identifier",
-	`[{"entryId":"a","status":"RETRY"}]`:                                    "failed: statuses without one of every message",
-	`{"statuses":[]}`:                                                       "failed: statuses without one of every message",
-	`{"statuses":null}`:                                                     "failed: statuses or batchItemFailures that are not an array",
-	`{"data":{"statuses":["ok"]}}`:                                          "failed: item 1: not a JSON object of a verdict",
-	`{"batchItemFailures":[{"itemIdentifier":"00"}]}`:                       "failed: item 1: an identifier of no message of the batch",
-	`{"batchItemFailures":[{"itemIdentifier":"a"}],"avg":NaN}`:              "failed: line 1: verdicts in a text that is not JSON",
-	`{"avg":NaN,"batchItemFailures":[{"itemIdentifier":"a"}]}`:              "failed: line 1: verdicts in a text that is not JSON",
-	`{"status":503,}`:                                                       "failed: line 1: verdicts in a text that is not JSON",
-	`[{"index":0,"status":503}],`:                                           "failed: line 1: verdicts in a text that is not JSON",
-	"{\n\"index\":0,\"status\":503":                                         "failed: line 2: JSON that is cut short or nested too deeply, which may hide verdicts",
-	`{"x":` + strings.Repeat("[", 11000):                                    "failed: line 1: JSON that is cut short or nested too deeply, which may hide verdicts",
-	`"[{\"index\":0,`:                                                       "failed: line 1: JSON that is cut short or nested too deeply, which may hide verdicts",
-	"[\x00{\x00\"\x00i\x00n\x00d\x00e\x00x\x00":                             "failed: not UTF-8, which may hide verdicts",
-	"\xff\xfe[\x00{\x00\"\x00":                                              "failed: not UTF-8, which may hide verdicts",
-	"\x00\x00\x00[\x00\x00\x00{":                                            "failed: not UTF-8, which may hide verdicts",
+	`{"index":0,"status":500,"st\u0061tus":200}`:                                     "failed: line 1: status is there twice",
+	`{"index":0,"Status":500,"status":200}`:                                          "failed: line 1: status is there twice",
+	`{"index":0,"\u017ftatus":500,"status":200}`:                                     "failed: line 1: status is there twice",
+	`{"index":0,"status":200,"disposition":"park, ack"}`:                             "failed: line 1: disposition has two different words",
+	`{"index":0,"status":200,"disposition":"x, park"}`:                               "failed: line 1: disposition has two different words",
+	`{"index":0,"status":200,"disposition":"park, park"}`:                            "0: park" + others,
+	`{"index":0,"disposition":"park","disposition":"ack"}`:                           "failed: line 1: disposition is there twice",
+	`{"index":0,"index":1,"status":500}`:                                             "failed: line 1: index is there twice",
+	`{"batchItemFailures":[{"itemIdentifier":"a","itemIdentifier":"1"}]}`:            "failed: item 1: itemIdentifier is there twice",
+	`{"batchItemFailures":[{"itemIdentifier":"a"}],"batchItemFailures":[]}`:          "failed: verdicts in several places",
+	`{"batchItemFailures":[{"itemIdentifier":"a"}],"index":1,"status":200}`:          "failed: verdicts in several places",
+	`{"index":1,"status":200,"results":[{"index":0,"status":500}]}`:                  "failed: verdicts in several places",
+	`{"ok":true}` + "\n" + `[{"index":0,"status":503}]`:                              "failed: verdicts in several places",
+	`{"index":0,"status":200}` + "\n" + `{"ok":true}`:                                "failed: line 2: neither an index from 0 to 2 nor an identifier",
+	`[{"index":0,"status":503},7]`:                                                   "failed: item 2: not a JSON object of a verdict",
+	`{"index":-1,"status":503}`:                                                      "failed: line 1: neither an index from 0 to 2 nor an identifier",
+	`{"index":0.5,"status":503}`:                                                     "failed: line 1: index has a value of another type",
+	`{"index":"0","status":503}`:                                                     "failed: line 1: index has a value of another type",
+	`{"index":null,"status":null}`:                                                   "failed: line 1: index has a value of another type",
+	`{"index":0,"entryId":null,"status":200}`:                                        "failed: line 1: entryId has a value of another type",
+	`{"index":0,"status":503.0}`:                                                     "failed: line 1: status has a value of another type",
+	`{"index":0,"status":5.03e2}`:                                                    "failed: line 1: status has a value of another type",
+	`{"index":0,"status":"503"}`:                                                     "failed: line 1: status is a text that is not SUCCESS, RETRY or DROP",
+	`{"index":0,"status":{"code":503}}`:                                              "failed: line 1: status has a value of another type",
+	`{"index":0,"itemIdentifier":"a","status":503}`:                                  "failed: line 1: more than one of index, entryId and itemIdentifier",
+	`[{"itemIdentifier":"a"}]`:                                                       "failed: item 1: neither a status nor a known disposition",
+	`[{"itemIdentifier":"","status":503}]`:                                           "failed: item 1: an empty identifier",
+	`[{"entryId":"a","status":"RETRY"}]`:                                             "failed: statuses without one of every message",
+	`{"statuses":[]}`:                                                                "failed: statuses without one of every message",
+	`{"statuses":null}`:                                                              "failed: statuses or batchItemFailures that are not an array",
+	`{"data":{"statuses":["ok"]}}`:                                                   "failed: item 1: not a JSON object of a verdict",
+	`{"batchItemFailures":[{"itemIdentifier":"00"}]}`:                                "failed: item 1: an identifier of no message of the batch",
+	`{"batchItemFailures":[{"itemIdentifier":"a"}],"avg":NaN}`:                       "failed: line 1: verdicts in a text that is not JSON",
+	`{"avg":NaN,"batchItemFailures":[{"itemIdentifier":"a"}]}`:                       "failed: line 1: verdicts in a text that is not JSON",
+	`{"status":503,}`:                                                                "failed: line 1: verdicts in a text that is not JSON",
+	`[{"index":0,"status":503}],`:                                                    "failed: line 1: verdicts in a text that is not JSON",
+	"{\n\"index\":0,\"status\":503":                                                  "failed: line 2: JSON that is cut short or nested too deeply, which may hide verdicts",
+	`{"x":` + strings.Repeat("[", 11000):                                             "failed: line 1: JSON that is cut short or nested too deeply, which may hide verdicts",
+	`"[{\"index\":0,`:                                                                "failed: line 1: JSON that is cut short or nested too deeply, which may hide verdicts",
+	`{"results":[{"index":0,"status":200,"errors":[{"index":1,"status":500}]}]}`:     "failed: verdicts in several places",
+	`[{"index":0,"status":200,"errors":"[{\"index\":1,\"status\":500}]"}]`:           "failed: verdicts in a string of JSON",
+	`["{\"index\":0,\"status\":503}"]`:                                               "failed: verdicts in a string of JSON",
+	`["\u007b\u0022index\u0022:0,\u0022status\u0022:503}"]`:                          "failed: verdicts in a string of JSON",
+	`"\"[{\\\"index\\\":0,\\\"status\\\":503}]\""`:                                   "failed: verdicts in a string of JSON",
+	`{"body":"{\"error\":{\"status\":500}}"}`:                                        "failed: a status from 300 to 599 or a disposition that names no message",
+	`[{"id":7,"disposition":"ack"}]`:                                                 "failed: a status from 300 to 599 or a disposition that names no message",
+	strings.Repeat("[", 200) + `{"index":0,"status":503}` + strings.Repeat("]", 200): "failed: arrays that are nested too deeply, which may hide verdicts",
+	"\x1f\x8b\x08":                              "failed: compressed without a Content-Encoding, which may hide verdicts",
+	"[\x00\n\x00 \x00 \x00 \x00{\x00":           zeroByte,
+	"\xff\xfe[\x00\n\x00 \x00 \x00 \x00{\x00":   zeroByte,
+	"\x00[\x00\n\x00 \x00 \x00 \x00{":           zeroByte,
+	"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR":       zeroByte,
+	"[\x00{\x00\"\x00i\x00n\x00d\x00e\x00x\x00": zeroByte,
+	"\xff\xfe[\x00{\x00\"\x00":                  zeroByte,
+	"\x00\x00\x00[\x00\x00\x00{":                zeroByte,
 }
 
 // onlyOther are bodies that say nothing where no verdicts must be.
 var onlyOther = []string{
 	"{done}", "[INFO] indexed, status ok", `{"ok":true}x`, `7`, `true`, `"OK"`, `{"status":"503"}`, `{"status":200}`, `{"status":null}`, `{"status":600}`,
-	`{"index":7}`, `{"id":7,"index":"orders"}`, `{"entryId":"x"}`, `{"statusCode":500}`, `OK {"batchItemFailures":[{"itemIdentifier":"a"}]}`,
-	`{"a":[{"b":[{"index":0,"status":503}]}]}`, `{"ok":true}{"ok":true}`, "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR",
+	`{"index":7}`, `{"id":7,"index":"orders"}`, `{"entryId":"x"}`, `{"statusCode":500}`, `["{}"]`, `{"statusCode":200,"body":"{\"ok\":true}"}`,
+	`{"a":[{"b":[{"index":0,"status":503}]}]}`, `{"ok":true}{"ok":true}`,
+	"All orders are stored; the index is new: done. Status: fine", "<!DOCTYPE html><p>index: 0, status: 503", "\n<HTML lang=en>index=0 status=503", "<p>z-index: 1; status=1",
+	`{"took":30,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":429,"error":{"type":"x"}}},{"index":{"_index":"a","status":201}}]}`,
+}
+
+// inOtherNotations are texts with verdicts that are not JSON.
+var inOtherNotations = []string{
+	"<br /><b>Warning</b>: x [{\"index\":0,\"status\":503}]", ")]}',\n[{\"index\":0,\"status\":503}]", `cb([{"index":0,"status":503}]);`, "// x\n[{\"index\":0,\"status\":503}]",
+	"event: x\ndata: {\"index\":0,\"status\":503}\n\n", `[{index:0,status:503}]`, `[{:index=>0, :status=>503}]`, `[{"index"=>0, "status"=>503}]`, `[{'id': 0, 'x': None, 'status': 503}]`,
+	`[NaN,{"id":0,"status":503}]`, "- index: 0\n  status: 503\n", "index: 0\ndisposition: park\n", "disposition: park", "status: 503", "batchItemFailures:\n- itemIdentifier: a\n",
+	"\f[{\"index\":0,\"status\":503}]", "\u00a0[{\"index\":0,\"status\":503}]", "\n\ufeff[{\"index\":0,\"status\":503}]", "\ufeff\ufeff[{\"index\":0,\"status\":503}]",
+	`OK {\"itemIdentifier\":\"a\",\"status\":\"RETRY\"}`, `OK {"batchItemFailures":[{"itemIdentifier":"a"}]}`, "Array ( [index] => 0 [status] => 503 )", "{index=0, status=503}", "[Verdict(entryId='a', status='RETRY')]",
+	"{Index:0 Status:503}", "x {\"index\"\u00a0:\u00a00,\"status\"\u00a0: 503}",
+}
+
+const zeroByte = "failed: a zero byte, as in UTF-16, which may hide verdicts"
+
+// TestAnswersInOtherNotations: verdicts in a text that is not JSON are not understood, and no message is acked.
+func TestAnswersInOtherNotations(t *testing.T) {
+	t.Parallel()
+	for _, body := range append(inOtherNotations, "x"+strings.Repeat(" ", 1<<20)+"OK") {
+		for _, kind := range undeclared {
+			whole, each := readFor(t, newReader(), messagesOf(idsOfTable), kind, body, 1<<10)
+			got := inWords(whole, each)
+			if isLong := len(body) > 1<<20; isLong && got != allDone || !isLong && !strings.HasSuffix(got, "verdicts in a text that is not JSON") {
+				t.Errorf("%q of %.90q: got %s", kind, body, got)
+			}
+		}
+	}
+	long := "OK [{\"index\":0,\"status\":503}]" + strings.Repeat(" ", 1<<20)
+	if whole, each := readFor(t, newReader(), messagesOf(idsOfTable), undeclared[0], long, 1<<10); !strings.Contains(inWords(whole, each), "more than") {
+		t.Errorf("a long text with verdicts: got %s", inWords(whole, each))
+	}
+}
+
+// TestUnknownDispositionOfABatch: what an app wanted for all messages with an unknown word is not "all done".
+func TestUnknownDispositionOfABatch(t *testing.T) {
+	t.Parallel()
+	for _, word := range []string{"prak", `"park"`, "", ",", "prak, prak"} {
+		for _, body := range []string{"", "OK", `[{"index":0,"status":503}]`} {
+			got := inWords(readFor(t, newReader(), messagesOf(idsOfTable), "200 OK\r\nAmqp-Disposition: "+word, body, 1<<10))
+			if got != "failed: an unknown word in Amqp-Disposition" {
+				t.Errorf("%q with %q: got %s", word, body, got)
+			}
+		}
+	}
 }
 
 // declaring are the answers that must hold verdicts, plain ones the others.
@@ -135,7 +202,7 @@ var (
 		"207 M", "207 M\r\nContent-Type: application/json", "207 M\r\nContent-Type: text/plain",
 		"200 OK\r\nContent-Type: application/jsonl", "202 OK\r\nContent-Type: Application/X-NDJSON; charset=utf-8", "200 OK\r\nContent-Type: application/json-lines",
 		"200 OK\r\nContent-Type: application/x-jsonlines", "200 OK\r\nContent-Type: application/ndjson", "200 OK\r\nContent-Type: text/x-jsonl", "200 OK\r\nContent-Type: application/x-ldjson",
-		"200 OK\r\nContent-Type: application/jsonlines ; a=b", "200 OK\r\nContent-Type: application/x-json-lines",
+		"200 OK\r\nContent-Type: application/jsonlines ; a=b", "200 OK\r\nContent-Type: \"application/jsonl\"", "200 OK\r\nContent-Type: application/vnd.a+jsonl; charset=utf-8", "200 OK\r\nContent-Type: application/x-json-lines",
 		"200 OK\r\nContent-Type: application/jsonl\r\nContent-Type: text/plain", "200 OK\r\nContent-Type: text/plain\r\nContent-Type: application/jsonl", "200 OK\r\nContent-Type: application/json, application/jsonl",
 	}
 	undeclared = []string{
@@ -245,9 +312,9 @@ func inWords(whole message.Outcome, each []message.Outcome) string {
 	return strings.Join(not, ", ") + others
 }
 
-var unreadable = regexp.MustCompile(`^malformed answer: ((line|item) \d+: )?(compressed, which may hide verdicts|not UTF-8, which may hide verdicts|neither a Content-Length nor chunks: verdicts may be missing|` +
+var unreadable = regexp.MustCompile(`^malformed answer: ((line|item) \d+: )?(compressed, which may hide verdicts|compressed without a Content-Encoding, which may hide verdicts|a zero byte, as in UTF-16, which may hide verdicts|arrays that are nested too deeply, which may hide verdicts|verdicts in a string of JSON|neither a Content-Length nor chunks: verdicts may be missing|` +
 	`more than \d+ bytes, which may hold verdicts on 3 messages|JSON that is cut short or nested too deeply, which may hide verdicts|verdicts in a text that is not JSON|not JSON|verdicts in several places|` +
-	`a status from 300 to 599 that names no message|not a JSON object of a verdict|(index|entryId|itemIdentifier|status|disposition|retry_after|reason) (is there twice|has a value of another type)|disposition has two different words|` +
+	`a status from 300 to 599 or a disposition that names no message|not a JSON object of a verdict|(index|entryId|itemIdentifier|status|disposition|retry_after|reason) (is there twice|has a value of another type)|disposition has two different words|` +
 	`statuses or batchItemFailures that are not an array|more verdicts than messages|statuses without one of every message|a second verdict on a message|more than one of index, entryId and itemIdentifier|` +
 	`an empty identifier|neither an index from 0 to 2 nor an identifier|an identifier that is the id of one message and the index of another|an identifier of no message of the batch|status is not from 100 to 599|` +
 	`status is a text that is not SUCCESS, RETRY or DROP|neither a status nor a known disposition|retry_after is negative)$`)
@@ -282,7 +349,7 @@ func FuzzVerdicts(f *testing.F) {
 	for body := range otherAnswers {
 		f.Add(body, uint8(0))
 	}
-	for _, body := range append(onlyOther, strings.Repeat(" ", 70000)+"{}", `{"x":"`+strings.Repeat("x", 70000), "{\"index\":0,\"status\":500,\"reason\":\"\xff\"}", `{"batchItemFailures":[{"itemIdentifier":"`+"\xff"+`"}]}`) {
+	for _, body := range append(slices.Concat(onlyOther, inOtherNotations), strings.Repeat(" ", 70000)+"{}", `{"x":"`+strings.Repeat("x", 70000), "{\"index\":0,\"status\":500,\"reason\":\"\xff\"}", `{"batchItemFailures":[{"itemIdentifier":"`+"\xff"+`"}]}`) {
 		f.Add(body, uint8(7))
 	}
 	f.Fuzz(func(t *testing.T, body string, step uint8) { checkAnswer(t, body, int(step)+1) })

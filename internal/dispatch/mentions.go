@@ -1,0 +1,89 @@
+package dispatch
+
+import (
+	"bytes"
+	"regexp"
+
+	"sidecar/internal/http1"
+	"sidecar/internal/message"
+)
+
+const (
+	oddBlanks = blanks + "\f\v\u0085\u00a0\ufeff" // of any notation
+	closers   = oddBlanks + "\"'`\\]"             // between a name and its value
+)
+
+// quotedName matches the name of a member that verdicts have, in broken JSON or in what other languages print.
+var quotedName = regexp.MustCompile(`(?i)["'](index|entryId|itemIdentifier|statuses|batchItemFailures)["']`)
+
+// suspicious reports whether a text that is not JSON may have been meant as verdicts.
+func suspicious(text []byte) bool {
+	verdicts, failing := mentioned(text)
+	return !isText(text) && quotedName.Match(text) || (verdicts || failing) && !isPage(text)
+}
+
+// mentioned returns what a text in any notation may say, such as YAML or what Python, Ruby, PHP or Java print of an
+// object: verdicts on messages, or a failure that names no message. A name counts if a colon or an equals sign and a
+// value follow. Its time is in proportion to the length of the text.
+func mentioned(text []byte) (verdicts, failing bool) {
+	var seen [otherName + 1]bool
+	for {
+		end := bytes.IndexAny(text, ":=")
+		if end < 0 {
+			break
+		}
+		name := lastName(text[:end])
+		text = text[end+1:]
+		if name == otherName {
+			continue
+		}
+		value := bytes.TrimLeft(text, ">"+oddBlanks)
+		seen[name] = seen[name] || len(value) > 0
+		failing = failing || name == nameStatus && beginsFailing(value) ||
+			name == nameDisposition && beginsDisposition(bytes.TrimLeft(value, closers))
+	}
+	identified := seen[nameIndex] || seen[nameEntryID] || seen[nameItemIdentifier]
+	verdicts = seen[nameStatuses] || seen[nameFailures] || identified && (seen[nameStatus] || seen[nameDisposition])
+	return verdicts, failing
+}
+
+// lastName returns which of the names text ends with, before quotes and blanks.
+func lastName(text []byte) int {
+	text = bytes.TrimRight(text, closers)
+	for i, name := range names {
+		start := len(text) - len(name)
+		if start >= 0 && bytes.EqualFold(text[start:], []byte(name)) && (start == 0 || !isWord(text[start-1])) {
+			return i
+		}
+	}
+	return otherName
+}
+
+// isWord reports whether c before a name makes another name of it, such as z-index.
+func isWord(c byte) bool {
+	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}
+
+// beginsFailing reports whether text begins with a whole number from 300 to 599.
+func beginsFailing(text []byte) bool {
+	digits := 0
+	for digits < len(text) && '0' <= text[digits] && text[digits] <= '9' {
+		digits++
+	}
+	return digits == 3 && '3' <= text[0] && text[0] <= '5'
+}
+
+func beginsDisposition(text []byte) bool {
+	for _, word := range message.Dispositions {
+		if http1.FoldPrefix(text, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// isPage reports whether text is an HTML document.
+func isPage(text []byte) bool {
+	text = bytes.TrimLeft(text, oddBlanks)
+	return http1.FoldPrefix(text, "<!doctype") || http1.FoldPrefix(text, "<html")
+}
