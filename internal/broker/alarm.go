@@ -112,15 +112,20 @@ func (a *Alarm) due(poll time.Duration) bool {
 }
 
 // watchAlarm asks by dry runs whether an alarm blocks the connection: at its beginning, and when the Alarm that it
-// shares is due. It must not be used on a connection that consumes.
+// shares is due. It asks by the default exchange where the broker refuses a question by another one. It must not be used
+// on a connection that consumes.
 func (s *Session) watchAlarm(ctx context.Context) error {
 	poll := s.options.alarmPoll
 	tick := time.NewTicker(min(poll, time.Second))
 	defer tick.Stop()
-	asked, notBefore := false, time.Time{}
+	asked, notBefore, exchange := false, time.Time{}, s.options.Exchange
 	for {
 		if !s.Blocked() && (!asked || s.options.Alarm.due(poll) && time.Now().After(notBefore)) {
-			if errors.Is(s.askForAlarm(ctx), ErrRefused) {
+			if errors.Is(s.askForAlarm(ctx, exchange), ErrRefused) {
+				if exchange != "" { // it is missing, or the right to publish to it
+					exchange = ""
+					continue
+				}
 				notBefore = time.Now().Add(10 * poll) // the broker logs each refusal
 			}
 			asked = true
@@ -135,8 +140,8 @@ func (s *Session) watchAlarm(ctx context.Context) error {
 
 // askForAlarm returns ErrBlocked during an alarm. While the broker is silent it waits: heartbeats decide whether the
 // connection is still good.
-func (s *Session) askForAlarm(ctx context.Context) error {
-	question := &message.Publication{Exchange: s.options.Exchange}
+func (s *Session) askForAlarm(ctx context.Context, exchange string) error {
+	question := &message.Publication{Exchange: exchange}
 	try := func() (struct{}, error) { return struct{}{}, s.dryRun(question, s.doWhileUp) }
 	_, err := ask(ctx, s, try, func(struct{}) {})
 	return err

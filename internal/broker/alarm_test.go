@@ -29,7 +29,8 @@ func TestAlarmsAndLimits(t *testing.T) {
 		test func(*testing.T, *brokertest.Node)
 	}{
 		{"publish", publishDuringAnAlarm},
-		{"idle", alarmWhileIdle},
+		{"idle", func(t *testing.T, node *brokertest.Node) { alarmWhileIdle(t, node, "") }},
+		{"idle, missing exchange", func(t *testing.T, node *brokertest.Node) { alarmWhileIdle(t, node, "missing") }},
 		{"one connection", alarmOfOneConnection},
 		{"many publish on a new connection", alarmLeavesNoCopiesBehind},
 		{"lane", laneDuringAnAlarm},
@@ -219,8 +220,9 @@ func active(a *Alarm) bool { since, _ := a.Since(); return !since.IsZero() }
 
 // An idle process finds out that an alarm has begun, keeps its beginning when connections are lost, finds out that it is
 // over, and logs each once.
-func alarmWhileIdle(t *testing.T, node *brokertest.Node) {
+func alarmWhileIdle(t *testing.T, node *brokertest.Node, exchange string) {
 	o, r, log := sharing(t, 50*time.Millisecond)
+	o.Exchange = exchange
 	p, other := publisher(t, o), publisher(t, o)
 	if active(o.Alarm) {
 		t.Error("an alarm before it began")
@@ -326,15 +328,17 @@ func TestAlarmIsAskedForWithoutTheRight(t *testing.T) {
 	t.Parallel()
 	o, _, _ := sharing(t, 20*time.Millisecond)
 	var asked atomic.Int32
-	o.Exchange = "missing"
+	user := brokertest.User(t, "secret")
+	brokertest.Ctl(t, "set_permissions", user, "", "", "")
+	o.Exchange, o.URLs = "missing", urls(brokertest.URLAs(t, user, "secret"))
 	o.Connect = func(ctx context.Context, addr string) (net.Conn, error) {
 		c, err := dialTCP(ctx, addr)
 		return &transactions{c, &asked}, err
 	}
 	start, p := time.Now(), publisher(t, o)
-	brokertest.Eventually(t, time.Minute, "three questions are asked", func() bool { return asked.Load() >= 3 })
+	brokertest.Eventually(t, time.Minute, "four questions are asked", func() bool { return asked.Load() >= 4 })
 	if took := time.Since(start); took < 20*o.alarmPoll {
-		t.Errorf("three questions in %v", took)
+		t.Errorf("two questions by each exchange, and the second two in %v", took)
 	}
 	if !p.Connected() || p.current().Generation() != 1 {
 		t.Error("the refusal cost the connection")
