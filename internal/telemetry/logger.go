@@ -39,7 +39,8 @@ func renameAttr(groups []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		return slog.String(a.Key, a.Value.Duration().String())
 	}
-	if a.Value.Kind() == slog.KindString && a.Value.String() == "" {
+	switch k := a.Value.Kind(); {
+	case k == slog.KindString && a.Value.String() == "", k == slog.KindAny && a.Value.Any() == nil:
 		return slog.Attr{} // an empty field is left out
 	}
 	if len(groups) > 0 {

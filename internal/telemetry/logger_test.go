@@ -132,3 +132,14 @@ func TestLibrariesLogThroughUs(t *testing.T) { //nolint:paralleltest // replaces
 		t.Errorf("at info: %s", out.String())
 	}
 }
+
+// TestEmptyFieldsAreLeftOut: texts and errors; a number is never empty.
+func TestEmptyFieldsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	var err error
+	NewLogger(&b, "info", "json").Info("x", "error", err, "text", "", "n", 0)
+	if text := b.String(); strings.Contains(text, "error") || strings.Contains(text, "text") || !strings.Contains(text, `"n":0`) {
+		t.Error(text)
+	}
+}
