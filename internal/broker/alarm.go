@@ -112,8 +112,8 @@ func (a *Alarm) due(poll time.Duration) bool {
 }
 
 // watchAlarm asks by dry runs whether an alarm blocks the connection: at its beginning, and when the Alarm that it
-// shares is due. It asks by the default exchange where the broker refuses a question by another one. It must not be used
-// on a connection that consumes.
+// shares is due. It asks by the default exchange where the broker refuses a question by another one. It must not be
+// used on a connection that consumes.
 func (s *Session) watchAlarm(ctx context.Context) error {
 	poll := s.options.alarmPoll
 	tick := time.NewTicker(min(poll, time.Second))
