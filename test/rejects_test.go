@@ -72,6 +72,7 @@ func TestAppRefusesEverything(t *testing.T) {
 		"path":      {[]int{307, 308}, []string{"ROUTES", "#=/routed"}, "/routed answers every message with status 30"},
 		"host":      {[]int{400}, nil, " answers every message with status 400\""},
 		"batches":   {[]int{302}, []string{"BATCH_SIZE", "20", "BATCH_WAIT", "100ms"}, " answers every message with status 302"},
+		"mixed":     {[]int{400, 404, 303, 422, 401}, nil, " refuses every message, the last with status "},
 		"in a line": {[]int{422}, []string{"CONCURRENCY", "1"}, " answers every message with status 422"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // Constants of rejects.
 const (
-	rejectsThreshold = 10              // different messages in a row that get the same status
+	rejectsThreshold = 10              // different messages in a row that are refused
 	rejectsQuiet     = 5 * time.Minute // without a 2xx: while messages are accepted, path and token are right
 	rejectsPauseMax  = 30 * time.Second
 	rejectsHashed    = 4 << 10 // of a body, in bytes
@@ -34,9 +34,9 @@ var (
 
 const redirect = 3 // stands for all 3xx: an app may answer several of them
 
-// rejects notices an app that refuses every message on one of its paths with the same one of those statuses. Then it
-// pauses, tries a message after the pause, and pauses again for twice as long and tries twice as many, one at a time,
-// until a message on that path gets any other answer. For the answer of a healthy app it needs two atomic loads.
+// rejects notices an app that refuses every message on one of its paths, with one of those statuses or with several.
+// Then it pauses, tries a message after the pause, and pauses again for twice as long and tries twice as many, one at a
+// time, until a message on that path gets any other answer. For the answer of a healthy app it needs two atomic loads.
 type rejects struct {
 	trial // its epoch is rejectsQuiet before the start, so that accepted is old enough while it is 0
 
@@ -49,10 +49,12 @@ type rejects struct {
 
 type path struct {
 	accepted atomic.Int64 // nanoseconds from epoch to the last 2xx, within a second; 0 while there is none
-	status   atomic.Int32 // of the run of equal answers, or redirect; 0 while there is none
+	status   atomic.Int32 // the last of a run of refusals, or redirect; 0 while there is none
 
 	run     []uint64 // hashes of the different messages of the run, at most rejectsThreshold
+	mixed   bool     // the run has more than one status
 	rejects bool     // from the first pause until another answer
+	early   bool     // the first pause was one in which 400 and 422 are refusals; they are until it ends
 }
 
 func newRejects(c *Control) *rejects {
@@ -89,13 +91,15 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	goesOn := p.rejects && status == p.status.Load()
-	isLate := p.accepted.Load() != 0 || at-r.began > int64(rejectsEarly)
-	if slices.Contains(rejectsEarlyStatuses, int(status)) && isLate && !goesOn {
+	isEarly := p.accepted.Load() == 0 && at-r.began <= int64(rejectsEarly)
+	mayCount := isEarly || p.rejects && p.early
+	if slices.Contains(rejectsEarlyStatuses, int(status)) && !mayCount {
 		status = 0
 	}
 	url := cmp.Or(o.URL, r.c.o.URL)
-	if p.status.Swap(status) != status {
+	last := p.status.Swap(status)
+	p.mixed = status != 0 && last != 0 && (p.mixed || status != last)
+	if status == 0 {
 		p.run = p.run[:0]
 		if p.rejects {
 			if p.rejects, r.rejecting = false, r.rejecting-1; r.rejecting == 0 {
@@ -105,7 +109,7 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 		}
 	}
 	if !p.rejects && status != 0 && r.enough(p, m) && at-p.accepted.Load() >= int64(rejectsQuiet) {
-		p.rejects, r.rejecting = true, r.rejecting+1
+		p.rejects, p.early, r.rejecting = true, isEarly, r.rejecting+1
 		log := r.c.o.Logger.With("reason", string(AppRejectsAll), "url", url, "status", o.Status)
 		if o.Location != "" {
 			log = log.With("location", o.Location)
@@ -113,14 +117,17 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 		log.Warn("paused")
 	}
 	if p.rejects {
-		r.refused(m, o, url)
+		r.refused(p, m, o, url)
 	}
 	return p.rejects
 }
 
-// refused takes an answer that refuses m on a path that rejects.
-func (r *rejects) refused(m *message.Message, o *message.Outcome, url string) {
+// refused takes an answer that refuses m on p, which rejects.
+func (r *rejects) refused(p *path, m *message.Message, o *message.Outcome, url string) {
 	detail := fmt.Sprintf("%s answers every message with status %d", url, o.Status)
+	if p.mixed {
+		detail = fmt.Sprintf("%s refuses every message, the last with status %d", url, o.Status)
+	}
 	if o.Location != "" {
 		detail += " and Location " + o.Location
 	}

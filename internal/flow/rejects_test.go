@@ -67,7 +67,7 @@ func TestAppThatDoesNotRejectAllIsNotHeld(t *testing.T) {
 		"a 200 within five minutes": func(c *Control) { c.answer(200, 0); c.refuse(100, 404) },
 		"one that was accepted":     func(c *Control) { c.refuse(9, 404); c.answer(200, 0) },
 		"another status":            func(c *Control) { c.refuse(9, 404); c.answer(422, 0) },
-		"another of the statuses":   func(c *Control) { c.refuse(9, 404); c.refuse(9, 401) },
+		"several, one accepted":     func(c *Control) { c.refuse(5, 404); c.refuse(4, 401); c.answer(200, 0) },
 		"a status that parks":       func(c *Control) { c.answer(403, 0) },
 		"a status of no wrong path": func(c *Control) { c.answer(409, 0) },
 		"a redirect that parks":     func(c *Control) { c.answer(307, 0) },
@@ -155,9 +155,10 @@ func TestRejectsAllAgainAfterFiveMinutes(t *testing.T) {
 
 func TestAnyOtherAnswerEndsTheRejection(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{200, 302, 400, 401, 422, 429, 500} {
+	for _, status := range []int{200, 400, 409, 422, 429, 500} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			bubble(t, func(t *testing.T, c *Control) {
+				time.Sleep(rejectsEarly + time.Second) // from here on a 400 is about one message
 				c.refuse(rejectsThreshold, 404)
 				c.fail(message.FailureTimeout) // no answer
 				wantOpen(t, c, false, "open after a timeout")
@@ -168,6 +169,58 @@ func TestAnyOtherAnswerEndsTheRejection(t *testing.T) {
 				}
 				c.refuse(rejectsThreshold-1, 404)
 				wantOpen(t, c, true, "messages of the earlier run were counted again")
+			})
+		})
+	}
+}
+
+// TestSeveralRefusals: an app that answers each message with another one of the statuses refuses everything, too, and a
+// 400 among them says so in the first minute only.
+func TestSeveralRefusals(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		statuses []int
+		later    bool
+		want     string // of the pause; "" without one
+	}{
+		"a token and rights":         {statuses: []int{401, 403}, want: " refuses every message, the last with status 403"},
+		"a login and a token":        {statuses: []int{302, 401}, later: true, want: " refuses every message, the last with status 401"},
+		"bodies and paths":           {statuses: []int{400, 404}, want: " refuses every message, the last with status 404"},
+		"bodies":                     {statuses: []int{400, 422, 415}, want: " refuses every message, the last with status 400"},
+		"a proxy with all of them":   {statuses: []int{303, 400, 422, 301, 404}, want: " refuses every message, the last with status 404"},
+		"bad messages and old ones":  {statuses: []int{400, 404}, later: true},
+		"wrong paths and an outage":  {statuses: []int{404, 503}},
+		"bad messages and a timeout": {statuses: []int{400, 429}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, c *Control) {
+				if tc.later {
+					time.Sleep(rejectsEarly + time.Second)
+				}
+				turn := func(n int) {
+					for i := range n {
+						c.answer(tc.statuses[i%len(tc.statuses)], 0)
+					}
+				}
+				turn(rejectsThreshold)
+				if tc.want == "" {
+					turn(10 * rejectsThreshold)
+					wantOpen(t, c, true, "held")
+					return
+				}
+				if h := c.Holds(); len(h) != 1 || h[0].Reason != AppRejectsAll || h[0].Detail != tc.want {
+					t.Fatalf("holds %v, want %q", h, tc.want)
+				}
+				for i := range 10 { // for five minutes
+					time.Sleep(31 * time.Second)
+					c.answer(tc.statuses[i%len(tc.statuses)], 0)
+					time.Sleep(trialTime + time.Millisecond)
+					wantOpen(t, c, false, "another refusal ended the pause")
+				}
+				time.Sleep(31 * time.Second)
+				c.answer(204, 0)
+				time.Sleep(5 * rampStep)
+				wantOpen(t, c, true, "a 204 ends the pause")
 			})
 		})
 	}
