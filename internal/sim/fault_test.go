@@ -36,7 +36,8 @@ type fault struct {
 	delay      time.Duration // for what does not wait for a step
 	lasts      time.Duration
 
-	at time.Time // when it happened
+	at    time.Time // when it happened
+	ended time.Time // of a sigterm: when the process had ended
 }
 
 func (f *fault) String() string {
@@ -70,8 +71,21 @@ func (f *fault) repeats(all []*fault) bool {
 		return true
 	}
 	return f.explains() && (f.connection == publishing || slices.ContainsFunc(all, func(end *fault) bool {
-		return end.what == sigterm && !end.at.Before(f.at) && !end.at.After(f.at.Add(f.window()))
+		return end.what == sigterm && !end.ended.Before(f.at) && !end.at.After(f.at.Add(f.window()))
 	}))
+}
+
+// givesBack reports whether f is a stop during which the broker took no publish, because of one of all faults: what had
+// failed then goes back to its queue, and the attempt is not counted. After a lost connection the sidecar waits before
+// it connects again, at most as long as the connection was away.
+func (f *fault) givesBack(all []*fault) bool {
+	return f.what == sigterm && slices.ContainsFunc(all, func(p *fault) bool {
+		until := p.at.Add(p.window())
+		if p.explains() {
+			until = until.Add(p.lasts)
+		}
+		return p.what != sigterm && p.what != appAway && !p.at.After(f.ended) && !until.Before(f.at)
+	})
 }
 
 // window is how long after it happened a fault may still be the reason for something.
@@ -198,6 +212,7 @@ func (w *world) await(f *fault) {
 		return
 	case sigterm:
 		w.sidecar.stop(2 * time.Minute)
+		f.ended = time.Now()
 	case stopNow:
 		w.sidecar.stop(f.lasts / 100)
 	case kill:

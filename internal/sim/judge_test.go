@@ -30,7 +30,7 @@ type judgement struct {
 func (l *ledger) judge(s *settings) *judgement {
 	j := &judgement{ledger: l, s: s, messages: map[string]*judge.Message{}, totals: map[judge.Kind]int{}}
 	j.Judge = judge.Judge{Queue: s.plan.Queue, MarkHeader: "mine", MaxRetries: s.plan.MaxRetries, Violated: j.violated}
-	j.exact = !slices.ContainsFunc(l.struck, func(f *fault) bool { return f.explains() || j.forgets(f) })
+	j.exact = !slices.ContainsFunc(l.struck, func(f *fault) bool { return f.explains() || j.forgets(f) || f.givesBack(l.struck) })
 	for _, p := range s.messages {
 		j.messages[p.id] = j.record(p)
 	}
@@ -108,6 +108,11 @@ func (j *judgement) duplicates(m *judge.Message, want fate, receipts []*receipt)
 		}
 	}, func() { j.explained(m, "parked more than once", from, last.Add(liveness), (*fault).explains) })
 	n := 0
+	for _, f := range j.struck {
+		if f.givesBack(j.struck) {
+			n--
+		}
+	}
 	for _, r := range receipts {
 		if r.answered && !r.killed {
 			if n++; n > want.attempts && !slices.ContainsFunc(j.struck, j.forgets) {
