@@ -52,11 +52,16 @@ func TestNothingHarmsATerminal(t *testing.T) {
 		"/publish/" + segment:          nil,
 		"/publish/orders/" + segment:   nil,
 		"/publish/default/" + segment:  nil,
+		"/publish/orders/id":           {"Amqp-Message-Id": "\u009b\u202e\xff"},
+		"/publish/default/id":          {"Idempotency-Key": "\u009b\u202e\xff"},
 		"/publish/orders/key":          {"Amqp-Priority": "\u009b\u202e", "Amqp-Type": "%C2%9B"},
 		"/publish/orders/key?" + query: nil,
 	} {
-		_, _, text := s.send(path, "x", headers)
+		_, header, text := s.send(path, "x", headers)
 		wantHarmless(t, path, text)
+		for name := range header {
+			wantHarmless(t, path+" "+name, header.Get(name))
+		}
 	}
 	const lines = `{"exchange":"` + "\u009b\u202e" + `","body":"x"}` + "\n" + `{"` + "\u009b" + `":1}` + "\n"
 	_, _, text := s.send("/publish:batch", lines, map[string]string{"Content-Type": "application/jsonl"})

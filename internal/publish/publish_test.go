@@ -247,7 +247,8 @@ func TestMessageIDs(t *testing.T) {
 	}
 }
 
-// TestTheAnswerNamesTheMessage: whatever the answer is once the message has been read, it has the id, as it was written.
+// TestTheAnswerNamesTheMessage: whatever the answer is once the message has been read, it has the id, as it was written
+// but for the bytes that a terminal may obey.
 func TestTheAnswerNamesTheMessage(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)
@@ -256,6 +257,7 @@ func TestTheAnswerNamesTheMessage(t *testing.T) {
 	for _, path := range []string{"/publish/default/k", "/publish/gone/k"} {
 		for name, headers := range map[string][]string{
 			"a%20key": {"Idempotency-Key", "a%20key"}, "id/1%0A": {"Amqp-Message-Id", "id/1%0A"},
+			"%C3%BC%9B%C2%9B\\ 25%25%09x": {"Idempotency-Key", "ü\x9b\u009b\\ 25%25\tx"},
 			"both": {"Amqp-Message-Id", "both", "Idempotency-Key", "both"}, "empty": {"Amqp-Message-Id", "", "Idempotency-Key", "empty"},
 		} {
 			if got := r.post(path, "", headers...); got.Header.Get("Amqp-Message-Id") != name {

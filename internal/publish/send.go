@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -59,12 +60,21 @@ func (id firstID) at(index int) string {
 }
 
 // identify gives a message without an id a new one. It returns the id as the client has written it, or the new one.
+// Bytes that a terminal may obey are percent-encoded: the value still decodes to the id.
 func identify(h map[string][]string, m *outgoing) []string {
 	if m.msg.MessageId == "" {
 		m.msg.MessageId = newFirstID().at(0)
 		return []string{m.msg.MessageId}
 	}
-	return append(h["Idempotency-Key"], h["Amqp-Message-Id"]...)[:1]
+	var id []byte
+	for _, c := range []byte(append(h["Idempotency-Key"], h["Amqp-Message-Id"]...)[0]) {
+		if c < ' ' || c > '~' {
+			id = fmt.Appendf(id, "%%%02X", c)
+		} else {
+			id = append(id, c)
+		}
+	}
+	return []string{string(id)}
 }
 
 // ready returns the reason why no message can be sent now; nil when one would be tried.
