@@ -210,9 +210,9 @@ func (x *attempt) release() {
 	}
 }
 
-// ErrRefused is wrapped by what Probe returns when nothing listens: connection refused, no such host or socket, or no
+// ErrRefused is wrapped by the error of Probe when nothing listens: connection refused, no such host or socket, or no
 // connection within the time.
-var ErrRefused = errors.New("app refused the connection")
+var ErrRefused = errors.New("no connection")
 
 // Probe asks whether the app is there: a GET of the health path must give a 2xx; without a health path the app must
 // accept a connection. Each probe has a connection of its own, so that it proves that the app still accepts.

@@ -35,7 +35,7 @@ func TestDialTimeout(t *testing.T) {
 	s := apptest.Listen(t, func(c *apptest.Conn) { c.WaitClosed() })
 	url := strings.Replace(s.URL, "http:", "https:", 1) // a TLS handshake that is never answered
 	o := dispatch(t, newTarget(t, url, timeout(30*time.Millisecond)), sample())
-	wantFailure(t, o, message.FailureRefused, "dial timeout")
+	wantFailure(t, o, message.FailureRefused, "connect to the app: timeout: the app did not answer in time: ")
 }
 
 // B2.

@@ -60,7 +60,7 @@ func notConnected(ctx context.Context, err error) (message.Failure, error) {
 		return Interrupted(ctx)
 	}
 	if _, unresolved := errors.AsType[*net.DNSError](err); !unresolved && timedOut(err) {
-		return message.FailureRefused, fmt.Errorf("dial timeout: %w", err)
+		return message.FailureRefused, fmt.Errorf("connect to the app: %w: %w", errNoAnswer, err)
 	}
 	return message.FailureRefused, fmt.Errorf("connect to the app: %w", err)
 }
