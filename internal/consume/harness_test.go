@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -107,6 +108,7 @@ type settings struct {
 	retryDelay            time.Duration
 	rates                 []*rate.Limiter
 	quiet                 bool          // only warnings are logged
+	stderr                io.Writer     // nil: rig.log
 	linger                chan struct{} // until it is closed the session stays behind the end of Serve
 	slots                 []chan struct{}
 	batch                 Batch // its Dispatcher is the one that start gets
@@ -176,7 +178,10 @@ func (r *rig) run(d Dispatcher, s settings) {
 	if s.quiet {
 		level = "warn"
 	}
-	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(r.log, level, "json")
+	if s.stderr == nil {
+		s.stderr = r.log
+	}
+	registry, log := prometheus.NewRegistry(), telemetry.NewLogger(s.stderr, level, "json")
 	memory := budget.New(cmp.Or(s.memory, 64<<20)).Account(budget.Deliveries)
 	r.memory = memory
 	dial := func(name string) *broker.Dialer {

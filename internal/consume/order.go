@@ -88,7 +88,7 @@ func (o *order) report() {
 		waiting = unpublished
 	}
 	o.c.o.Flow.Show(why, detail)
-	o.stuck[why].Do(func(suppressed int) {
+	go o.stuck[why].Do(func(suppressed int) { // mu is held, and only pump offers messages: neither waits for stderr
 		o.c.o.Logger.Log(context.Background(), level, "paused", "reason", string(why), "waiting", waiting,
 			"suppressed", suppressed)
 	})

@@ -232,6 +232,36 @@ func TestFullWindowIsShown(t *testing.T) {
 	r.eventually("no reason", func() bool { return len(r.flow.Holds()) == 0 })
 }
 
+// blockedStderr is a stderr that is not read for a while.
+type blockedStderr struct {
+	once          sync.Once
+	begun, opened chan struct{}
+}
+
+func (b *blockedStderr) Write(p []byte) (int, error) {
+	b.once.Do(func() { close(b.begun) })
+	<-b.opened
+	return len(p), nil
+}
+
+// TestOrderGoesOnWithoutALog: while the line about a full window cannot be written, its messages are still handled.
+func TestOrderGoesOnWithoutALog(t *testing.T) {
+	t.Parallel()
+	stderr := &blockedStderr{begun: make(chan struct{}), opened: make(chan struct{})}
+	var l ledger
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		select {
+		case <-stderr.begun:
+			return answer(200)
+		default:
+			return answer(500)
+		}
+	}), settings{order: byKey, concurrency: 2, prefetch: 4, maxRetries: 1000, quiet: true, stderr: stderr})
+	defer close(stderr.opened)
+	r.publishKeyed("a", 0, 4)
+	r.acked(4)
+}
+
 // TestOrderWaitsForAPark: where the message that the others wait for cannot be parked, the gate and an error say so, with
 // the number of such messages.
 func TestOrderWaitsForAPark(t *testing.T) {

@@ -258,7 +258,7 @@ func TestTheAnswerNamesTheMessage(t *testing.T) {
 		for name, headers := range map[string][]string{
 			"a%20key": {"Idempotency-Key", "a%20key"}, "id/1%0A": {"Amqp-Message-Id", "id/1%0A"},
 			"%C3%BC%9B%C2%9B\\ 25%25%09x": {"Idempotency-Key", "ü\x9b\u009b\\ 25%25\tx"},
-			"both": {"Amqp-Message-Id", "both", "Idempotency-Key", "both"}, "empty": {"Amqp-Message-Id", "", "Idempotency-Key", "empty"},
+			"both":                        {"Amqp-Message-Id", "both", "Idempotency-Key", "both"}, "empty": {"Amqp-Message-Id", "", "Idempotency-Key", "empty"},
 		} {
 			if got := r.post(path, "", headers...); got.Header.Get("Amqp-Message-Id") != name {
 				t.Errorf("%s %s: %d %v", path, name, got.StatusCode, got.Header)
