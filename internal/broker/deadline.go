@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -147,10 +146,7 @@ func (s *Session) endError(err error) error {
 type lateError struct{ call string }
 
 func (e *lateError) Error() string {
-	text := e.call + ": no answer in time: " + os.ErrDeadlineExceeded.Error()
-	if strings.Contains(e.call, `queue "`) {
-		text += "; if the broker is a cluster, the node of that queue may be down"
-	}
-	return text
+	return e.call + ": no answer in time: " + os.ErrDeadlineExceeded.Error() +
+		"; if the broker is a cluster, a node of it may be down"
 }
 func (e *lateError) Unwrap() error { return os.ErrDeadlineExceeded }
