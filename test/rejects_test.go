@@ -68,7 +68,7 @@ func TestAppRefusesEverything(t *testing.T) {
 		detail   string
 	}{
 		"https":     {[]int{301}, nil, " answers every message with status 301 and Location https://app.example/events\""},
-		"login":     {[]int{302, 303}, nil, " and Location https://app.example/events\""},
+		"login":     {[]int{302, 303}, []string{"CONCURRENCY", "3"}, " and Location https://app.example/events\""},
 		"path":      {[]int{307, 308}, []string{"ROUTES", "#=/routed"}, "/routed answers every message with status 30"},
 		"host":      {[]int{400}, nil, " answers every message with status 400\""},
 		"batches":   {[]int{302}, []string{"BATCH_SIZE", "20", "BATCH_WAIT", "100ms"}, " answers every message with status 302"},
@@ -83,6 +83,9 @@ func TestAppRefusesEverything(t *testing.T) {
 			var n atomic.Int64
 			sc.app.otherwise(func(*delivery) answer {
 				i := int(n.Add(1))
+				if name == "login" && i <= 5 {
+					return status(204) // the session ends after that
+				}
 				a := status(tc.statuses[i%len(tc.statuses)])
 				if a.status < 400 {
 					a.header = map[string]string{"Location": fmt.Sprintf("https://me:secret@app.example/events;s=%d?next=/msg/%d#x", i, i)}

@@ -26,9 +26,9 @@ const (
 )
 
 // Statuses that may mean that the app refuses everything: rejectsStatuses are the answers to a wrong path, token,
-// method or media type, and each 3xx that of a wrong URL, which a service before the app may write.
+// method, media type, host or protocol, and each 3xx that of a wrong URL, which a service before the app may write.
 var (
-	rejectsStatuses      = []int{401, 403, 404, 405, 415, 501}
+	rejectsStatuses      = []int{401, 403, 404, 405, 407, 415, 421, 426, 501}
 	rejectsEarlyStatuses = []int{400, 422}
 )
 
@@ -108,7 +108,9 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 			r.c.o.Logger.Info("resumed", "reason", string(AppRejectsAll), "url", url, "status", o.Status)
 		}
 	}
-	if !p.rejects && status != 0 && r.enough(p, m) && at-p.accepted.Load() >= int64(rejectsQuiet) {
+	isRedirected := status == redirect && !p.mixed // never because of one message, so a 2xx before it does not matter
+	isQuiet := at-p.accepted.Load() >= int64(rejectsQuiet)
+	if !p.rejects && status != 0 && r.enough(p, m) && (isQuiet || isRedirected) {
 		p.rejects, p.early, r.rejecting = true, isEarly, r.rejecting+1
 		log := r.c.o.Logger.With("reason", string(AppRejectsAll), "url", url, "status", o.Status)
 		if o.Location != "" {
@@ -168,8 +170,11 @@ func AnswerToAll(o *message.Outcome, parkOn []int) string {
 		return fmt.Sprintf("as the answer to the first %d messages of the first minute: consumption pauses (%s)",
 			rejectsThreshold, AppRejectsAll)
 	}
-	return fmt.Sprintf("as the answer to %d messages in a row, without a 2xx for %v: consumption pauses (%s)",
-		rejectsThreshold, rejectsQuiet, AppRejectsAll)
+	run := fmt.Sprintf("as the answer to %d messages in a row", rejectsThreshold)
+	if status != redirect {
+		run += fmt.Sprintf(", without a 2xx for %v", rejectsQuiet)
+	}
+	return fmt.Sprintf("%s: consumption pauses (%s)", run, AppRejectsAll)
 }
 
 // defers is trial.defers, unless there are routes: a message may have another path than the one that rejects.

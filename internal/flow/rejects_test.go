@@ -444,6 +444,31 @@ func TestRedirectsAreARefusal(t *testing.T) {
 	})
 }
 
+// TestRedirectsAfterA2xx: no redirect is about one message, so ten of them in a row need no quiet time; but a 2xx among
+// them, or another refusal, shows that messages differ.
+func TestRedirectsAfterA2xx(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		for range 10 {
+			c.answer(200, 0)
+			c.refuse(rejectsThreshold-1, 302)
+		}
+		c.answer(200, 0)
+		for range 5 * rejectsThreshold {
+			c.answer(302, 0)
+			c.answer(404, 0)
+		}
+		wantOpen(t, c, true, "held between messages that the app accepts, or by other refusals")
+		c.answer(200, 0)
+		c.refuse(rejectsThreshold, 307)
+		wantOpen(t, c, false, "open although ten messages in a row were redirected")
+		time.Sleep(1001 * time.Millisecond)
+		c.answer(204, 0)
+		time.Sleep(5 * rampStep)
+		wantOpen(t, c, true, "a 204 ends the pause")
+	})
+}
+
 // TestBadMessagesOrAWrongApp: a 400 or a 422 may mean that the app refuses everything only in the first minute after it
 // was there for the first time, and before a 2xx. A pause that has begun goes on.
 func TestBadMessagesOrAWrongApp(t *testing.T) {

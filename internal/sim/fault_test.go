@@ -77,7 +77,7 @@ func (f *fault) repeats(all []*fault) bool {
 
 // givesBack reports whether f is a stop during which the broker took no publish, because of one of all faults: what had
 // failed then goes back to its queue, and the attempt is not counted. After a lost connection the sidecar waits before
-// it connects again, at most as long as the connection was away.
+// it connects again, no longer than the connection was away.
 func (f *fault) givesBack(all []*fault) bool {
 	return f.what == sigterm && slices.ContainsFunc(all, func(p *fault) bool {
 		until := p.at.Add(p.window())
