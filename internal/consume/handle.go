@@ -1,11 +1,13 @@
 package consume
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
@@ -83,7 +85,7 @@ func (c *Consumer) trace(r *record) {
 	if m := &r.m; r.span.TraceID() == "" {
 		r.span = c.o.Tracing.Process(telemetry.CarrierFrom(m.Headers), telemetry.Attrs{
 			MessageID: m.MessageID, CorrelationID: m.CorrelationID, Exchange: m.Exchange, RoutingKey: m.RoutingKey,
-			BodySize: len(m.Body), RetryCount: m.RetryCount, Redelivered: m.Redelivered, Timestamp: m.Timestamp,
+			BodySize: len(m.Body) + int(r.delivery.Missing), RetryCount: m.RetryCount, Redelivered: m.Redelivered, Timestamp: m.Timestamp,
 			DeliveryTag: r.tag, Broker: r.session.sub,
 		})
 	}
@@ -214,6 +216,9 @@ func (c *Consumer) holdMissing(d delivery) {
 	var r record
 	r.begin(d)
 	r.read(c.o.Plan)
+	if !errors.Is(d.MissingWhy, broker.ErrNoMemory) { // without headers the message's trace is not known
+		c.trace(&r)
+	}
 	d.session.settle(&r, requeued(message.ReasonTooLarge, c.o.MissingHold))
 }
 

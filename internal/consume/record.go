@@ -59,12 +59,12 @@ func (r *record) read(plan *topology.Plan) *message.Message {
 	return &r.m
 }
 
-// retain returns what the end of the delivery needs, for a goroutine that ends it later. Of the message only
-// publications remain: the memory of its body and headers may be given back long before the end.
+// retain returns what the end of the delivery needs, for a goroutine that ends it later. Of the message only what log
+// says and publications remain: the memory of its body and headers may be given back long before the end.
 func (r *record) retain() *record {
 	kept := r.keep()
 	kept.m = message.Message{
-		MessageID: kept.m.MessageID, CorrelationID: kept.m.CorrelationID, RetryCount: kept.m.RetryCount,
+		MessageID: kept.m.MessageID, CorrelationID: kept.m.CorrelationID, Type: kept.m.Type, RetryCount: kept.m.RetryCount,
 		RoutingKey: strings.Clone(kept.m.RoutingKey), // it may be a part of the headers, which are one text
 	}
 	kept.span.Detach()
