@@ -44,7 +44,10 @@ type UntriedError struct {
 	Ended <-chan struct{}
 }
 
-func (e *UntriedError) Error() string { return "the dry run has no answer: " + e.Err.Error() }
+// Error does not speak of a dry run: in the commands and in the API that is one that a user has asked for.
+func (e *UntriedError) Error() string {
+	return "the broker has not answered whether it takes the message: " + e.Err.Error()
+}
 
 // Unwrap returns the reason.
 func (e *UntriedError) Unwrap() error { return e.Err }

@@ -336,7 +336,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestAlarm: a broker that takes no publishes ends the operation, and nothing is lost.
+// TestAlarm: a broker that takes no publishes ends the operation, and nothing is lost. The error says so, and does not
+// call the operation a dry run.
 func TestAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
@@ -345,9 +346,17 @@ func TestAlarm(t *testing.T) {
 	calm := node.Alarm()
 	r.o.Broker.Timeout = 500 * time.Millisecond
 	p, err := r.another().Redrive(t.Context(), Redrive{}, nil)
+	imported, importErr := r.another().Import(t.Context(), strings.NewReader(`{"routing_key":"","body":"x"}`+"\n"), 0, nil)
 	calm()
-	if !errors.Is(err, ErrStopped) || p.Done != 0 {
-		t.Errorf("%+v %v", p, err)
+	if !errors.Is(err, ErrStopped) {
+		t.Error(err)
+	}
+	for i, p := range []Progress{p, imported} {
+		err := []error{err, importErr}[i]
+		const why = "the broker has not answered whether it takes the message: blocked by the broker's resource alarm"
+		if !errors.Is(err, broker.ErrBlocked) || p.Done != 0 || !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "dry run") {
+			t.Errorf("%+v %v", p, err)
+		}
 	}
 	r.nothingLost(50)
 }
