@@ -48,9 +48,9 @@ func TestPartitionsInStatus(t *testing.T) {
 		t.Errorf("concurrency %d, prefetch %d", st.Concurrency, st.Prefetch)
 	}
 	must.Get(ch.QueueDelete(left, false, false, false))(t)
-	s.connected.Store(true)
+	s.session.Store(link)
 	leftover("second check", true) // it is not searched for again
-	s.connected.Store(false)
+	s.session.Store(nil)
 	leftover("next session", false)
 }
 

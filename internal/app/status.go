@@ -60,7 +60,8 @@ func (a *App) Resume(subscription string) {
 }
 
 // Ready reports ready while messages are consumed, or are not consumed on purpose: an app that is down or asked for
-// time, an open breaker and an operator are purpose. No broker, a topology with findings and a drain are not. The
+// time, an open breaker and an operator are purpose. No broker, a queue that the broker does not let it consume, a
+// topology with findings and a drain are not. The
 // connection is one check, the rest is a check for each subscription.
 func (a *App) Ready(subscription string) admin.Readiness {
 	names := []string{subscription}
@@ -105,8 +106,12 @@ func conditions(name string, subs []*subscription) []admin.Check {
 		for _, h := range s.flow.Holds() {
 			paused = append(paused, string(h.Reason))
 			publishing.OK = publishing.OK && h.Reason != flow.Publishing
+			if h.Reason == flow.Queue {
+				consuming.Detail = cmp.Or(consuming.Detail, h.Detail)
+			}
 		}
-		consuming.OK = consuming.OK && (s.consumer.Active() || s.connected.Load() && len(paused) > 0)
+		onPurpose := s.connected() && len(paused) > 0 && !s.flow.Has(flow.Queue)
+		consuming.OK = consuming.OK && (s.consumer.Active() || onPurpose)
 		if len(paused) > 0 {
 			consuming.Detail = cmp.Or(consuming.Detail, "paused: "+strings.Join(paused, ", "))
 		}
@@ -215,7 +220,7 @@ func (a *App) state(subs []*subscription) string {
 		return admin.Publishing
 	case !connected(subs):
 		return admin.Starting
-	case slices.ContainsFunc(subs, func(s *subscription) bool { return s.flow.Open() }):
+	case slices.ContainsFunc(subs, (*subscription).taking):
 		return admin.Consuming
 	}
 	return admin.Paused
@@ -239,7 +244,7 @@ func (a *App) publishing() admin.Connection {
 
 // connected reports whether there is a session: it is the same for all, unless a queue has cost one its own.
 func connected(subs []*subscription) bool {
-	return slices.ContainsFunc(subs, func(s *subscription) bool { return s.connected.Load() })
+	return slices.ContainsFunc(subs, (*subscription).connected)
 }
 
 // appUp reports whether the app is up for each; false without any.

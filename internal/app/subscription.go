@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/consume"
@@ -58,9 +59,9 @@ type subscription struct {
 	checkedAt time.Time     // when the last check began
 	pending   chan struct{} // closed at the end of the next check; nil: nothing waits for it
 
-	oneByOne  bool        // see ensure
-	connected atomic.Bool // the consume connection is up, and the topology was checked on it
-	isolated  atomic.Bool // it has a consume connection of its own, see isolate
+	oneByOne bool                           // see ensure
+	session  atomic.Pointer[broker.Session] // the last one on which the topology was checked; nil: none yet
+	isolated atomic.Bool                    // it has a consume connection of its own, see isolate
 }
 
 // newSubscription builds the subscription that cfg describes, with what it shares with others. Its deliveries take
@@ -168,6 +169,16 @@ func (s *subscription) unpublished() string {
 	return ""
 }
 
+// connected reports whether the consume connection is up and the topology was checked on it. Whether the queue can be
+// consumed is another question.
+func (s *subscription) connected() bool {
+	session := s.session.Load()
+	return session != nil && session.Err() == nil
+}
+
+// taking reports whether messages are taken when they arrive.
+func (s *subscription) taking() bool { return s.flow.Open() && !s.flow.Has(flow.Queue) }
+
 func (s *subscription) close() {
 	s.target.Close()
 	if s.crashes != nil {
@@ -196,5 +207,13 @@ func (s *subscription) drain(t stopTime) {
 		s.log.Warn("stopped at once", "released", d.Interrupted, "returned", d.Returned)
 	default:
 		s.log.Warn("grace expired", "released", d.Interrupted, "returned", d.Returned)
+	}
+}
+
+// ask makes the reader of a channel with capacity 1 act without waiting for its next turn.
+func ask(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }

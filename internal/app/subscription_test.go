@@ -159,6 +159,9 @@ func TestQueueWithoutLeader(t *testing.T) {
 	brokertest.Eventually(t, 60*time.Second, "two more tries end their connections", func() bool {
 		return len(log.Lines(`"msg":"broker session over"`, "INTERNAL_ERROR")) >= 3
 	})
+	if text := refusal(a.Status().Pauses); !strings.Contains(text, broken) || !strings.Contains(text, "INTERNAL_ERROR") {
+		t.Errorf("the status says of the queue %q", text)
+	}
 	if !a.subscriptions[1].consumer.Active() || len(log.Lines(`"msg":"queue gets a connection of its own"`)) != 1 {
 		t.Error("the other queue was interrupted again")
 	}

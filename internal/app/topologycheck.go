@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ import (
 // is lost.
 func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	if err := s.ensure(ctx, link); err != nil {
+		if ctx.Err() == nil || errors.Is(err, declare.ErrPlugin) { // else the connection was lost
+			s.consumer.Refused(err)
+		}
 		return err
 	}
 	// The check after a returned publication may have ended with the session before. The check just made replaces it: a
@@ -27,8 +31,7 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	s.reportReturned()
 	s.routesMu.Unlock()
 	s.report(delays, nil)
-	s.connected.Store(true)
-	defer s.connected.Store(false)
+	s.session.Store(link)
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
 	checks := []func() error{
@@ -164,14 +167,6 @@ func (s *subscription) undelayed() {
 	s.report(delays, []declare.Finding{declare.Undelayed(s.current.Load())})
 }
 
-// ask makes the reader of a channel with capacity 1 act without waiting for its next turn.
-func ask(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
 // repair checks the topology when it is asked to. Every checkEvery it checks a topology with findings again, and
 // declares a declared one again, because a deleted binding shows in no other way. A missing route shows only when used:
 // unless declaring restores it, messages have to try it again after a while.
@@ -206,7 +201,7 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 // at a time until they fit; so are they in the first check of a session with Leftovers.
 func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	begun := time.Now()
-	if !s.oneByOne && (s.connected.Load() || s.plan.Leftovers() == nil) {
+	if !s.oneByOne && (s.connected() || s.plan.Leftovers() == nil) {
 		plan, tolerated := s.found, s.status.tolerated()
 		check := declare.CompareAtOnce
 		if plan == nil {

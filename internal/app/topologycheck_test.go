@@ -63,7 +63,7 @@ func newSessionForgets(t *testing.T, mode string) {
 	})
 	proxy.Refuse()
 	brokertest.Eventually(t, patience, "the session is over, and nothing is published for it any more", func() bool {
-		return !sub.connected.Load() && sub.consumer.Unpublished() == 0 && sub.consumer.Inflight() == 0
+		return !sub.connected() && sub.consumer.Unpublished() == 0 && sub.consumer.Inflight() == 0
 	})
 	if !sub.status.bad() {
 		t.Fatal("the finding has gone before the new session")
@@ -72,7 +72,7 @@ func newSessionForgets(t *testing.T, mode string) {
 		must.Do(t, ch.QueueBind(park.Queue, park.Key, park.Exchange, false, nil))
 	}
 	proxy.Restore(t)
-	brokertest.Eventually(t, patience, "the new session", sub.connected.Load)
+	brokertest.Eventually(t, patience, "the new session", sub.connected)
 	s := a
 	if st := s.Status(); len(st.Findings) > 0 || len(st.Pauses) > 0 {
 		t.Errorf("the new session is up: findings %+v, pauses %+v", st.Findings, st.Pauses)
@@ -95,7 +95,7 @@ func TestSessionEndsWithItsChecks(t *testing.T) {
 	t.Cleanup(s.Close)
 	ended := make(chan error, 1)
 	go func() { ended <- sub.serve(t.Context(), s) }()
-	brokertest.Eventually(t, time.Minute, "the session is served", sub.connected.Load)
+	brokertest.Eventually(t, time.Minute, "the session is served", sub.connected)
 	for err := error(nil); err == nil; _, err = s.Channel(t.Context()) {
 	}
 	must.Do(t, s.Err())

@@ -111,6 +111,8 @@ type Consumer struct {
 	replies  chan struct{} // slots for those and for all that wait
 	overflow *rate.Limiter // of requeues that found no slot to be held in
 
+	refusedAt time.Time // of the last log line about a refused queue; of Serve
+
 	failures telemetry.Throttle // log lines about publishes that failed
 	missing  telemetry.Throttle // log lines about messages whose body could not be kept
 
@@ -183,6 +185,7 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 		sub, err := s.Subscribe(ctx, c.o.Plan.Queue)
 		unbind()
 		if err != nil {
+			c.refused(ctx, err)
 			return err
 		}
 		sub.Share = c.o.Memory
@@ -288,5 +291,8 @@ func (c *Consumer) Active() bool { return c.active.Load() }
 
 func (c *Consumer) setActive(active bool) {
 	c.active.Store(active)
+	if active && c.o.Flow.Lift(flow.Queue) {
+		c.o.Logger.Info("resumed", "reason", string(flow.Queue))
+	}
 	c.o.Flow.Nudge() // releases may wait for it, see retreat
 }

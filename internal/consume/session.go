@@ -85,6 +85,7 @@ func (s *session) consume(ctx context.Context) error {
 		consumer, err := s.sub.Consume(ctx, s.c.o.Prefetch)
 		unbind()
 		if err != nil {
+			s.c.refused(ctx, err)
 			return fmt.Errorf("consume from %q: %w", s.c.o.Plan.Queue, err)
 		}
 		registered()

@@ -213,7 +213,7 @@ func (c *Control) remind() {
 // nothing.
 func (c *Control) logDown() {
 	why := cmp.Or(c.why, errNoAnswer)
-	if c.held(AppDown) {
+	if c.Has(AppDown) {
 		c.o.Logger.Warn("paused", "reason", string(AppDown), "url", c.o.URL, "error", why)
 	} else {
 		c.o.Logger.Warn("app down", "url", c.o.URL, "error", why)

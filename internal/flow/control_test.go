@@ -359,6 +359,20 @@ func TestOrderKeepsTheGateOpen(t *testing.T) {
 	})
 }
 
+// TestShownAgain: a reason that is shown again has the new detail, and the time since which it is a reason.
+func TestShownAgain(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		first := c.Show(Queue, "404")
+		since := c.Holds()[0].Since
+		time.Sleep(time.Second)
+		again := c.Show(Queue, "403")
+		if h := c.Holds(); !first || again || len(h) != 1 || h[0].Detail != "403" || !h[0].Since.Equal(since) || !c.Open() {
+			t.Errorf("first %t, again %t, %+v", first, again, h)
+		}
+	})
+}
+
 func TestTimedHoldProlongedOrReplaced(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, c *Control) {

@@ -24,13 +24,15 @@ const (
 	Topology   Reason = "topology"    // a retried or parked message would be lost
 	Publishing Reason = "publishing"  // every message in flight waits for a park or retry publish that keeps failing
 
-	Order Reason = "order" // every message in flight waits for a failed one: shown, and the gate stays open
+	// Shown, while the gate stays open.
+	Order Reason = "order" // every message in flight waits for a failed one
+	Queue Reason = "queue" // the broker does not let the sidecar consume the queue: each try may end that
 
 	AppRejectsAll Reason = "app_rejects_all" // the app answers every message alike: URL, path or token is wrong
 )
 
 // Reasons lists the closed set.
-var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology, Publishing, Order, AppRejectsAll}
+var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology, Publishing, Order, Queue, AppRejectsAll}
 
 // Hold is one reason that currently keeps the gate shut.
 type Hold struct {
@@ -71,12 +73,18 @@ func (g *Gate) Changed() <-chan struct{} {
 // Hold shuts the gate for r until Lift(r). It reports whether r was not held before.
 func (g *Gate) Hold(r Reason, detail string) bool { return g.HoldFor(r, 0, detail, nil) }
 
-// Show makes r, which is not held, a reason that leaves the gate as it is until Lift(r).
-func (g *Gate) Show(r Reason, detail string) {
+// Show makes r, which does not hold the gate shut, a reason that leaves the gate as it is until Lift(r). It reports
+// whether r was not shown before.
+func (g *Gate) Show(r Reason, detail string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if h := g.holds[r]; h != nil {
+		h.Detail = detail
+		return false
+	}
 	g.holds[r] = &Hold{Reason: r, Detail: detail, Since: time.Now(), shown: true}
 	g.announce()
+	return true
 }
 
 // HoldFor shuts the gate for r for d, without an end for 0, and calls lifted (may be nil) right before it opens, while
@@ -135,7 +143,8 @@ func (g *Gate) Lift(r Reason) bool {
 	return true
 }
 
-func (g *Gate) held(r Reason) bool {
+// Has reports whether r is a reason now, which holds the gate shut or is only shown.
+func (g *Gate) Has(r Reason) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.holds[r] != nil

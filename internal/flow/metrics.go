@@ -19,7 +19,7 @@ func register(r prometheus.Registerer, c *Control) {
 		metrics.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "sidecar_paused", Help: "1 while consumption is paused for this reason.",
 			ConstLabels: prometheus.Labels{"reason": string(reason)},
-		}, func() float64 { return oneIf(c.held(reason)) })
+		}, func() float64 { return oneIf(c.Has(reason)) })
 	}
 }
 

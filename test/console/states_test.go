@@ -51,6 +51,9 @@ var states = map[string]func(*scene){
 	"paused by an operator": func(sc *scene) {
 		sc.run().call("POST", "/pause", "")
 	},
+	"queue cannot be consumed": func(sc *scene) {
+		sc.with("TOPOLOGY_MODE", "none").start()
+	},
 	"topology does not fit": func(sc *scene) { sc.with("TOPOLOGY_MODE", "verify").start() },
 	"one message cannot be parked": func(sc *scene) {
 		sc.full().publish("order.created", messages(2)...)

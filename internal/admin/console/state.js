@@ -14,6 +14,7 @@ const reasons = {
   topology: ['a message would be lost', 'It checks again every 15 s.'],
   app_rejects_all: ['the app refuses every message', 'Check the path and the token. One message is tried from time to time. It goes on when one gets another answer.'],
   publishing: ['parking and retrying fail', 'Every message in flight waits for that.'],
+  queue: ['the queue cannot be consumed', 'It tries again every few seconds.'],
   order: ['messages wait in order', 'Failed messages and those behind them have every place of SIDECAR_PREFETCH. It goes on when one of them succeeds or is parked.'],
 };
 
@@ -41,9 +42,12 @@ function judge(s) {
   if (s.state === 'starting') return ['Starting', 'hold', []];
   if (s.blocked) return blocked;
   if (s.redeclared?.length > 0) return ['Consuming; messages may be lost', 'bad', []];
-  const tone = s.problems?.length > 0 || !s.publish.connected ? 'bad' : s.pauses.length > 0 ? 'hold' : 'good';
+  const tone = s.problems?.length > 0 || !s.publish.connected || s.pauses.some(ofQueue) ? 'bad' : s.pauses.length > 0 ? 'hold' : 'good';
   return ['Consuming', tone, [s.app.up && tone === 'good' && 'Broker and app are there.']];
 }
+
+// A queue that costs its connection is a reason, too, while there is none.
+const ofQueue = (p) => p.reason === 'queue';
 
 function pauseLine(p) {
   return el('li', {}, isAll() && `${visible(p.subscription)}: `, el('strong', {}, p.reason), ' since ', ago(p.since, true), p.until && [', until ', ago(p.until, true)],
@@ -96,7 +100,7 @@ export function showStatus(s) {
   shown = key;
   fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine),
     s.problems?.map((p) => el('li', {}, visible(p))), s.redeclared?.map(redeclaredLine),
-    s.consume.connected && !going ? s.pauses.filter((p) => p.reason !== 'topology' || s.findings.length === 0).map(pauseLine) : [], publish && el('li', {}, publish));
+    going ? [] : s.pauses.filter((p) => (s.consume.connected || ofQueue(p)) && (p.reason !== 'topology' || s.findings.length === 0)).map(pauseLine), publish && el('li', {}, publish));
 }
 
 const byOperator = (s) => s.subscriptions?.length ? s.subscriptions.every(byOperator) : s.pauses.some((p) => p.reason === 'operator');

@@ -33,7 +33,7 @@ export function showSubscriptions(status, depths) {
     const cells = rows.get(s.name);
     const [word, tone] = s.findings.length > 0 ? ['Topology does not fit', 'bad']
       : s.redeclared?.length > 0 && s.state === 'consuming' ? ['Messages may be lost', 'bad']
-        : s.problems?.length > 0 && s.state === 'consuming' ? ['Consuming, but something fails', 'bad'] : states[s.state] ?? [s.state, ''];
+        : (s.problems?.length > 0 || s.pauses.some((p) => p.reason === 'queue')) && s.state === 'consuming' ? ['Consuming, but something fails', 'bad'] : states[s.state] ?? [s.state, ''];
     put(cells.state, word);
     cells.state.dataset.tone = s.state === 'paused' && s.pauses.some((p) => p.reason !== 'operator') ? 'bad' : tone;
     const of = queuesOf(s.name);

@@ -1,0 +1,165 @@
+package app
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/admin"
+	"sidecar/internal/apptest"
+	"sidecar/internal/brokertest"
+	"sidecar/internal/flow"
+	"sidecar/internal/testkit/must"
+)
+
+const refusedQueue = "demo.queue.demo-orders"
+
+// scene is a broker that has the topology, and a user of the sidecar who may do everything at first.
+type scene struct {
+	t    *testing.T
+	ch   *amqp.Channel
+	user string
+}
+
+func (s *scene) remove() { must.Get(s.ch.QueueDelete(refusedQueue, false, false, false))(s.t) }
+
+func (s *scene) declare() {
+	must.Get(s.ch.QueueDeclare(refusedQueue, true, false, false, false, nil))(s.t)
+}
+
+func (s *scene) consumeAlone() {
+	must.Get(s.ch.Consume(refusedQueue, "alone", false, true, false, false, nil))(s.t)
+}
+
+func (s *scene) consumeNoMore() { must.Do(s.t, s.ch.Cancel("alone", false)) }
+
+func (s *scene) permit(read string) {
+	brokertest.Ctl(s.t, "set_permissions", s.user, ".*", ".*", read)
+}
+
+// TestQueueCannotBeConsumed: whatever keeps the queue from being consumed, in whichever mode, is said with the broker's
+// reason while the connection is up, and is over when the queue is consumed.
+func TestQueueCannotBeConsumed(t *testing.T) {
+	t.Parallel()
+	revoke := func(s *scene) { s.permit("^$"); s.remove(); s.declare() } // the broker asks for the right when a consumer begins
+	for name, c := range map[string]struct {
+		mode          string
+		running       bool // it is consumed before
+		refuse, admit func(*scene)
+		says          string
+	}{
+		"absent":                         {"none", false, (*scene).remove, (*scene).declare, "404 NOT_FOUND - no queue"},
+		"deleted":                        {"none", true, (*scene).remove, (*scene).declare, "404 NOT_FOUND - no queue"},
+		"another consumer alone":         {"none", false, (*scene).consumeAlone, (*scene).consumeNoMore, "403 ACCESS_REFUSED"},
+		"another consumer alone, verify": {"verify", false, (*scene).consumeAlone, (*scene).consumeNoMore, "403 ACCESS_REFUSED"},
+		"another consumer alone, declare": {
+			"declare", false, (*scene).consumeAlone, (*scene).consumeNoMore, "403 ACCESS_REFUSED",
+		},
+		"no right": {
+			"none", false, func(s *scene) { s.permit("^$") }, func(s *scene) { s.permit(".*") }, "403 ACCESS_REFUSED",
+		},
+		"right revoked": {"none", true, revoke, func(s *scene) { s.permit(".*") }, "403 ACCESS_REFUSED"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			app := "SIDECAR_APP_URL=" + apptest.NewApp(t).URL
+			declaring, _, stop := run(t, live(t, app))
+			brokertest.Eventually(t, time.Minute, "everything is declared", func() bool { return declaring.Ready("").Ready })
+			must.Do(t, stop())
+			s := &scene{t, brokertest.Channel(t, brokertest.URL(t)), brokertest.User(t, "secret")}
+			s.permit(".*")
+			if !c.running {
+				c.refuse(s)
+			}
+			a, log, _ := run(t, load(t, app, "SIDECAR_TOPOLOGY_MODE="+c.mode, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, s.user, "secret")))
+			if c.running {
+				brokertest.Eventually(t, time.Minute, "consuming", a.subscriptions[0].consumer.Active)
+				c.refuse(s)
+			}
+			brokertest.Eventually(t, time.Minute, "a reason", func() bool { return refusal(a.Status().Pauses) != "" })
+			brokertest.Eventually(t, time.Minute, "some tries", func() bool { return len(log.Lines(`"msg":"broker channel over"`)) > 2 })
+			saysRefused(t, a, c.says)
+			if n := len(log.Lines(`"msg":"paused"`, `"reason":"queue"`, c.says)); n != 1 {
+				t.Errorf("%d log lines say why", n)
+			}
+			c.admit(s)
+			brokertest.Eventually(t, time.Minute, "consuming again", func() bool { return a.Ready("").Ready && a.subscriptions[0].consumer.Active() })
+			if st := a.Status(); st.State != admin.Consuming || len(st.Pauses) > 0 || len(log.Lines(`"msg":"resumed"`, `"reason":"queue"`)) != 1 {
+				t.Errorf("%+v", st)
+			}
+		})
+	}
+}
+
+// refusal returns the detail of the pause for a queue that cannot be consumed; "": there is none.
+func refusal(pauses []admin.Pause) string {
+	i := slices.IndexFunc(pauses, func(p admin.Pause) bool { return p.Reason == flow.Queue })
+	if i < 0 {
+		return ""
+	}
+	return pauses[i].Detail
+}
+
+// saysRefused checks that a says on all its surfaces that its only queue cannot be consumed.
+func saysRefused(t *testing.T, a *App, says string) {
+	t.Helper()
+	want := `queue "` + refusedQueue + `" cannot be consumed: ` + says
+	st, r := a.Status(), a.Ready("")
+	if st.State != admin.Paused || !st.Consume.Connected || !strings.HasPrefix(refusal(st.Pauses), want) {
+		t.Errorf("status %+v", st)
+	}
+	for _, c := range r.Checks {
+		if c.OK != (c.Name != "consuming") || c.Name == "consuming" && !strings.HasPrefix(c.Detail, want) {
+			t.Errorf("check %+v", c)
+		}
+	}
+	if n := brokertest.Metric(t, a.registry, "sidecar_paused", "queue", refusedQueue, "reason", "queue"); r.Ready || n != 1 {
+		t.Errorf("ready %t, sidecar_paused %v", r.Ready, n)
+	}
+}
+
+// TestOneOfTwoQueuesCannotBeConsumed: the status names that one, and the other is consumed.
+func TestOneOfTwoQueuesCannotBeConsumed(t *testing.T) {
+	t.Parallel()
+	app := apptest.NewApp(t)
+	first := live(t, "SIDECAR_APP_URL="+app.URL, "SIDECAR_TOPOLOGY_MODE=none")
+	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+app.URL)
+	first.Subscription, second.Subscription = "orders", "refunds"
+	log := &apptest.Log{}
+	a := must.Get(New(together(first, second), Build{}, log))(t)
+	serve(t, a, log)
+	absent, there := a.subscriptions[0].plan.Queue, a.subscriptions[1].plan.Queue
+	brokertest.Eventually(t, time.Minute, "a reason, and the other is consumed", func() bool {
+		return refusal(a.Status().Pauses) != "" && a.Ready("refunds").Ready
+	})
+	st := a.Status()
+	if st.State != admin.Consuming || len(st.Pauses) != 1 || st.Pauses[0].Of != (admin.Of{Subscription: "orders", Queue: absent}) {
+		t.Errorf("all: %+v", st)
+	}
+	if of := st.Subscriptions; of[0].State != admin.Paused || refusal(of[0].Pauses) == "" || of[1].State != admin.Consuming || len(of[1].Pauses) > 0 {
+		t.Errorf("each: %+v", of)
+	}
+	if a.Ready("").Ready || a.Ready("orders").Ready {
+		t.Error("ready without one of the queues")
+	}
+	brokertest.Send(t, brokertest.URL(t), there, "m")
+	brokertest.Eventually(t, time.Minute, "a message of the other", func() bool { return len(app.Requests()) == 1 })
+	brokertest.Queue(t, brokertest.URL(t), absent, nil)
+	brokertest.Eventually(t, time.Minute, "both are consumed", func() bool { return a.Ready("").Ready && len(a.Status().Pauses) == 0 })
+}
+
+// TestQueueWithoutPlugin: a broker that cannot divide the queue ends the connection over it, and the status says why.
+func TestQueueWithoutPlugin(t *testing.T) {
+	t.Parallel()
+	brokertest.OwnNode(t).WithoutPlugin("rabbitmq_consistent_hash_exchange")
+	a, _, _ := run(t, live(t, "SIDECAR_ORDER_BY=routing-key", "SIDECAR_PARTITIONS=2", "SIDECAR_APP_URL="+apptest.NewApp(t).URL))
+	brokertest.Eventually(t, time.Minute, "the plugin is named", func() bool {
+		return strings.Contains(refusal(a.Status().Pauses), "rabbitmq_consistent_hash_exchange")
+	})
+	if a.Ready("").Ready {
+		t.Error("ready without a queue")
+	}
+}

@@ -1,0 +1,37 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sidecar/internal/broker"
+	"sidecar/internal/flow"
+)
+
+// refusedAgain is how long after a log line about a refused queue the next one comes, while the queue stays refused.
+const refusedAgain = 5 * time.Minute
+
+// refused shows in the gate that err kept a consumer of the queue from beginning. The gate stays open: the broker does
+// not report that the queue can be consumed again, so it is tried. An error of a session that was lost for another
+// reason is not about the queue.
+func (c *Consumer) refused(ctx context.Context, err error) {
+	if ctx.Err() == nil || errors.Is(err, broker.ErrUnavailable) {
+		c.Refused(err)
+	}
+}
+
+// Refused is called with an error that keeps the queue from being consumed, until a consumer begins. One call of Serve
+// or Refused at a time.
+func (c *Consumer) Refused(err error) {
+	why := err.Error()
+	if r, ok := errors.AsType[*broker.RefusedError](err); ok {
+		why = fmt.Sprintf("%d %s", r.Code, r.Text)
+	}
+	fresh := c.o.Flow.Show(flow.Queue, fmt.Sprintf("queue %q cannot be consumed: %s", c.o.Plan.Queue, why))
+	if fresh || time.Since(c.refusedAt) > refusedAgain {
+		c.refusedAt = time.Now()
+		c.o.Logger.Warn("paused", "reason", string(flow.Queue), "error", why)
+	}
+}
