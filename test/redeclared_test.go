@@ -69,6 +69,42 @@ func TestDeletedObjectIsReported(t *testing.T) {
 	}
 }
 
+// TestDeletedAgainWithinTheHour: the second deletion does not replace the loss of the first.
+func TestDeletedAgainWithinTheHour(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	sc.app.otherwise(func(*delivery) answer { return answer{status: 409, header: map[string]string{"Amqp-Disposition": "park"}} })
+	s := sc.run().listen()
+	sc.send(numbered("m", 5)...)
+	eventually(t, "the depth of the parked messages is measured", func() bool {
+		return s.metric("sidecar_queue_messages_ready", `kind="dlq"`) == 5
+	})
+	for n := 1.0; n <= 2; n++ {
+		sc.deleteQueue(sc.dlq())
+		brokertest.Eventually(t, 90*time.Second, "it is there again, and reported", func() bool {
+			return s.metric("sidecar_objects_redeclared_total", `kind="dlq"`) == n && s.ready()
+		})
+	}
+	_, body := s.get(s.control, "/status")
+	var st struct {
+		Warnings   []string
+		Redeclared []struct {
+			LastDepth *int      `json:"last_depth"`
+			LostSince time.Time `json:"lost_since"`
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &st); err != nil || len(st.Redeclared) != 2 {
+		t.Fatalf("%s: %v", body, err)
+	}
+	first, second := st.Redeclared[0], st.Redeclared[1]
+	if first.LastDepth == nil || *first.LastDepth != 5 || !first.LostSince.Before(second.LostSince) {
+		t.Errorf("the first deletion: %s", body)
+	}
+	if second.LastDepth != nil && *second.LastDepth != 0 || !strings.Contains(body, "; 5 were ready in it ") {
+		t.Errorf("the second deletion: %s", body)
+	}
+}
+
 // TestNothingIsRejectedIntoNothing: the way of retries is deleted while nothing happens, and then messages fail. The
 // topology is checked before the first reject of a second, so none of them is lost.
 func TestNothingIsRejectedIntoNothing(t *testing.T) {

@@ -64,7 +64,8 @@ function findingLine(f, i, all) {
 // What was deleted within the last hour, and has been declared again.
 function redeclaredLine(r) {
   return el('li', {}, isAll() && `${visible(r.subscription)}: `, el('strong', {}, visible(r.object)), ' was deleted and declared again ', ago(r.at),
-    '. Messages may be lost since ', ago(r.lost_since, true), r.last_depth !== undefined && ['; ', `${number(r.last_depth)} were ready in it at `, ago(r.measured_at, true)], '.');
+    '. Messages may be lost since ', ago(r.lost_since, true), r.last_depth !== undefined ? ['; ', `${number(r.last_depth)} were ready in it at `, ago(r.measured_at, true)]
+      : r.kind !== 'exchange' && '; how many were ready in it is unknown', '.');
 }
 
 let last; // the status shown

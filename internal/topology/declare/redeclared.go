@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,8 +16,14 @@ import (
 // KindExchange is the kind of an exchange beside the kinds of queues.
 const KindExchange topology.Kind = "exchange"
 
-// shownFor is how long a Redeclared is shown.
-const shownFor = time.Hour
+const (
+	// shownFor is how long a Redeclared is shown.
+	shownFor = time.Hour
+
+	// maxShown bounds the deletions that are shown of one subscription, for a script that deletes again and again. Beyond
+	// it the smallest known loss is left out.
+	maxShown = 100
+)
 
 // Redeclared is an object that was declared although an earlier check of this process had found it: it was deleted in
 // between. Bindings are not reported: the broker answers the same whether it made one.
@@ -31,19 +38,32 @@ type Redeclared struct {
 	MeasuredAt time.Time `json:"measured_at,omitzero"`
 }
 
-// Reason says what that comes to.
+// Reason says what that comes to. A depth that was not measured since the deletion before is unknown, not 0.
 func (r *Redeclared) Reason() string {
-	return "messages may be lost since " + r.LostSince.Format(time.RFC3339)
+	s := "messages may be lost since " + r.LostSince.Format(time.RFC3339)
+	switch {
+	case r.LastDepth != nil:
+		s += fmt.Sprintf("; %d were ready in it %v before", *r.LastDepth, r.Age())
+	case r.Kind != KindExchange:
+		s += "; how many were ready in it is unknown"
+	}
+	return s
 }
 
 // String is a sentence for people.
 func (r *Redeclared) String() string {
-	s := fmt.Sprintf("%s (%s) was deleted and was declared again at %s: %s", r.Object, r.Kind,
+	return fmt.Sprintf("%s (%s) was deleted and was declared again at %s: %s", r.Object, r.Kind,
 		r.At.Format(time.RFC3339), r.Reason())
-	if r.LastDepth != nil {
-		s += fmt.Sprintf("; %d were ready in it %v before", *r.LastDepth, r.Age())
+}
+
+func old(d Redeclared) bool { return time.Since(d.At) >= shownFor }
+
+// known is the least number of messages that were lost in the queue; -1: not measured.
+func (r *Redeclared) known() int {
+	if r.LastDepth == nil {
+		return -1
 	}
-	return s
+	return *r.LastDepth
 }
 
 // Age is how old the last measured depth was when the queue was declared again.
@@ -89,8 +109,8 @@ type Sightings struct {
 	total *RedeclaredTotal
 
 	mu    sync.Mutex
-	seen  map[string]*sighting  // by title
-	again map[string]Redeclared // the last one of each title
+	seen  map[string]*sighting // by title
+	again []Redeclared         // at most maxShown, in the order of the time
 }
 
 // sighting is the last time that an object was known to exist, and the last depth of a queue.
@@ -101,7 +121,7 @@ type sighting struct {
 
 // NewSightings returns Sightings that know no object. total counts what is declared again.
 func NewSightings(total *RedeclaredTotal) *Sightings {
-	return &Sightings{total: total, seen: map[string]*sighting{}, again: map[string]Redeclared{}}
+	return &Sightings{total: total, seen: map[string]*sighting{}}
 }
 
 // Checked records a check of p that began at that time: each object exists unless a finding says that it is missing or
@@ -156,22 +176,26 @@ func (s *Sightings) Declared(r *Report, begun time.Time) (again []Redeclared) {
 		}
 		delete(s.seen, o.title)
 		if s.total.count(&d, begun) {
-			s.again[o.title] = d
+			s.add(d)
 			again = append(again, d)
 		}
 	}
 	return again
 }
 
-// Recent returns what was declared again within the last hour, in the order of the time; of each object the last one.
-func (s *Sightings) Recent() (recent []Redeclared) {
+// add keeps d, and drops what is older than shownFor. mu is locked.
+func (s *Sightings) add(d Redeclared) {
+	s.again = append(slices.DeleteFunc(s.again, old), d)
+	if len(s.again) > maxShown {
+		least := slices.MinFunc(s.again, func(a, b Redeclared) int { return cmp.Compare(a.known(), b.known()) })
+		i := slices.Index(s.again, least)
+		s.again = slices.Delete(s.again, i, i+1)
+	}
+}
+
+// Recent returns one Redeclared for each deletion of the last hour, in the order of the time.
+func (s *Sightings) Recent() []Redeclared {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, d := range s.again {
-		if time.Since(d.At) < shownFor {
-			recent = append(recent, d)
-		}
-	}
-	slices.SortFunc(recent, func(a, b Redeclared) int { return a.At.Compare(b.At) })
-	return recent
+	return slices.DeleteFunc(slices.Clone(s.again), old)
 }

@@ -68,8 +68,9 @@ func TestDeclaredAgain(t *testing.T) {
 				t.Errorf("%d series, want one for each kind", n)
 			}
 			remove(t, ch, p) // as a broker that was reset
-			if again := check(seen); len(again) == 0 || len(seen.Recent()) != len(again) {
-				t.Errorf("%d of an empty broker, %d shown", len(again), len(seen.Recent()))
+			before := len(seen.Recent())
+			if again := check(seen); len(again) == 0 || len(seen.Recent()) != before+len(again) {
+				t.Errorf("%d of an empty broker, %d shown, %d before", len(again), len(seen.Recent()), before)
 			}
 			fits(t, url, p, topology.ModeVerify)
 		})
@@ -103,11 +104,39 @@ func TestRedeclaredIsShown(t *testing.T) {
 	if again := other.Declared(&Report{declared: objects(p)}, checked); len(again) != 1 {
 		t.Errorf("counted twice: %v", again)
 	}
-	for title, d := range s.again {
-		d.At = d.At.Add(-shownFor)
-		s.again[title] = d
+	for i := range s.again {
+		s.again[i].At = s.again[i].At.Add(-shownFor)
 	}
 	if recent := s.Recent(); len(recent) > 0 {
 		t.Errorf("after an hour: %v", recent)
+	}
+}
+
+// TestEachDeletionIsShown: a later deletion does not replace an earlier one, and a depth that was not measured in between
+// is unknown. Of very many deletions the smallest known losses are left out.
+func TestEachDeletionIsShown(t *testing.T) {
+	t.Parallel()
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	s := NewSightings(NewRedeclaredTotal(prometheus.NewRegistry()))
+	deleted := func() Redeclared {
+		t.Helper()
+		own := queueOf(&topology.Queue{Name: p.Queue, Kind: topology.KindMain})
+		again := s.Declared(&Report{declared: []object{own}}, time.Now())
+		s.Checked(p, nil, time.Now())
+		if len(again) != 1 {
+			t.Fatalf("%v", again)
+		}
+		return again[0]
+	}
+	s.measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: 50}}, time.Now())
+	first := deleted()
+	for range 2 * maxShown {
+		unmeasured := deleted()
+		if r := unmeasured.Reason(); unmeasured.LastDepth != nil || !strings.HasSuffix(r, "; how many were ready in it is unknown") {
+			t.Fatal(r)
+		}
+		if recent := s.Recent(); recent[0] != first || recent[len(recent)-1] != unmeasured || len(recent) > maxShown {
+			t.Fatalf("%d are shown, the first is %v", len(recent), recent[0])
+		}
 	}
 }
