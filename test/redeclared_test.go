@@ -230,3 +230,26 @@ func TestPublishToADeletedExchange(t *testing.T) {
 		})
 	}
 }
+
+// TestReadOfADeletedDeadLetterQueue: the answer is 404 and makes the sidecar declare the queue again at once, before the
+// watcher has missed it.
+func TestReadOfADeletedDeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/dlq", "/dlq/groups", "/dlq/messages"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t)
+			s := sc.run()
+			sc.warm(s, 1)
+			time.Sleep(1100 * time.Millisecond) // longer than a check is taken for granted
+			sc.deleteQueue(sc.dlq())
+			if code, body := s.get(s.control, path); code != 404 {
+				t.Errorf("%d %s", code, body)
+			}
+			eventually(t, "the queue is there again", func() bool { return s.metric("sidecar_objects_redeclared_total", `kind="dlq"`) == 1 })
+			if s.log.mentions("topology broken") {
+				t.Errorf("the watcher missed it first:\n%s", s.log.tail(10))
+			}
+		})
+	}
+}

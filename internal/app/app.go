@@ -290,11 +290,3 @@ func OnHost(user string) string {
 func CommandLog(cfg *config.Config, w io.Writer) *slog.Logger {
 	return telemetry.NewLogger(w, "info", cfg.Process.LogFormat)
 }
-
-// newDeadLetters returns queues whose operations make a connection each, without its log and metrics, and return its
-// error. Only a resource alarm is logged, if sh has an alarm.
-func newDeadLetters(sh shared, owners []deadletter.Owner, by string, r prometheus.Registerer) deadletter.Queues {
-	o := brokerOptions(sh.cfg, "dlq", sh.build)
-	o.Memory, o.Spool, o.Alarm = sh.budget.Account(budget.DeadLetters), sh.spool, sh.alarm
-	return deadletter.New(deadletter.Options{Broker: o, By: by, Logger: sh.log, Registerer: r}, owners...)
-}

@@ -6,10 +6,13 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/consume"
+	"sidecar/internal/deadletter"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
 	"sidecar/internal/outbox"
@@ -149,8 +152,25 @@ func (sh *shared) brokerOptions(use string) broker.Options {
 func (sh *shared) newPublisher(use, exchange string) *broker.Publisher {
 	o := sh.brokerOptions(use)
 	o.Exchange = exchange
-	o.NotFound = func() { sh.each(func(s *subscription) { s.requestCheck() }) } // at most one for each in checkCounts
+	o.Missing = sh.checkAll
 	return broker.NewPublisher(broker.NewDialer(o))
+}
+
+// checkAll asks every subscription for a check of its topology: at most one for each in checkCounts. A command has
+// none.
+func (sh *shared) checkAll() {
+	if sh.each != nil {
+		sh.each(func(s *subscription) { s.requestCheck() })
+	}
+}
+
+// newDeadLetters returns queues whose operations make a connection each, without its log and metrics, and return its
+// error. Only a resource alarm is logged, if sh has an alarm.
+func newDeadLetters(sh shared, owners []deadletter.Owner, by string, r prometheus.Registerer) deadletter.Queues {
+	o := brokerOptions(sh.cfg, "dlq", sh.build)
+	o.Memory, o.Spool, o.Alarm = sh.budget.Account(budget.DeadLetters), sh.spool, sh.alarm
+	o.Missing = sh.checkAll
+	return deadletter.New(deadletter.Options{Broker: o, By: by, Logger: sh.log, Registerer: r}, owners...)
 }
 
 // singleActive reports whether the service's queue needs a single active consumer.

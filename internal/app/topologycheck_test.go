@@ -1,6 +1,7 @@
 package app
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
@@ -209,4 +211,27 @@ func TestWhoDeclaresAMissingObject(t *testing.T) {
 	brokertest.Eventually(t, time.Minute, "consuming again", func() bool { return sub.consumer.Active() && !sub.status.bad() })
 	must.Get(ch.QueueDelete(a.plan.Park.Queue, false, false, false))(t)
 	broken(a.plan.Park.Queue, "it is declared again")
+}
+
+// TestReturnedPublicationRestoresTheBinding: a message of the app is returned, and a check declares the missing binding at
+// once. No periodic check runs meanwhile.
+func TestReturnedPublicationRestoresTheBinding(t *testing.T) {
+	t.Parallel()
+	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/", "SIDECAR_PUBLISH_ADDR=127.0.0.1:0"), func(a *App) {
+		a.subscriptions[0].checkEvery = time.Hour
+	})
+	p, b := a.senders[0].publisher, a.plan.Bindings[0]
+	brokertest.Eventually(t, time.Minute, "consuming", func() bool { return a.subscriptions[0].consumer.Active() && p.Connected() })
+	must.Do(t, brokertest.Channel(t, brokertest.URL(t)).QueueUnbind(b.Queue, b.Key, b.Exchange, nil))
+	returned := 0
+	brokertest.Eventually(t, time.Minute, "the message is routed", func() bool {
+		err := p.Publish(t.Context(), &message.Publication{Exchange: mainExchange(a.cfg, a.plan), Key: b.Key})
+		if errors.Is(err, broker.ErrUnroutable) {
+			returned++
+		}
+		return err == nil
+	})
+	if returned == 0 {
+		t.Error("no message was returned: the binding was not removed")
+	}
 }

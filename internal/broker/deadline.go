@@ -119,13 +119,20 @@ func ask[T any](ctx context.Context, s *Session, fn func() (T, error), late func
 	return r.value, err
 }
 
+// missing reports that an object may be missing.
+func (s *Session) missing() {
+	if s.options.Missing != nil {
+		s.options.Missing()
+	}
+}
+
 // endError turns what the library returned into why: a channel the broker closed, or a session that ended, of which the
 // library says "channel/connection is not open" or what its own write met.
 func (s *Session) endError(err error) error {
 	var closed *amqp.Error
 	if errors.As(err, &closed) && closed.Server && closed.Recover {
-		if closed.Code == amqp.NotFound && s.options.NotFound != nil {
-			s.options.NotFound()
+		if closed.Code == amqp.NotFound {
+			s.missing()
 		}
 		return &RefusedError{Code: closed.Code, Text: closed.Reason}
 	}

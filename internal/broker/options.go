@@ -44,9 +44,9 @@ type Options struct {
 	// Connect opens the connection to a host and port; nil = TCP with keepalive. TLS, if any, runs on top of it.
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
 
-	// NotFound is called when the broker refuses a call because an exchange or a queue is missing; may be nil. It must not
-	// block.
-	NotFound func()
+	// Missing is called when the broker refuses a call because an exchange or a queue is missing, and when it returns a
+	// message, perhaps because a binding is; may be nil. It must not block.
+	Missing func()
 
 	// Memory is asked before a delivery is held, which goes with Delivery.Free; nil bounds nothing.
 	Memory *budget.Account

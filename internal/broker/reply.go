@@ -121,7 +121,7 @@ func (q *requesters) connect(s *Session) (err error) {
 	if q.session == nil || q.session.Err() != nil {
 		o := *s.options
 		o.Name += " replies"
-		o.Logger, o.Registerer, o.NotFound = nil, nil, nil // a requester that has gone is a 404
+		o.Logger, o.Registerer, o.Missing = nil, nil, nil // a requester that has gone is a 404
 		next, err := NewDialer(o).Dial(s.ctx)
 		if err != nil {
 			return err

@@ -57,7 +57,10 @@ func openStream(s *Session, window int) (*Stream, error) {
 		if c.ch, err = s.conn.Channel(); err != nil {
 			return err
 		}
-		c.confirms = s.wire.Confirm(c.ch, c.returned)
+		c.confirms = s.wire.Confirm(c.ch, func(f amqpwire.Fingerprint, why *ReturnedError) {
+			s.missing()
+			c.returned(f, why)
+		})
 		c.closes = c.ch.NotifyClose(make(chan *amqp.Error, 1)) // buffered: the library sends from its reading goroutine
 		return c.ch.Confirm(false)
 	})
