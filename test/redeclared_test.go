@@ -50,6 +50,9 @@ func TestDeletedObjectIsReported(t *testing.T) {
 			if !s.log.mentions(`"msg":"`+c.word+` declared again"`) || !s.log.mentions("messages may be lost since ") {
 				t.Errorf("the log does not report it:\n%s", s.log.tail(10))
 			}
+			if s.log.mentions(`"msg":"consumer cancelled"`) {
+				t.Errorf("it is reported as declared by another client:\n%s", s.log.tail(10))
+			}
 			depth := c.kind == "retry"
 			if c.kind != "exchange" && s.log.mentions(`"last_depth":1`) != depth {
 				t.Errorf("the log has another depth:\n%s", s.log.tail(10))
@@ -73,7 +76,9 @@ func TestDeletedObjectIsReported(t *testing.T) {
 func TestDeletedAgainWithinTheHour(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t)
-	sc.app.otherwise(func(*delivery) answer { return answer{status: 409, header: map[string]string{"Amqp-Disposition": "park"}} })
+	sc.app.otherwise(func(*delivery) answer {
+		return answer{status: 409, header: map[string]string{"Amqp-Disposition": "park"}}
+	})
 	s := sc.run().listen()
 	sc.send(numbered("m", 5)...)
 	eventually(t, "the depth of the parked messages is measured", func() bool {
@@ -102,6 +107,46 @@ func TestDeletedAgainWithinTheHour(t *testing.T) {
 	}
 	if second.LastDepth != nil && *second.LastDepth != 0 || !strings.Contains(body, "; 5 were ready in it ") {
 		t.Errorf("the second deletion: %s", body)
+	}
+}
+
+// TestQueueReplacedByAnotherClient: a check after the deletion finds the queue again, so the sidecar declares nothing. That
+// the broker cancelled the consumer is a line in the log.
+func TestQueueReplacedByAnotherClient(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"verify", "none"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("TOPOLOGY_MODE", mode).seed()
+			var s *sidecar
+			cancelled := func() bool { return s.log.mentions(`"level":"warn","msg":"consumer cancelled"`) }
+			// Again, if the check came before the other client's declaration, or RabbitMQ 3.10 cancelled no consumer.
+			for n := 0; n == 0 || n < 5 && !cancelled(); n++ {
+				s = sc.run()
+				id := fmt.Sprint("m", n)
+				sc.send(id)
+				sc.app.await(id, 1)
+				ch := sc.channel()
+				_, err := ch.QueueDelete(sc.queue(), false, false, true) // without an answer, so that both come at once
+				if _, again := ch.QueueDeclare(sc.queue(), true, false, false, false, serviceArgs(sc)); err != nil || again != nil {
+					t.Fatal(err, again)
+				}
+				sc.bind(sc.queue(), "", sc.exchange())
+				for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !cancelled(); {
+					time.Sleep(50 * time.Millisecond)
+				}
+				if n := s.metric("sidecar_objects_redeclared_total"); n != 0 {
+					t.Errorf("%v objects are counted as declared again", n)
+				}
+				if !cancelled() {
+					s.stop()
+				}
+			}
+			if !cancelled() {
+				t.Error("it is not logged")
+			}
+			eventually(t, "the new queue is consumed", func() bool { return sc.consumers(sc.queue()) == 1 })
+		})
 	}
 }
 

@@ -62,6 +62,8 @@ type subscription struct {
 	oneByOne bool                           // see ensure
 	session  atomic.Pointer[broker.Session] // the last one on which the topology was checked; nil: none yet
 	isolated atomic.Bool                    // it has a consume connection of its own, see isolate
+	// cancelled: the broker has ended the consumer, and the watcher has not checked the queue since.
+	cancelled atomic.Bool
 }
 
 // newSubscription builds the subscription that cfg describes, with what it shares with others. Its deliveries take
@@ -84,7 +86,10 @@ func newSubscription(
 	s.flow = flow.New(s.flowOptions())
 	s.sightings = declare.NewSightings(s.redeclared)
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Depths: s.depths, Sightings: s.sightings, Report: s.missing, Ask: s.measure,
+		Depths: s.depths, Sightings: s.sightings, Ask: s.measure, Report: func(missing []declare.Finding) {
+			s.reportCancelled(missing)
+			s.missing(missing)
+		},
 	})
 	dispatcher, err := s.countCrashes()
 	if err != nil {

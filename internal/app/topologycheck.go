@@ -50,7 +50,7 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	}
 	group.Go(func() error {
 		defer cancel()
-		return s.consumer.Serve(ctx, link, s.current.Load)
+		return s.consume(ctx, link)
 	})
 	return group.Wait()
 }

@@ -1,9 +1,13 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"sync"
+	"time"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
@@ -55,4 +59,28 @@ func (t *topologyStatus) tolerated() []declare.Finding {
 	return slices.DeleteFunc(slices.Clone(t.findings[objects]), func(f declare.Finding) bool {
 		return f.Judgement == topology.Breaks
 	})
+}
+
+// consume records whether the broker ended the consumer.
+func (s *subscription) consume(ctx context.Context, link *broker.Session) error {
+	err := s.consumer.Serve(ctx, link, s.current.Load)
+	if errors.Is(err, broker.ErrCancelled) {
+		s.cancelled.Store(true)
+	}
+	return err
+}
+
+// reportCancelled logs, after the broker has ended the consumer, that the queue exists although this process has not
+// declared it again. It is not a Redeclared: the broker gives no reason, and a deletion is only one of several.
+func (s *subscription) reportCancelled(missing []declare.Finding) {
+	title := topology.QueueTitle(s.plan.Queue)
+	if !s.cancelled.Swap(false) ||
+		slices.ContainsFunc(missing, func(f declare.Finding) bool { return f.Object == title }) ||
+		slices.ContainsFunc(s.sightings.Recent(), func(r declare.Redeclared) bool {
+			return r.Object == title && time.Since(r.At) < time.Minute
+		}) {
+		return
+	}
+	s.log.Warn("consumer cancelled", "reason", "if another client has deleted the queue and declared it again, its "+
+		"messages are lost; a node that was away and consumer_timeout cancel a consumer, too")
 }
