@@ -112,7 +112,11 @@ func policyRisk(plan *topology.Plan, d *topology.Difference, found amqp.Table) s
 			d.Found)
 	case own && rejects && plan.Quorum && d.Property == topology.ArgOverflow:
 		return "rejected messages can be lost when the broker is killed: without reject-publish it dead-letters at most once"
-	case waits && full && !plan.Quorum && (d.Property == "x-max-length" || d.Property == "x-max-length-bytes"):
+	case waits && full && (d.Property == "x-max-length" || d.Property == "x-max-length-bytes"):
+		if plan.Quorum {
+			return "a message that is rejected for a retry while the queue is full can stay in the service's queue for " +
+				"minutes, neither ready nor unacked"
+		}
 		return "a message that is rejected for a retry while the queue is full is lost"
 	}
 	return ""

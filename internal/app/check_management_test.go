@@ -87,6 +87,7 @@ func TestCheckJudgesPolicies(t *testing.T) {
 		{"classic", "retry-queue", `{"message-ttl": 6}`, topology.ArgTTL, "problem", "do not wait for the delay"},
 		{"classic", "retry-queue", `{"max-length": 5, "overflow": "reject-publish"}`, "x-max-length", "warning", "while the queue is full is lost"},
 		{"classic", "retry-queue", `{"max-length": 5}`, "x-max-length", "warning", "the oldest message returns before its delay is over"},
+		{"quorum", "retry-queue", `{"max-length": 5}`, "x-max-length", "warning", "for minutes, neither ready nor unacked"},
 		{"classic", "queue", `{"max-length": 5, "overflow": "reject-publish"}`, "x-max-length", "warning", "a full queue refuses"},
 		{"quorum", "queue", `{"overflow": "drop-head"}`, topology.ArgOverflow, "warning", "at most once"},
 		{"quorum", "queue", `{"delivery-limit": 20}`, topology.ArgDeliveryLimit, "warning", "or with 425"},
