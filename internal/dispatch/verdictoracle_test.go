@@ -51,6 +51,7 @@ func callsDone(body string, ids []string, declared bool) []bool {
 	case declared && !o.any && trimmed != "" && (len(roots) != 1 || roots[0].value != json.Delim('[') || roots[0].items != nil):
 		o.allBad = true
 	}
+	o.allBad = o.allBad || len(body) > (64+len(ids))<<10 && !isHTML(body)
 	done := make([]bool, len(ids))
 	for i := range ids {
 		done[i] = !o.allBad && !o.hidden && !o.bad[i] && (!o.all || o.named[i])
@@ -82,9 +83,12 @@ func mentionsVerdicts(text string) bool {
 
 // mentionsAny reports whether a text that is not JSON may hold verdicts or a failure.
 func mentionsAny(text string) bool {
+	return !isHTML(text) && (mentionsVerdicts(text) || ofFailures.MatchString(text))
+}
+
+func isHTML(text string) bool {
 	begin := strings.ToLower(strings.TrimLeft(text, "\v\f\u0085\u00a0\ufeff"+blanks))
-	isPage := strings.HasPrefix(begin, "<!doctype") || strings.HasPrefix(begin, "<html")
-	return !isPage && (mentionsVerdicts(text) || ofFailures.MatchString(text))
+	return strings.HasPrefix(begin, "<!doctype") || strings.HasPrefix(begin, "<html")
 }
 
 // walk reads a value. The members of an object are searched if outer is true, or if the object is a verdict.

@@ -65,7 +65,7 @@ func (x *attempt) judge(j *judgement) (problem string) {
 		return "a zero byte, as in UTF-16, which may hide verdicts"
 	case in.CloseDelimited && (declared || x.answer.kinds&jsonText != 0 && isEmpty):
 		return errNoLength
-	case !in.Whole && (declared || isEmpty || !isText(body) || suspicious(body)):
+	case !in.Whole && (declared || !x.answer.encoded && !isPage(body)):
 		return fmt.Sprintf("more than %d bytes, which may hold verdicts on %d messages", in.Limit, len(j.ms))
 	case !in.Whole:
 		return ""

@@ -168,19 +168,34 @@ const zeroByte = "failed: a zero byte, as in UTF-16, which may hide verdicts"
 // TestAnswersInOtherNotations: verdicts in a text that is not JSON are not understood, and no message is acked.
 func TestAnswersInOtherNotations(t *testing.T) {
 	t.Parallel()
-	for _, body := range append(inOtherNotations, "x"+strings.Repeat(" ", 1<<20)+"OK") {
-		for _, kind := range undeclared {
-			whole, each := readFor(t, newReader(), messagesOf(idsOfTable), kind, body, 1<<10)
-			got := inWords(whole, each)
-			if isLong := len(body) > 1<<20; isLong && got != allDone || !isLong && !strings.HasSuffix(got, "verdicts in a text that is not JSON") {
-				t.Errorf("%q of %.90q: got %s", kind, body, got)
-			}
-		}
+	for _, body := range inOtherNotations {
+		line := 1 + strings.Count(body[:len(body)-len(strings.TrimLeft(body, blanks))], "\n")
+		wantSaid(t, body, "failed: line "+itoa(line)+": verdicts in a text that is not JSON", undeclared)
 	}
-	long := "OK [{\"index\":0,\"status\":503}]" + strings.Repeat(" ", 1<<20)
-	if whole, each := readFor(t, newReader(), messagesOf(idsOfTable), undeclared[0], long, 1<<10); !strings.Contains(inWords(whole, each), "more than") {
-		t.Errorf("a long text with verdicts: got %s", inWords(whole, each))
+}
+
+// TestAnswersThatAreCutOff: the part of an answer that is not read may hold verdicts, except in an HTML document.
+func TestAnswersThatAreCutOff(t *testing.T) {
+	t.Parallel()
+	const verdicts = `[{"index":0,"status":503}]`
+	tooLong, atLimit := "failed: more than "+itoa(int(answerLimit(3)))+" bytes, which may hold verdicts on 3 messages", int(answerLimit(3))
+	for body, want := range map[string]string{
+		strings.Repeat("log line\n", 9000) + verdicts:                      tooLong,
+		"OK " + strings.Repeat("y", 80000) + "\n" + verdicts:               tooLong,
+		"OK " + verdicts + strings.Repeat(" ", 1<<20):                      tooLong,
+		"x" + strings.Repeat(" ", 1<<20) + "OK":                            tooLong,
+		strings.Repeat("\n", 80000) + verdicts:                             tooLong,
+		"<br />\n<b>Warning</b>: " + strings.Repeat("y", 80000) + verdicts: tooLong,
+		strings.Repeat("7 ", 50000) + verdicts:                             tooLong,
+		"\n<!DOCTYPE html><p>" + strings.Repeat("y", 80000) + "</p>":       allDone,
+		"<html>" + strings.Repeat("index: 0, status: 503\n", 9000):         allDone,
+		"OK " + strings.Repeat("y", atLimit-len("OK ")):                    allDone, // all of it is read
+		"OK " + strings.Repeat("y", atLimit-len(verdicts)-3) + verdicts:    "failed: line 1: verdicts in a text that is not JSON",
+	} {
+		wantSaid(t, body, want, undeclared)
 	}
+	page := "200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/html"
+	wantSaid(t, "\x1f\x8b"+strings.Repeat("y", 80000), allDone, []string{page})
 }
 
 // TestUnknownDispositionOfABatch: what an app wanted for all messages with an unknown word is not "all done".
@@ -272,7 +287,7 @@ func wantSaid(t *testing.T, body, want string, kinds []string) {
 	for _, kind := range kinds {
 		whole, each := readFor(t, newReader(), messagesOf(idsOfTable), kind, body, 1<<10)
 		if got := inWords(whole, each); got != want {
-			t.Errorf("%q of %q: got %s, want %s", kind, body, got, want)
+			t.Errorf("%q of %.300q: got %s, want %s", kind, body, got, want)
 		}
 	}
 }
@@ -349,7 +364,7 @@ func FuzzVerdicts(f *testing.F) {
 	for body := range otherAnswers {
 		f.Add(body, uint8(0))
 	}
-	for _, body := range append(slices.Concat(onlyOther, inOtherNotations), strings.Repeat(" ", 70000)+"{}", `{"x":"`+strings.Repeat("x", 70000), "{\"index\":0,\"status\":500,\"reason\":\"\xff\"}", `{"batchItemFailures":[{"itemIdentifier":"`+"\xff"+`"}]}`) {
+	for _, body := range append(slices.Concat(onlyOther, inOtherNotations), strings.Repeat("log line\n", 9000), "<html>"+strings.Repeat("x", 70000), strings.Repeat(" ", 70000)+"{}", `{"x":"`+strings.Repeat("x", 70000), "{\"index\":0,\"status\":500,\"reason\":\"\xff\"}", `{"batchItemFailures":[{"itemIdentifier":"`+"\xff"+`"}]}`) {
 		f.Add(body, uint8(7))
 	}
 	f.Fuzz(func(t *testing.T, body string, step uint8) { checkAnswer(t, body, int(step)+1) })
