@@ -31,7 +31,7 @@ func TestStatus(t *testing.T) {
 		},
 		Findings: []Finding{{Finding: declare.Finding{Object: "queue \"wms.dlq.a\"", Problem: "missing", Fix: "declare it"}}},
 		Redeclared: []Redeclared{
-			{Redeclared: declare.Redeclared{Object: "queue \"wms.dlq.a\"", Kind: "dlq", At: since, LostSince: since, LastDepth: new(int), MeasuredAt: since}},
+			{Redeclared: declare.Redeclared{Object: "queue \"wms.dlq.a\"", Kind: "dlq", At: since, LostSince: since, LastDepth: new(int), MeasuredAt: since, Waiting: new(int)}},
 			{Redeclared: declare.Redeclared{Object: "exchange \"wms\"", Kind: declare.KindExchange, At: since, LostSince: since}},
 		},
 		App:      App{URL: "http://127.0.0.1:8080/"},
@@ -46,7 +46,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%s, want %s", got.body, want)
 	}
 	for _, want := range []string{`"state":"paused"`, `"since":"2030-01-02T03:04:05Z"}`, `"until":"2030-01-02T03:05:05Z"}`, `"retry_delays":["5s"]`,
-		`"lost_since":"2030-01-02T03:04:05Z","last_depth":0,"measured_at":"2030-01-02T03:04:05Z"}`, `"lost_since":"2030-01-02T03:04:05Z"}]`,
+		`"lost_since":"2030-01-02T03:04:05Z","last_depth":0,"measured_at":"2030-01-02T03:04:05Z","waiting":0}`, `"lost_since":"2030-01-02T03:04:05Z"}]`,
 	} {
 		if !strings.Contains(got.body, want) {
 			t.Errorf("no %s in %s", want, got.body)

@@ -84,7 +84,7 @@ func newSubscription(
 		return nil, err
 	}
 	s.flow = flow.New(s.flowOptions())
-	s.sightings = declare.NewSightings(s.redeclared)
+	s.sightings = declare.NewSightings(s.redeclared, func() (int, bool) { return s.consumer.Forget() })
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Depths: s.depths, Sightings: s.sightings, Ask: s.measure, Report: func(missing []declare.Finding) {
 			s.reportCancelled(missing)

@@ -239,13 +239,16 @@ func (s *subscription) reportRedeclared(r *declare.Report, begun time.Time) {
 	again := s.sightings.Declared(r, begun)
 	for _, d := range again {
 		log := s.log.With("object", d.Object, "kind", string(d.Kind), "lost_since", d.LostSince, "reason", d.Reason())
-		switch {
-		case d.Kind == declare.KindExchange:
+		if d.LastDepth != nil {
+			log = log.With("last_depth", *d.LastDepth, "depth_age", d.Age())
+		}
+		if d.Waiting != nil {
+			log = log.With("waiting", *d.Waiting)
+		}
+		if d.Kind == declare.KindExchange {
 			log.Error("exchange declared again")
-		case d.LastDepth == nil:
+		} else {
 			log.Error("queue declared again")
-		default:
-			log.Error("queue declared again", "last_depth", *d.LastDepth, "depth_age", d.Age())
 		}
 	}
 	if len(again) > 0 {

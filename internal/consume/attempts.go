@@ -48,6 +48,7 @@ type attempts struct {
 	taken int // messages that were known and have been delivered: their places are kept for them
 	early int // messages in a row that were back at once
 	swept time.Duration
+	queue int // how often the queue was deleted: a message of an earlier queue does not return
 }
 
 // attempted is a message, as the broker delivers it next.
@@ -72,24 +73,26 @@ func newAttempts(delayAfter func(int) time.Duration, undelayed func()) *attempts
 
 // take sets the failed attempts of a message that was delivered, and forgets them: ended remembers them again.
 func (a *attempts) take(r *record) {
-	deliveries := message.Deliveries(r.m.Headers)
-	// A count at the first delivery is a publisher's. So is one that no broker reaches: it is still there when the message
-	// was given back before its first attempt.
-	if deliveries == 0 || deliveries > maxDeliveries || !r.m.Redelivered {
-		return
-	}
-	r.known = attempted{r.id, deliveries}
-	var undelayed bool
-	if r.failed, undelayed = a.remove(r.known); undelayed {
+	a.mu.Lock()
+	undelayed := a.remove(r)
+	a.mu.Unlock()
+	if undelayed {
 		a.undelayed()
 	}
 }
 
 // remove takes out what is known of a message. Without a match it is what was known before connections were lost, or
-// before another replica had the message.
-func (a *attempts) remove(key attempted) (failed int, undelayed bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// before another replica had the message. mu is locked.
+func (a *attempts) remove(r *record) (undelayed bool) {
+	r.queue = a.queue
+	deliveries := message.Deliveries(r.m.Headers)
+	// A count at the first delivery is a publisher's. So is one that no broker reaches: it is still there when the message
+	// was given back before its first attempt.
+	if deliveries == 0 || deliveries > maxDeliveries || !r.m.Redelivered {
+		return false
+	}
+	r.known = attempted{r.id, deliveries}
+	key := r.known
 	for n := 0; n <= maxLost && key.deliveries >= 0; n++ {
 		if e, ok := a.known[key]; ok {
 			a.taken++
@@ -99,11 +102,12 @@ func (a *attempts) remove(key attempted) (failed int, undelayed bool) {
 			} else {
 				a.known[key] = e
 			}
-			return int(e.failed), undelayed
+			r.failed = int(e.failed)
+			return undelayed
 		}
 		key.deliveries--
 	}
-	return 0, false
+	return false
 }
 
 // backAtOnce reports whether it was shown just now that the broker delays nothing.
@@ -131,6 +135,9 @@ func (a *attempts) ended(r *record, by topology.Final, lost bool) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if r.queue != a.queue {
+		return
+	}
 	if kept {
 		a.taken--
 	}
@@ -167,10 +174,25 @@ func (a *attempts) room(now time.Duration) bool {
 }
 
 // waiting is how many messages this process has rejected that the broker still delays.
-func (a *attempts) waiting() (n int) {
-	now := time.Since(a.start)
+func (a *attempts) waiting() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.delayed()
+}
+
+// forget forgets all messages, also those in flight: their queue was deleted. It returns what waiting was.
+func (a *attempts) forget() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.delayed()
+	clear(a.known)
+	a.queue, a.taken = a.queue+1, 0
+	return n
+}
+
+// delayed is waiting, while mu is locked.
+func (a *attempts) delayed() (n int) {
+	now := time.Since(a.start)
 	for _, e := range a.known {
 		if e.due > now {
 			n += int(e.copies)

@@ -363,6 +363,28 @@ func TestMessagesThatWentElsewhereAreForgotten(t *testing.T) {
 	})
 }
 
+// TestDeletedQueueIsForgotten: with what waits in it and with what is in flight, which ends later.
+func TestDeletedQueueIsForgotten(t *testing.T) {
+	t.Parallel()
+	a := newAttempts(func(int) time.Duration { return time.Hour }, func() { t.Error("nothing delays?") })
+	for _, id := range []string{"waits", "back", "known"} {
+		a.ended(returning(a, id, 0), topology.FinalDelay, false)
+	}
+	first, known := returning(a, "first", 0), returning(a, "known", 1)
+	if n := a.forget(); n != 2 || a.waiting() != 0 {
+		t.Errorf("%d waited, %d wait", n, a.waiting())
+	}
+	a.ended(first, topology.FinalDelay, true)
+	a.ended(known, topology.FinalDelay, true)
+	if r := returning(a, "known", 2); r.failed != 0 || a.waiting() != 0 || a.taken != 0 || len(a.known) != 0 {
+		t.Errorf("%d failed, %d wait, %d taken", r.failed, a.waiting(), a.taken)
+	}
+	a.ended(returning(a, "new", 0), topology.FinalDelay, false)
+	if n := a.waiting(); n != 1 {
+		t.Errorf("%d wait in the new queue", n)
+	}
+}
+
 // TestForgedCountOfAMessageThatWasGivenBack: the broker leaves a publisher's count alone until the first reject, so it
 // is there at a redelivery, too.
 func TestForgedCountOfAMessageThatWasGivenBack(t *testing.T) {

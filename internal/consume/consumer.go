@@ -283,6 +283,14 @@ func (c *Consumer) Waiting() (n int, ok bool) {
 	return c.attempts.waiting(), true
 }
 
+// Forget forgets the messages of the service's queue, which was deleted. It returns what Waiting was.
+func (c *Consumer) Forget() (waited int, ok bool) {
+	if c.attempts == nil {
+		return 0, false
+	}
+	return c.attempts.forget(), true
+}
+
 // Received is how many deliveries there have been.
 func (c *Consumer) Received() int64 { return c.received.Load() }
 

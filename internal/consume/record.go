@@ -21,6 +21,7 @@ type record struct {
 	held     *entry // of a delivery in order
 	failed   int    // attempts, where this process remembers some
 	known    attempted
+	queue    int             // attempts.queue at the delivery
 	id       uint64          // of equal messages: broker.Delivery.Identity
 	passed   bool            // by recall
 	checked  bool            // it has waited for a check of the topology

@@ -65,7 +65,8 @@ function findingLine(f, i, all) {
 function redeclaredLine(r) {
   return el('li', {}, isAll() && `${visible(r.subscription)}: `, el('strong', {}, visible(r.object)), ' was deleted and declared again ', ago(r.at),
     '. Messages may be lost since ', ago(r.lost_since, true), r.last_depth !== undefined ? ['; ', `${number(r.last_depth)} were ready in it at `, ago(r.measured_at, true)]
-      : r.kind !== 'exchange' && '; how many were ready in it is unknown', '.');
+      : r.kind !== 'exchange' && '; how many were ready in it is unknown',
+    r.waiting > 0 && `; it delayed ${number(r.waiting)} that this process had rejected`, '.');
 }
 
 let last; // the status shown

@@ -36,6 +36,9 @@ type Redeclared struct {
 	// LastDepth is how many messages were ready in a queue at MeasuredAt; nil: not measured.
 	LastDepth  *int      `json:"last_depth,omitempty"`
 	MeasuredAt time.Time `json:"measured_at,omitzero"`
+
+	// Waiting is how many messages that this process had rejected the queue delayed; nil: it delays none, or not this one.
+	Waiting *int `json:"waiting,omitempty"`
 }
 
 // Reason says what that comes to. A depth that was not measured since the deletion before is unknown, not 0.
@@ -46,6 +49,9 @@ func (r *Redeclared) Reason() string {
 		s += fmt.Sprintf("; %d were ready in it %v before", *r.LastDepth, r.Age())
 	case r.Kind != KindExchange:
 		s += "; how many were ready in it is unknown"
+	}
+	if r.Waiting != nil && *r.Waiting > 0 {
+		s += fmt.Sprintf("; it delayed %d that this process had rejected", *r.Waiting)
 	}
 	return s
 }
@@ -60,10 +66,13 @@ func old(d Redeclared) bool { return time.Since(d.At) >= shownFor }
 
 // known is the least number of messages that were lost in the queue; -1: not measured.
 func (r *Redeclared) known() int {
-	if r.LastDepth == nil {
-		return -1
+	n := -1
+	for _, of := range []*int{r.LastDepth, r.Waiting} {
+		if of != nil {
+			n = max(n, 0) + *of
+		}
 	}
-	return *r.LastDepth
+	return n
 }
 
 // Age is how old the last measured depth was when the queue was declared again.
@@ -106,7 +115,8 @@ func (t *RedeclaredTotal) count(d *Redeclared, begun time.Time) bool {
 
 // Sightings remembers when the objects of one subscription were known to exist, over all sessions of the process.
 type Sightings struct {
-	total *RedeclaredTotal
+	total  *RedeclaredTotal
+	forget func() (waited int, delays bool)
 
 	mu    sync.Mutex
 	seen  map[string]*sighting // by title
@@ -119,9 +129,11 @@ type sighting struct {
 	ready        int
 }
 
-// NewSightings returns Sightings that know no object. total counts what is declared again.
-func NewSightings(total *RedeclaredTotal) *Sightings {
-	return &Sightings{total: total, seen: map[string]*sighting{}}
+// NewSightings returns Sightings that know no object. total counts what is declared again. forget is called when the
+// queue that is consumed was deleted; it returns how many messages the queue delayed, if it delays any. It must not
+// block.
+func NewSightings(total *RedeclaredTotal, forget func() (waited int, delays bool)) *Sightings {
+	return &Sightings{total: total, forget: forget, seen: map[string]*sighting{}}
 }
 
 // Checked records a check of p that began at that time: each object exists unless a finding says that it is missing or
@@ -173,6 +185,11 @@ func (s *Sightings) Declared(r *Report, begun time.Time) (again []Redeclared) {
 		}
 		if !e.measured.IsZero() {
 			d.LastDepth, d.MeasuredAt = &e.ready, e.measured.UTC()
+		}
+		if d.Kind == topology.KindMain {
+			if n, delays := s.forget(); delays {
+				d.Waiting = &n
+			}
 		}
 		delete(s.seen, o.title)
 		if s.total.count(&d, begun) {

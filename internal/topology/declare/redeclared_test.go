@@ -13,6 +13,8 @@ import (
 	"sidecar/internal/topology"
 )
 
+func delaysNothing() (int, bool) { return 0, false }
+
 // TestDeclaredAgain: each object of every preset that is deleted is missed, declared again and reported with its kind.
 // The first declaration is not reported, nor is one by a process that has not seen the object.
 func TestDeclaredAgain(t *testing.T) {
@@ -31,7 +33,7 @@ func TestDeclaredAgain(t *testing.T) {
 				seen.Checked(r.Plan, r.Findings, begun)
 				return again
 			}
-			seen := NewSightings(total)
+			seen := NewSightings(total, delaysNothing)
 			if again := check(seen); len(again) > 0 {
 				t.Errorf("on an empty broker: %v", again)
 			}
@@ -55,7 +57,7 @@ func TestDeclaredAgain(t *testing.T) {
 				if len(again) != 1 || again[0].Object != o.title || again[0].Kind != kind || again[0].LastDepth != nil {
 					t.Errorf("%s: %+v", o.title, again)
 				}
-				if again := check(NewSightings(total)); len(again) > 0 {
+				if again := check(NewSightings(total, delaysNothing)); len(again) > 0 {
 					t.Errorf("another process: %v", again)
 				}
 			}
@@ -81,7 +83,7 @@ func TestDeclaredAgain(t *testing.T) {
 func TestRedeclaredIsShown(t *testing.T) {
 	t.Parallel()
 	p := build(t, topology.Options{Service: "wms-cincout"})
-	s := NewSightings(NewRedeclaredTotal(prometheus.NewRegistry()))
+	s := NewSightings(NewRedeclaredTotal(prometheus.NewRegistry()), delaysNothing)
 	measured := time.Now().Add(-12 * time.Second)
 	s.measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: 2400}}, measured)
 	checked := measured.Add(time.Second)
@@ -99,7 +101,7 @@ func TestRedeclaredIsShown(t *testing.T) {
 	if len(s.Recent()) != len(again) {
 		t.Errorf("%v", s.Recent())
 	}
-	other := NewSightings(s.total) // of another subscription, which noticed the same deletions
+	other := NewSightings(s.total, delaysNothing) // of another subscription, which noticed the same deletions
 	other.Checked(p, nil, checked)
 	if again := other.Declared(&Report{declared: objects(p)}, checked); len(again) != 1 {
 		t.Errorf("counted twice: %v", again)
@@ -117,7 +119,7 @@ func TestRedeclaredIsShown(t *testing.T) {
 func TestEachDeletionIsShown(t *testing.T) {
 	t.Parallel()
 	p := build(t, topology.Options{Service: "wms-cincout"})
-	s := NewSightings(NewRedeclaredTotal(prometheus.NewRegistry()))
+	s := NewSightings(NewRedeclaredTotal(prometheus.NewRegistry()), delaysNothing)
 	deleted := func() Redeclared {
 		t.Helper()
 		own := queueOf(&topology.Queue{Name: p.Queue, Kind: topology.KindMain})
