@@ -1,11 +1,13 @@
 package test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestSendOnly: a sidecar that is not to consume publishes what the app POSTs and what it commits, and nothing else: it
@@ -30,6 +32,21 @@ func TestSendOnly(t *testing.T) {
 	eventually(t, "both messages are there", func() bool { return sc.ready(other) == 2 })
 	if _, body := s.get(s.control, "/status"); !strings.Contains(body, `"pauses":[]`) || !strings.Contains(body, `"state":"publishing"`) || !strings.Contains(body, `"publish":{"connected":true}`) {
 		t.Errorf("status %s", body)
+	}
+	_, body := s.get(s.control, "/status")
+	var shown map[string]any
+	must.Do(t, json.Unmarshal([]byte(body), &shown))
+	for _, field := range []string{
+		"app", "queue", "topology", "bindings", "consume", "concurrency", "prefetch", "max_retries", "retry_delays", "inflight", "delayed",
+	} {
+		if value, ok := shown[field]; ok {
+			t.Errorf("status has %s: %v", field, value)
+		}
+	}
+	for _, e := range s.log.find(func(e entry) bool { return e.text("msg") == "started" }) {
+		if e.text("queue")+e.text("topology")+e.text("url") != "" {
+			t.Errorf("%v", e)
+		}
 	}
 	if status, body := s.get(s.admin, "/readyz/broker"); status != http.StatusOK {
 		t.Errorf("%d %s", status, body)

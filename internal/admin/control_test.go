@@ -21,10 +21,14 @@ func TestStatus(t *testing.T) {
 	r := start(t, nil)
 	since := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	r.state.status = Status{
-		Version: "1.2.3", Started: since, Service: "wms-a", Consume: Connection{Connected: true}, Publish: Connection{Blocked: true},
+		Version: "1.2.3", Started: since, Service: "wms-a", Consume: &Connection{Connected: true}, Publish: Connection{Blocked: true},
 	}
 	r.state.status.Consumption = Consumption{
-		State: Paused, Queue: "wms.queue.a", Topology: "fanout",
+		State: Paused, Warnings: []string{},
+		Consumed: &Consumed{
+			Queue: "wms.queue.a", Topology: "fanout", App: App{URL: "http://127.0.0.1:8080/"},
+			Inflight: 3, Delayed: 1, Concurrency: 10, Prefetch: 20, MaxRetries: 10, RetryDelays: []string{"5s"},
+		},
 		Pauses: []Pause{
 			{Hold: flow.Hold{Reason: "app_down", Detail: "connection refused", Since: since}},
 			{Hold: flow.Hold{Reason: "retry_after", Since: since, Until: since.Add(time.Minute)}},
@@ -34,8 +38,6 @@ func TestStatus(t *testing.T) {
 			{Redeclared: declare.Redeclared{Object: "queue \"wms.dlq.a\"", Kind: "dlq", At: since, LostSince: since, LastDepth: new(int), MeasuredAt: since, Waiting: new(int)}},
 			{Redeclared: declare.Redeclared{Object: "exchange \"wms\"", Kind: declare.KindExchange, At: since, LostSince: since}},
 		},
-		App:      App{URL: "http://127.0.0.1:8080/"},
-		Inflight: 3, Delayed: 1, Concurrency: 10, Prefetch: 20, MaxRetries: 10, RetryDelays: []string{"5s"}, Warnings: []string{},
 	}
 	r.state.status.Subscriptions = []Subscription{{"orders", r.state.status.Consumption}}
 	got := r.do(http.MethodGet, r.control, "/status", nil)
@@ -51,6 +53,21 @@ func TestStatus(t *testing.T) {
 		if !strings.Contains(got.body, want) {
 			t.Errorf("no %s in %s", want, got.body)
 		}
+	}
+}
+
+// TestStatusWithoutAQueue: what does not exist where nothing is consumed is left out; r.do compares with openapi.json.
+func TestStatusWithoutAQueue(t *testing.T) {
+	t.Parallel()
+	r := start(t, nil)
+	r.state.status = Status{
+		Version: "1.2.3", Started: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Service: "wms-a", Publish: Connection{Connected: true},
+		Consumption: Consumption{State: Publishing, Pauses: []Pause{}, Findings: []Finding{}, Warnings: []string{}},
+	}
+	const want = `{"state":"publishing","pauses":[],"findings":[],"warnings":[],"version":"1.2.3",` +
+		`"started":"2030-01-02T03:04:05Z","service":"wms-a","publish":{"connected":true}}` + "\n"
+	if got := r.do(http.MethodGet, r.control, "/status", nil); got.body != want {
+		t.Errorf("%s, want %s", got.body, want)
 	}
 }
 

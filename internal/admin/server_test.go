@@ -39,8 +39,8 @@ type fakeState struct {
 
 func newFakeState() *fakeState {
 	return &fakeState{
-		status: Status{Consumption: Consumption{
-			State: Consuming, Queue: "wms.queue.a", Pauses: []Pause{}, Findings: []Finding{}, Warnings: []string{}, RetryDelays: []string{},
+		status: Status{Consume: &Connection{}, Consumption: Consumption{
+			State: Consuming, Pauses: []Pause{}, Findings: []Finding{}, Warnings: []string{}, Consumed: &Consumed{Queue: "wms.queue.a", RetryDelays: []string{}},
 		}},
 		flow: Flow{Depths: []declare.Depth{}, Totals: Totals{
 			Settled: map[string]uint64{"ack": 1, "retry": 0, "requeue": 0, "park": 0, "discard": 0, "release": 0},

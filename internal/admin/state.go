@@ -60,9 +60,9 @@ type Status struct {
 	Started time.Time `json:"started"`
 	Service string    `json:"service"`
 
-	Consume Connection `json:"consume"`
-	Publish Connection `json:"publish"`
-	Blocked *Blocked   `json:"blocked,omitempty"` // nil: no connection has been notified of an alarm
+	Consume *Connection `json:"consume,omitempty"` // nil where nothing is consumed
+	Publish Connection  `json:"publish"`
+	Blocked *Blocked    `json:"blocked,omitempty"` // nil: no connection has been notified of an alarm
 
 	Subscriptions []Subscription `json:"subscriptions,omitempty"` // those that have names
 }
@@ -76,11 +76,9 @@ type Subscription struct {
 // Consumption is what is consumed, and how. Of several queues it has sums, and all reasons, bindings and URLs; retries
 // are those of the first.
 type Consumption struct {
-	State    string `json:"state"`    // one of the constants above
-	Queue    string `json:"queue"`    // of several: their names, separated by commas
-	Topology string `json:"topology"` // the preset's name; of several: each once, separated by commas
+	State string `json:"state"` // one of the constants above
 
-	Bindings []topology.Binding `json:"bindings,omitempty"` // by which messages come to the queues
+	*Consumed // nil where nothing is consumed, which the JSON shows by leaving all of it out
 
 	Pauses   []Pause   `json:"pauses"`   // why nothing is taken; empty when messages are
 	Findings []Finding `json:"findings"` // what is wrong with the topology
@@ -88,6 +86,14 @@ type Consumption struct {
 
 	Problems   []string     `json:"problems,omitempty"`   // what fails now although messages are consumed
 	Redeclared []Redeclared `json:"redeclared,omitempty"` // objects that were deleted within the last hour
+}
+
+// Consumed is the queues and the app of what is consumed.
+type Consumed struct {
+	Queue    string `json:"queue"`    // of several: their names, separated by commas
+	Topology string `json:"topology"` // the preset's name; of several: each once, separated by commas
+
+	Bindings []topology.Binding `json:"bindings,omitempty"` // by which messages come to the queues
 
 	App App `json:"app"`
 

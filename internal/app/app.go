@@ -183,8 +183,7 @@ func (a *App) listen() error {
 // logStarted logs what runs. Without a queue that is consumed there is neither queue nor app.
 func (a *App) logStarted() {
 	attrs := []any{"version", a.build.Version, "commit", a.build.Commit, "service", a.cfg.Service.Name}
-	if len(a.subscriptions) > 0 {
-		c := a.consumption(a.subscriptions)
+	if c := consumed(a.subscriptions); c != nil {
 		bindings := make([]string, len(c.Bindings))
 		for i, b := range c.Bindings {
 			if bindings[i] = b.Exchange + ":" + b.Key; len(b.Args) > 0 {

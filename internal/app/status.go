@@ -124,8 +124,10 @@ func conditions(name string, subs []*subscription) []admin.Check {
 func (a *App) Status() admin.Status {
 	st := admin.Status{
 		Consumption: a.consumption(a.subscriptions), Version: a.build.Version, Commit: a.build.Commit, Started: a.started,
-		Service: a.cfg.Service.Name,
-		Consume: admin.Connection{Connected: connected(a.subscriptions)}, Publish: a.publishing(),
+		Service: a.cfg.Service.Name, Publish: a.publishing(),
+	}
+	if len(a.subscriptions) > 0 {
+		st.Consume = &admin.Connection{Connected: connected(a.subscriptions)}
 	}
 	if since, reason := a.alarm.Since(); !since.IsZero() {
 		st.Blocked, st.Publish.Blocked = &admin.Blocked{Since: since, Reason: reason}, true
@@ -144,30 +146,11 @@ func (a *App) Status() admin.Status {
 
 // consumption is the state of some subscriptions; without any, that of a sidecar that only publishes.
 func (a *App) consumption(subs []*subscription) admin.Consumption {
-	cfg, plan := a.cfg, a.plan
-	if len(subs) > 0 {
-		cfg, plan = subs[0].cfg, subs[0].plan
-	}
 	c := admin.Consumption{
-		State: a.state(subs), Queue: plan.Queue, Topology: plan.Preset,
-		Pauses: []admin.Pause{}, Findings: []admin.Finding{}, RetryDelays: []string{}, Warnings: []string{},
-		App:      admin.App{Up: appUp(subs), URL: shownURL(cfg.App.URL)},
-		Inflight: inflight(subs), Concurrency: atOnce(cfg), Prefetch: cfg.Window.Prefetch,
-		MaxRetries: plan.MaxRetries,
+		State: a.state(subs), Consumed: consumed(subs),
+		Pauses: []admin.Pause{}, Findings: []admin.Finding{}, Warnings: []string{},
 	}
-	for i, sub := range subs {
-		c.Bindings = append(c.Bindings, feeds(sub.plan)...)
-		if i > 0 {
-			c.Queue += ", " + sub.plan.Queue
-			c.Topology = withName(c.Topology, sub.plan.Preset)
-			c.App.URL = withName(c.App.URL, shownURL(sub.cfg.App.URL))
-			if sub.cfg != subs[i-1].cfg { // partitions have one concurrency together
-				c.Concurrency += atOnce(sub.cfg)
-			}
-			c.Prefetch += sub.cfg.Window.Prefetch
-		}
-		c.Delayed += int(sub.consumer.Delayed())
-		c.Waiting = plusWaiting(c.Waiting, sub)
+	for _, sub := range subs {
 		of := admin.Of{Subscription: sub.cfg.Subscription, Queue: sub.plan.Queue}
 		for _, h := range sub.flow.Holds() {
 			c.Pauses = append(c.Pauses, admin.Pause{Of: of, Hold: h})
@@ -184,7 +167,32 @@ func (a *App) consumption(subs []*subscription) admin.Consumption {
 		}
 		c.Warnings = append(c.Warnings, sub.warnings(c.Warnings)...)
 	}
-	for _, d := range plan.Delays() {
+	return c
+}
+
+// consumed returns the queues and the app of some subscriptions; nil without any: then no app is asked, and there is no
+// queue.
+func consumed(subs []*subscription) *admin.Consumed {
+	if len(subs) == 0 {
+		return nil
+	}
+	first := subs[0]
+	c := &admin.Consumed{
+		App: admin.App{Up: appUp(subs)}, Inflight: inflight(subs), MaxRetries: first.plan.MaxRetries, RetryDelays: []string{},
+	}
+	for i, sub := range subs {
+		c.Queue = withName(c.Queue, sub.plan.Queue)
+		c.Topology = withName(c.Topology, sub.plan.Preset)
+		c.App.URL = withName(c.App.URL, shownURL(sub.cfg.App.URL))
+		c.Bindings = append(c.Bindings, feeds(sub.plan)...)
+		if i == 0 || sub.cfg != subs[i-1].cfg { // partitions have one concurrency together
+			c.Concurrency += atOnce(sub.cfg)
+		}
+		c.Prefetch += sub.cfg.Window.Prefetch
+		c.Delayed += int(sub.consumer.Delayed())
+		c.Waiting = plusWaiting(c.Waiting, sub)
+	}
+	for _, d := range first.plan.Delays() {
 		c.RetryDelays = append(c.RetryDelays, d.String())
 	}
 	return c
@@ -204,7 +212,10 @@ func plusWaiting(n *int, sub *subscription) *int {
 
 // withName adds a name to names that are separated by commas, unless it is one of them.
 func withName(names, name string) string {
-	if slices.Contains(strings.Split(names, ", "), name) {
+	switch {
+	case names == "":
+		return name
+	case slices.Contains(strings.Split(names, ", "), name):
 		return names
 	}
 	return names + ", " + name

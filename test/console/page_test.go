@@ -59,6 +59,26 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestPageWithoutAQueue: a sidecar that only sends has neither an app nor a queue, and the page shows none.
+func TestPageWithoutAQueue(t *testing.T) {
+	t.Parallel()
+	b := newScene(t).with("CONSUME", "off", "PUBLISH_ADDR", "127.0.0.1:0").start().open()
+	b.until("#state-title", "Publishing")
+	b.until("#facts", "connected")
+	if text := b.text("main"); strings.Contains(text, "NaN") || strings.Contains(text, "no connection") || strings.Contains(text, "answer") {
+		t.Errorf("the page says:\n%s", text)
+	}
+	for _, gone := range []string{"#queue", "#pause", "#rates", "#topology", "#parked", "#views"} {
+		if b.visible(gone) {
+			t.Errorf("%s is shown", gone)
+		}
+	}
+	b.axe("a sidecar that only sends")
+	b.click("Drain …")
+	b.click("Drain")
+	b.until("#state-title", "Drained")
+}
+
 // TestQueueThatDelays: the queue in which retries wait is drawn once, and says how long.
 func TestQueueThatDelays(t *testing.T) {
 	t.Parallel()

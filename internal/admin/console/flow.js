@@ -64,6 +64,11 @@ export function showFacts({ status: s, depths }) {
     if (of.length === 0) return depths.length === 0 ? 'not known yet' : 'no queue for it';
     return number(of.reduce((sum, d) => sum + d.ready, 0));
   };
+  for (const name of Object.keys(facts)) facts[name].parentElement.hidden = name !== 'Broker' && !s.consume;
+  const down = [s.consume?.connected === false && 'consuming', !s.publish.connected && 'publishing'].filter(Boolean);
+  put(facts.Broker, down.length > 0 ? `no connection for ${down.join(' and ')}` : s.blocked ? 'resource alarm' : 'connected');
+  facts.Broker.dataset.tone = down.length > 0 || s.blocked ? 'bad' : '';
+  if (!s.consume) return;
   put(facts['In the queue'], ready('main'));
   // Where the service's queue delays messages itself, its depth does not hold them.
   const beside = depths.filter((d) => d.kind === 'retry').reduce((sum, d) => sum + d.ready, 0);
@@ -72,8 +77,5 @@ export function showFacts({ status: s, depths }) {
   put(facts['Delayed here'], number(s.delayed));
   put(facts.App, s.app.up ? 'answers' : 'does not answer');
   facts.App.dataset.tone = s.app.up ? '' : 'bad';
-  const down = [!s.consume.connected && 'consuming', !s.publish.connected && 'publishing'].filter(Boolean);
-  put(facts.Broker, down.length > 0 ? `no connection for ${down.join(' and ')}` : s.blocked ? 'resource alarm' : 'connected');
-  facts.Broker.dataset.tone = down.length > 0 || s.blocked ? 'bad' : '';
   put(facts.Retries, s.retry_delays.length === 0 ? 'none' : `${number(s.max_retries)}, after ${visible(s.retry_delays.join(', '))}`);
 }

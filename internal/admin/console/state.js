@@ -18,14 +18,17 @@ const reasons = {
   order: ['messages wait in order', 'Failed messages and those behind them have every place of SIDECAR_PREFETCH. It goes on when one of them succeeds or is parked.'],
 };
 
+const OFF = 'It consumes nothing, because SIDECAR_CONSUME is off.';
+
 // judge says in a word, a tone and lines what a status means.
 function judge(s) {
+  if (!s.consume && s.state !== 'publishing') return [s.state === 'drained' ? 'Drained' : 'Draining', 'hold', [OFF]];
   const hand = s.inflight + s.delayed;
   if (s.state === 'drained') return ['Drained', 'hold', ['Nothing is taken any more. It consumes again after a restart of its process.']];
   if (s.state === 'draining') return ['Draining', 'hold', [`Takes no more messages. ${hand} in flight.`]];
   const blocked = ['The broker blocks publishing', 'bad', []];
   if (s.state === 'publishing' && s.blocked) return blocked;
-  if (s.state === 'publishing') return ['Publishing', s.problems?.length > 0 ? 'bad' : 'good', ['It consumes nothing, because SIDECAR_CONSUME is off.']];
+  if (s.state === 'publishing') return ['Publishing', s.problems?.length > 0 ? 'bad' : 'good', [OFF]];
   if (!s.consume.connected) {
     return ['Broker away', 'bad', ['It dials again by itself; no restart is needed. The messages wait in the broker.']];
   }
@@ -77,19 +80,20 @@ export function showStatus(s) {
   last = s;
   const [word, tone, said] = judge(s);
   put(byId('service'), visible(s.service));
-  put(byId('queue'), isAll() ? `${number(s.subscriptions.length)} in all` : visible(s.queue));
+  byId('queue').parentElement.hidden = !s.consume;
+  put(byId('queue'), isAll() ? `${number(s.subscriptions.length)} in all` : visible(s.queue ?? ''));
   put(byId('version'), visible(s.version));
   titled({ state: word, service: [here().sub, s.service].filter(Boolean).join(' · ') });
   byId('state').dataset.tone = tone;
   put(byId('state-title'), word);
   byId('pause').textContent = `${byOperator(s) ? 'Resume' : 'Pause'}${isAll() ? ' all' : ''}`;
   const going = s.state === 'draining' || s.state === 'drained';
-  byId('pause').hidden = going;
+  byId('pause').hidden = going || !s.consume;
   byId('drain').hidden = going || here().sub !== '';
 
   const publish = s.blocked ? ['The broker has a resource alarm', s.blocked.reason && ` (${visible(s.blocked.reason)})`, ' since ', ago(s.blocked.since, true),
     ' and takes no publishes: parking, retrying, redriving and what the app publishes wait. It ends by itself with the alarm.']
-    : s.consume.connected && !s.publish.connected ? 'The connection that publishes is down: parking and retrying wait.' : '';
+    : s.publish.connected || s.consume?.connected === false ? '' : `The connection that publishes is down${s.consume ? ': parking and retrying wait' : ''}.`;
   const warnings = JSON.stringify(s.warnings);
   if (warnings !== warned) {
     byId('warnings').hidden = s.warnings.length === 0;
@@ -102,7 +106,7 @@ export function showStatus(s) {
   shown = key;
   fill(byId('state-lines'), byId('main'), said.filter(Boolean).map((t) => el('li', {}, t)), s.findings.map(findingLine),
     s.problems?.map((p) => el('li', {}, visible(p))), s.redeclared?.map(redeclaredLine),
-    going ? [] : s.pauses.filter((p) => (s.consume.connected || ofQueue(p)) && (p.reason !== 'topology' || s.findings.length === 0)).map(pauseLine), publish && el('li', {}, publish));
+    going ? [] : s.pauses.filter((p) => (s.consume?.connected || ofQueue(p)) && (p.reason !== 'topology' || s.findings.length === 0)).map(pauseLine), publish && el('li', {}, publish));
 }
 
 const byOperator = (s) => s.subscriptions?.length ? s.subscriptions.every(byOperator) : s.pauses.some((p) => p.reason === 'operator');

@@ -5,6 +5,7 @@ import { here, hrefOf } from './route.js';
 import { queuesOf } from './topology.js';
 
 let names; // of the subscriptions; empty when there is one without a name, undefined before the first status
+let consumes = true; // false with SIDECAR_CONSUME=off: there is neither a queue nor an app
 const rows = new Map(); // name to the cells that change
 
 const states = {
@@ -27,6 +28,7 @@ export const noSuch = () => names !== undefined && here().sub !== '' && !names.i
 
 // showSubscriptions shows the overview, and marks what the page is about.
 export function showSubscriptions(status, depths) {
+  consumes = status.consume !== undefined;
   const list = status.subscriptions ?? [];
   if (list.map((s) => s.name).join() !== names?.join()) draw(list);
   for (const s of list) {
@@ -65,7 +67,7 @@ function draw(list) {
 // showScope sets what the page is about: one queue, all subscriptions, or one of them.
 export function showScope() {
   const { sub, view } = here();
-  document.body.dataset.scope = sub ? 'sub' : isAll() ? 'all' : 'one';
+  document.body.dataset.scope = sub ? 'sub' : isAll() ? 'all' : consumes ? 'one' : 'none';
   byId('views-all').hidden = !sub && !isAll();
   byId('views-overview').hidden = isAll();
   put(byId('views-overview'), sub ? visible(sub) : 'Overview');
