@@ -24,20 +24,12 @@ func (b *batch) event(t *Target, m *message.Message) {
 		separator = '['
 	}
 	r := &b.part
-	r.inJSON, r.leftOut, r.spent, r.names = true, 0, 0, r.names[:0]
 	r.out = append(b.out, separator)
-	if (t.o.Envelopes || isEnvelope(m.ContentType)) && bytes.HasPrefix(bytes.TrimLeft(m.Body, blanks), []byte{'{'}) &&
-		isValid(m.Body) {
+	if t.isEvent(m) {
 		b.out = append(r.out, m.Body...)
 		return
 	}
-	r.out = strconv.AppendInt(append(r.out, `{"deliveryattempt":`...), int64(m.RetryCount)+1, 10)
-	if m.Trace.Traceparent != "" {
-		r.member("traceparent", m.Trace.Traceparent)
-		r.member("tracestate", m.Trace.Tracestate)
-	}
-	r.attributes(m)
-	r.synthesise(m)
+	r.event(m)
 	kind := cmp.Or(m.ContentType, dataContentType(m.Headers))
 	if !isContentType(kind) {
 		kind = ""
@@ -47,6 +39,54 @@ func (b *batch) event(t *Target, m *message.Message) {
 	r.member("contentencoding", m.ContentEncoding)
 	r.data(kind, m.Body)
 	b.out = append(r.out, '}')
+}
+
+// isEvent reports whether the body is an event in JSON, an object.
+func (t *Target) isEvent(m *message.Message) bool {
+	return (t.o.Envelopes || isEnvelope(m.ContentType)) && bytes.HasPrefix(bytes.TrimLeft(m.Body, blanks), []byte{'{'}) &&
+		isValid(m.Body)
+}
+
+// event appends the beginning of an object: all attributes but for those of the data.
+func (r *request) event(m *message.Message) {
+	r.inJSON, r.leftOut, r.spent, r.names = true, 0, 0, r.names[:0]
+	r.out = strconv.AppendInt(append(r.out, `{"deliveryattempt":`...), int64(m.RetryCount)+1, 10)
+	if m.Trace.Traceparent != "" {
+		r.member("traceparent", m.Trace.Traceparent)
+		r.member("tracestate", m.Trace.Tracestate)
+	}
+	r.attributes(m)
+	r.synthesise(m)
+}
+
+// eventID returns the id of the event that an app gets for m, or "" if it is longer than a header. The buffer is r.
+func (r *request) eventID(t *Target, m *message.Message) (id string) {
+	event := m.Body
+	if !t.isEvent(m) {
+		r.out = r.out[:0]
+		r.event(m)
+		event = append(r.out, '}')
+	}
+	d := newDecoder(event)
+	for _, _ = d.ReadToken(); d.PeekKind() == '"'; {
+		name, _ := d.ReadValue()
+		isID := unquoted(name) == "id"
+		if value, _ := d.ReadValue(); isID { // of several most readers take the last one
+			id = unquoted(value)
+		}
+	}
+	return id
+}
+
+// unquoted returns the text of a JSON value, or "" if the value is longer than a header.
+func unquoted(value jsontext.Value) string {
+	switch {
+	case len(value) > maxValue:
+		return ""
+	case value.Kind() == '"':
+		value, _ = jsontext.AppendUnquote(nil, value)
+	}
+	return string(value)
 }
 
 func (b *batch) endEvents() { b.out = append(b.out, ']') }

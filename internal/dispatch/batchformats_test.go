@@ -19,6 +19,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/message"
 )
 
@@ -396,5 +397,59 @@ func TestRoom(t *testing.T) { //nolint:paralleltest // no other batch may use th
 				}
 			}
 		}
+	}
+}
+
+// TestIDsInRequests: the id that an app reads of a message in a request names that message, or the batch failed.
+func TestIDsInRequests(t *testing.T) {
+	t.Parallel()
+	for format := range formats {
+		for name, m := range hostileMessages() {
+			ms := []*message.Message{sample(), m, {Queue: "q"}}
+			r, _, _ := postAll(t, format, ms, cloudEvents)
+			for _, id := range idsIn(t, format, r)[1] {
+				answer, err := json.Marshal(map[string]any{"batchItemFailures": []any{map[string]string{"itemIdentifier": id}}})
+				if err != nil || id == "" {
+					continue
+				}
+				whole, each := readFor(t, newReader(format), ms, "200 OK", string(answer), 1<<10)
+				if each == nil || each[1].Disposition != message.DispositionRetry {
+					t.Errorf("%s, %s: %q: %+v, %+v", format, name, id, whole, each)
+				}
+			}
+		}
+	}
+}
+
+// idsIn returns the ids in a request, of each message.
+func idsIn(t *testing.T, format string, r *apptest.Request) (ids [][]string) {
+	t.Helper()
+	if format != "multipart" {
+		body := string(r.Body)
+		if format == "jsonl" {
+			body = "[" + strings.ReplaceAll(strings.TrimSuffix(body, "\n"), "\n", ",") + "]"
+		}
+		var items []map[string]any
+		if err := json.Unmarshal([]byte(body), &items); err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range items {
+			id, _ := item[map[string]string{"jsonl": "message_id", "cloudevents": "id"}[format]].(string)
+			ids = append(ids, []string{id})
+		}
+		return ids
+	}
+	_, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	for parts := multipart.NewReader(bytes.NewReader(r.Body), params["boundary"]); ; {
+		part, err := parts.NextRawPart()
+		if err != nil {
+			return ids
+		}
+		all := []string{part.Header.Get("Amqp-Message-Id"), part.Header.Get("Ce-Id")}
+		for _, raw := range all {
+			decoded, _ := url.PathUnescape(raw)
+			all = append(all, decoded)
+		}
+		ids = append(ids, all)
 	}
 }

@@ -58,10 +58,11 @@ func (v *verdict) decode(raw jsontext.Value, form form) (problem string) {
 
 // judgement is what an answer says of the messages of a batch.
 type judgement struct {
-	ms      []*message.Message
-	each    []message.Outcome
-	judged  []bool
-	longest time.Duration // of retry_after
+	t      *Target
+	ms     []*message.Message
+	each   []message.Outcome
+	judged []bool
+	ids    [][5]string // of each message, see identify
 }
 
 // read reads the verdicts in text, which is JSON. Messages without a verdict are done, except where Dapr would try them
@@ -114,15 +115,15 @@ func (j *judgement) apply(v *verdict, form form) (problem string) {
 		case j.judged[i]:
 			return "a second verdict on a message"
 		default:
-			problem = v.apply(o, j.longest)
+			problem = v.apply(o, j.t.o.RetryAfterMax)
 		}
 		j.judged[i] = true
 	}
 	return problem
 }
 
-// named returns the indexes of the messages that v is about. An identifier is the id of messages or an index. One that
-// could be either, of two messages, is a problem: a publisher's id must not decide about another message.
+// named returns the indexes of the messages that v is about. An identifier that could be about different messages, as
+// one kind of id or another or as an index, is a problem: a publisher's id must not decide about another message.
 func (j *judgement) named(v *verdict) (indexes []int, problem string) {
 	identifier := cmp.Or(v.entryID, v.itemIdentifier)
 	switch n := len(j.ms); {
@@ -136,22 +137,52 @@ func (j *judgement) named(v *verdict) (indexes []int, problem string) {
 	default:
 		return []int{*v.index}, ""
 	}
-	for i, m := range j.ms {
-		if m.MessageID == *identifier {
-			indexes = append(indexes, i)
+	j.identify()
+	for kind := range j.ids[0] {
+		isFirst := indexes == nil
+		for i := range j.ids {
+			switch {
+			case j.ids[i][kind] != *identifier:
+			case isFirst:
+				indexes = append(indexes, i)
+			case isIn(indexes, i):
+			case kind == len(j.ids[i])-1:
+				return nil, "an identifier that is the id of one message and the index of another"
+			default:
+				return nil, "an identifier that is an id of one message and another kind of id of another message"
+			}
 		}
 	}
-	i, err := strconv.Atoi(*identifier)
-	isIndex := err == nil && strconv.Itoa(i) == *identifier && i >= 0 && i < len(j.ms)
-	switch {
-	case isIndex && indexes == nil:
-		return []int{i}, ""
-	case isIndex && !slices.Contains(indexes, i):
-		return nil, "an identifier that is the id of one message and the index of another"
-	case indexes == nil:
+	if indexes == nil {
 		return nil, "an identifier of no message of the batch"
 	}
 	return indexes, ""
+}
+
+func isIn(sorted []int, i int) bool {
+	_, found := slices.BinarySearch(sorted, i)
+	return found
+}
+
+// identify makes j.ids what an app may take for the name of each message: the id that the format shows first, then the
+// other one of the message id and the event's id, both as header fields have them, and the index. The replacement
+// character takes the place of bytes that are not UTF-8, as in JSON.
+func (j *judgement) identify() {
+	if j.ids != nil {
+		return
+	}
+	var r request
+	for i, m := range j.ms {
+		event := r.eventID(j.t, m)
+		ids := [...]string{
+			string([]rune(m.MessageID)), event, string(appendEscaped(nil, m.MessageID, escapeValue)),
+			string(appendEscaped(nil, event, escapeAttribute)), strconv.Itoa(i),
+		}
+		if j.t.o.BatchFormat == "cloudevents" {
+			ids[0], ids[1] = ids[1], ids[0]
+		}
+		j.ids = append(j.ids, ids)
+	}
 }
 
 // apply makes o what an answer with this status and these headers would make it.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"sidecar/internal/message"
@@ -15,8 +14,8 @@ import (
 // oracle says in a slow and simple way which messages an answer to a batch calls done: it holds the whole answer as a
 // tree, and whatever is wrong in it calls nothing done.
 type oracle struct {
-	ids    []string
-	bad    []bool // an object says that the message is not done, or that cannot be excluded
+	ids    [][]string // of each message, with its index
+	bad    []bool     // an object says that the message is not done, or that cannot be excluded
 	named  []bool
 	allBad bool // no message is done
 	all    bool // every message must be named
@@ -32,7 +31,7 @@ type tree struct {
 }
 
 // callsDone returns for each message whether an answer with this body calls it done.
-func callsDone(body string, ids []string, declared bool) []bool {
+func callsDone(body string, ids [][]string, declared bool) []bool {
 	o := oracle{ids: ids, bad: make([]bool, len(ids)), named: make([]bool, len(ids))}
 	body = strings.TrimPrefix(strings.ReplaceAll(body, "\x1e", " "), "\ufeff")
 	var text string
@@ -71,9 +70,9 @@ func quotesAName(body string) bool {
 const otherKey = `["'\\\]]*\s*(:|=)>?\s*`
 
 var (
-	ofMessages = regexp.MustCompile(`(?i)(^|[^\w-])(index|entryId|itemIdentifier)` + otherKey + `\S`)
-	ofVerdicts = regexp.MustCompile(`(?i)(^|[^\w-])(status|disposition)` + otherKey + `\S`)
-	ofLists    = regexp.MustCompile(`(?i)(^|[^\w-])(statuses|batchItemFailures)` + otherKey + `\S`)
+	ofMessages = regexp.MustCompile(`(?i)(^|[^\w-])(index|entryId|itemIdentifier)` + otherKey + `[^\s>]`)
+	ofVerdicts = regexp.MustCompile(`(?i)(^|[^\w-])(status|disposition)` + otherKey + `[^\s>]`)
+	ofLists    = regexp.MustCompile(`(?i)(^|[^\w-])(statuses|batchItemFailures)` + otherKey + `[^\s>]`)
 	ofFailures = regexp.MustCompile(`(?i)(^|[^\w-])(status` + otherKey + `[345]\d\d(\D|$)|disposition` + otherKey + `["'\\]*(ack|retry|requeue|park|discard))`)
 )
 
@@ -211,8 +210,8 @@ func (o *oracle) say(identifiers []any, good bool) {
 		text, isText := v.(string)
 		number, _ := v.(json.Number)
 		n, err := number.Int64()
-		for i, id := range o.ids {
-			about[i] = about[i] || isText && text != "" && (text == id || text == strconv.Itoa(i)) || err == nil && n == int64(i)
+		for i, ids := range o.ids {
+			about[i] = about[i] || isText && text != "" && slices.Contains(ids, text) || err == nil && n == int64(i)
 		}
 	}
 	o.allBad = o.allBad || !slices.Contains(about, true)

@@ -26,7 +26,7 @@ func (x *attempt) verdicts(t *Target, ms []*message.Message, leftOut []int) []me
 		return nil
 	}
 	j := judgement{
-		ms: ms, each: make([]message.Outcome, len(ms)), judged: make([]bool, len(ms)), longest: t.o.RetryAfterMax,
+		t: t, ms: ms, each: make([]message.Outcome, len(ms)), judged: make([]bool, len(ms)),
 	}
 	for i := range ms {
 		j.each[i] = x.out

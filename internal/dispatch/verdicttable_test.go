@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/message"
 )
@@ -198,6 +201,60 @@ func TestAnswersThatAreCutOff(t *testing.T) {
 	wantSaid(t, "\x1f\x8b"+strings.Repeat("y", 80000), allDone, []string{page})
 }
 
+// TestIdentifiersOfABatch: an identifier names the messages that it can name by the ids that the app sees. If it may mean
+// another message, no message is acked.
+func TestIdentifiersOfABatch(t *testing.T) {
+	t.Parallel()
+	const index = "failed: item 1: an identifier that is the id of one message and the index of another"
+	const kinds = "failed: item 1: an identifier that is an id of one message and another kind of id of another message"
+	const unknown = "failed: item 1: an identifier of no message of the batch"
+	const both = "0: retry, 1: retry in cloudevents" // where both events have that id; elsewhere kinds
+	event := func(id, key string, value any) *message.Message {
+		return &message.Message{MessageID: id, Headers: amqp.Table{key: value}}
+	}
+	body := func(id, kind, body string) *message.Message {
+		return &message.Message{MessageID: id, ContentType: kind, Body: []byte(body)}
+	}
+	const structured = "application/cloudevents+json; charset=utf-8"
+	m1, none := &message.Message{MessageID: "m1"}, &message.Message{Body: []byte("x")}
+	for name, c := range map[string]struct {
+		ms   []*message.Message
+		want map[string]string
+	}{
+		"a header": {[]*message.Message{event("m0", "cloudEvents:id", "1"), m1, none}, map[string]string{
+			"1": index, "0": "0: retry", "m0": "0: retry", "m1": "1: retry", "2": "2: retry", digest(none): "2: retry", "x": unknown,
+		}},
+		"a number":               {[]*message.Message{event("m0", "cloudEvents_ID", int64(1)), m1}, map[string]string{"1": index}},
+		"an id":                  {[]*message.Message{event("m0", "cloudEvents_id", "e0"), m1}, map[string]string{"e0": "0: retry", "m1": "1: retry"}},
+		"in a body":              {[]*message.Message{body("m0", structured, `{"id":"1","data":{"id":"m1"}}`), m1}, map[string]string{"1": index, "m1": "1: retry", "0": "0: retry"}},
+		"in a body, as a number": {[]*message.Message{body("", structured, ` {"x":"id", "\u0069d": 1}`), m1}, map[string]string{"1": index}},
+		"in a body, twice":       {[]*message.Message{body("", structured, `{"id":"x","id":"m1"}`), m1}, map[string]string{"m1": both, "x": unknown}},
+		"in a body, long":        {[]*message.Message{body("", structured, `{"id":"`+strings.Repeat("x", maxValue)+`"}`), m1}, map[string]string{strings.Repeat("x", maxValue): unknown}},
+		"no event":               {[]*message.Message{body("m0", "application/json", `{"id":"1"}`), m1}, map[string]string{"1": "1: retry"}},
+		"broken":                 {[]*message.Message{body("m0", structured, `{"id":"1"`), m1}, map[string]string{"1": "1: retry", "m0": "0: retry"}},
+		"of two events":          {[]*message.Message{event("m0", "cloudEvents:id", "c0"), {MessageID: "c0"}, none}, map[string]string{"c0": both}},
+		"of another message":     {[]*message.Message{event("m0", "cloudEvents:id", "c0"), event("c0", "cloudEvents:id", "c1")}, map[string]string{"c0": kinds, "c1": "1: retry", "m0": "0: retry"}},
+		"of another, before":     {[]*message.Message{event("c0", "cloudEvents:id", "c1"), event("m0", "cloudEvents:id", "c0")}, map[string]string{"c0": kinds}},
+		"encoded":                {[]*message.Message{{MessageID: "a b%"}, event("m1", "cloudEvents:id", "c 1")}, map[string]string{"a b%": "0: retry", "a b%25": "0: retry", "c 1": "1: retry", "c%201": "1: retry"}},
+		"encoded like another":   {[]*message.Message{{MessageID: "%"}, {MessageID: "%25"}}, map[string]string{"%": "0: retry", "%25": kinds, "%2525": "1: retry"}},
+		"not UTF-8":              {[]*message.Message{{MessageID: "\xff"}, {MessageID: "\ufffd"}, none}, map[string]string{"\ufffd": "0: retry, 1: retry"}},
+	} {
+		for identifier, want := range c.want {
+			answer, err := json.Marshal(map[string]any{"batchItemFailures": []any{map[string]string{"itemIdentifier": identifier}}})
+			for format := range formats {
+				want := strings.TrimSuffix(want, " in cloudevents")
+				if c.want[identifier] == both && format != "cloudevents" {
+					want = kinds
+				}
+				got := inWords(readFor(t, newReader(format), c.ms, "200 OK", string(answer), 1<<10))
+				if got = strings.TrimSuffix(got, others); err != nil || got != want {
+					t.Errorf("%s, %s: %q is %s, want %s (%v)", format, name, identifier, got, want, err)
+				}
+			}
+		}
+	}
+}
+
 // TestUnknownDispositionOfABatch: what an app wanted for all messages with an unknown word is not "all done".
 func TestUnknownDispositionOfABatch(t *testing.T) {
 	t.Parallel()
@@ -300,8 +357,22 @@ func messagesOf(ids []string) (ms []*message.Message) {
 	return ms
 }
 
-func newReader() *Target {
-	return &Target{o: Options{RetryAfterMax: time.Minute, Logger: slog.New(slog.DiscardHandler)}}
+// idsSeen are the ids that an app may name the messages of idsOfTable by, and those of events.
+var (
+	idsSeen       = [][]string{{"a", "0"}, {"0", "1"}, {"2"}}
+	idsSeenEvents = [][]string{{"1", "a", "0"}, {"0", "1"}, {"a", "b", "2"}}
+)
+
+// events are messages that an app sees as events with the ids "1", "0" and "a".
+func events() []*message.Message {
+	ms := messagesOf([]string{"a", "0", "b"})
+	ms[0].Headers = amqp.Table{"cloudEvents:id": "1"}
+	ms[2].ContentType, ms[2].Body = "application/cloudevents+json", []byte(`{"specversion":"1.0","id":"a","data":{"id":"x"}}`)
+	return ms
+}
+
+func newReader(format ...string) *Target {
+	return &Target{o: Options{BatchFormat: strings.Join(format, ""), RetryAfterMax: time.Minute, Logger: slog.New(slog.DiscardHandler)}}
 }
 
 // inWords is what the outcomes of a batch are in the table.
@@ -331,7 +402,7 @@ var unreadable = regexp.MustCompile(`^malformed answer: ((line|item) \d+: )?(com
 	`more than \d+ bytes, which may hold verdicts on 3 messages|JSON that is cut short or nested too deeply, which may hide verdicts|verdicts in a text that is not JSON|not JSON|verdicts in several places|` +
 	`a status from 300 to 599 or a disposition that names no message|not a JSON object of a verdict|(index|entryId|itemIdentifier|status|disposition|retry_after|reason) (is there twice|has a value of another type)|disposition has two different words|` +
 	`statuses or batchItemFailures that are not an array|more verdicts than messages|statuses without one of every message|a second verdict on a message|more than one of index, entryId and itemIdentifier|` +
-	`an empty identifier|neither an index from 0 to 2 nor an identifier|an identifier that is the id of one message and the index of another|an identifier of no message of the batch|status is not from 100 to 599|` +
+	`an empty identifier|neither an index from 0 to 2 nor an identifier|an identifier that is the id of one message and the index of another|an identifier that is an id of one message and another kind of id of another message|an identifier of no message of the batch|status is not from 100 to 599|` +
 	`status is a text that is not SUCCESS, RETRY or DROP|neither a status nor a known disposition|retry_after is negative)$`)
 
 // checkAnswer reads an answer of each kind: no message is acked that the answer does not call done, and an answer that
@@ -339,19 +410,27 @@ var unreadable = regexp.MustCompile(`^malformed answer: ((line|item) \d+: )?(com
 func checkAnswer(t *testing.T, body string, step int) {
 	t.Helper()
 	for _, kind := range []string{declaring[0], declaring[3], undeclared[0], undeclared[1], undeclared[4], noLength, noLength + "\r\nContent-Type: application/jsonl", "201 C\r\nContent-Encoding: gzip\r\nContent-Type: text/html"} {
-		whole, each := readFor(t, newReader(), messagesOf(idsOfTable), kind, body, step)
-		if each == nil {
-			if whole.Failure != message.FailureMalformed || !unreadable.MatchString(whole.Err.Error()) {
-				t.Fatalf("%s of %q: %+v", kind, body, whole)
-			}
-			continue
+		checkAnswerTo(t, newReader(), messagesOf(idsOfTable), idsSeen, kind, body, step)
+	}
+	for _, format := range []string{"cloudevents", "multipart"} {
+		checkAnswerTo(t, newReader(format), events(), idsSeenEvents, undeclared[0], body, step)
+	}
+}
+
+func checkAnswerTo(t *testing.T, reader *Target, ms []*message.Message, ids [][]string, kind, body string, step int) {
+	t.Helper()
+	whole, each := readFor(t, reader, ms, kind, body, step)
+	if each == nil {
+		if whole.Failure != message.FailureMalformed || !unreadable.MatchString(whole.Err.Error()) {
+			t.Fatalf("%s of %q: %+v", kind, body, whole)
 		}
-		done := callsDone(body, idsOfTable, strings.HasPrefix(kind, "207") || strings.Contains(kind, "jsonl"))
-		for i, o := range each {
-			acked := o.Disposition == message.DispositionNone && o.OK() || o.Disposition == message.DispositionAck || o.Disposition == message.DispositionDiscard
-			if o.Failure != message.FailureNone || acked && !done[i] && !strings.Contains(kind, "gzip") {
-				t.Fatalf("%s of %q: message %d is acked: %+v", kind, body, i, o)
-			}
+		return
+	}
+	done := callsDone(body, ids, strings.HasPrefix(kind, "207") || strings.Contains(kind, "jsonl"))
+	for i, o := range each {
+		acked := o.Disposition == message.DispositionNone && o.OK() || o.Disposition == message.DispositionAck || o.Disposition == message.DispositionDiscard
+		if o.Failure != message.FailureNone || acked && !done[i] && !strings.Contains(kind, "gzip") {
+			t.Fatalf("%s of %q: message %d is acked: %+v", kind, body, i, o)
 		}
 	}
 }
