@@ -1,8 +1,12 @@
 package test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/apptest"
 )
 
 // TestAppDownAtStart: nothing is consumed, nothing counted, and the process is fine.
@@ -29,6 +33,32 @@ func TestAppDownAtStart(t *testing.T) {
 	eventually(t, "sidecar_app_up is 1", func() bool { return s.metric("sidecar_app_up") == 1 })
 	sc.settledAll(s.awaitReady(), 0)
 	checkUncounted(t, sc, ids)
+}
+
+// TestHealthCheckThatIsAnswered: the pause and its line name the path of the health check, and what the app answered to it.
+func TestHealthCheckThatIsAnswered(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]string{
+		apptest.Status(503): "the app answered 503 to GET %sh, not 2xx",
+		apptest.Status(301, "Location: https://login.example/in?next=secret"): "the app answered 301 and Location https://login.example/in to GET %sh, not 2xx",
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			app := apptest.Listen(t, apptest.Answer(answer))
+			sc := newScene(t).with("APP_URL", app.URL+"/in", "APP_HEALTH_PATH", "/h?token=secret")
+			s := start(t, sc.env)
+			url := app.URL + "/"
+			eventually(t, "the detail", func() bool {
+				_, body := s.get(s.control, "/status")
+				return strings.Contains(body, `"detail":"`+fmt.Sprintf(want, url)+`"`)
+			})
+			eventually(t, "the line", func() bool {
+				return len(s.log.find(func(e entry) bool {
+					return e.text("msg") == "paused" && e.text("reason") == "app_down" && e.text("url") == url+"h" && !strings.Contains(e.text("location"), "secret") && e["status"] != nil
+				})) > 0
+			})
+		})
+	}
 }
 
 // TestAppDownForAWhile: longer than all retries together would take, and not one attempt is charged.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -118,10 +119,19 @@ func (s *subscription) flowOptions() flow.Options {
 		Concurrency: cfg.Window.Concurrency, Probe: s.probes.of(&cfg.App, s.target.Origin(), s.target.Probe).run,
 		Refused:  func(err error) bool { return errors.Is(err, dispatch.ErrRefused) },
 		Interval: cfg.App.HealthInterval, Connects: cfg.App.HealthPath == "",
-		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
-		URL:          shownURL(cfg.App.URL), Routes: len(cfg.App.Routes), ParkOn: cfg.Retry.ParkOnStatus,
+		CountRefused: cfg.Retry.AppDown == config.AppDownRetry, Health: s.healthURL(),
+		URL: shownURL(cfg.App.URL), Routes: len(cfg.App.Routes), ParkOn: cfg.Retry.ParkOnStatus,
 		Logger: s.log, Registerer: s.metrics,
 	}
+}
+
+// healthURL returns the URL of the health check, without the parts that may be secret; "" when there is none.
+func (s *subscription) healthURL() string {
+	path, _, _ := strings.Cut(s.cfg.App.HealthPath, "?")
+	if path == "" {
+		return ""
+	}
+	return shownURL(s.target.Origin()) + path
 }
 
 func newSpool(cfg *config.Config) *broker.Spool {

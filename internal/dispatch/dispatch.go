@@ -221,6 +221,7 @@ var ErrRefused = errors.New("no connection")
 func (t *Target) Probe(ctx context.Context) error {
 	deadline := time.Now().Add(t.o.HealthTimeout)
 	status := http.StatusOK
+	var location []byte
 	var failure message.Failure
 	var err error
 	if t.health == nil {
@@ -232,7 +233,7 @@ func (t *Target) Probe(ctx context.Context) error {
 		head := t.authorization(append(x.exchange.Head[:0], t.health...))
 		x.exchange.Head = append(head, "Accept: */*\r\nConnection: close\r\n\r\n"...)
 		failure, err = t.prober.Do(ctx, x.exchange, nil)
-		status = x.exchange.Answer.Status
+		status, location = x.exchange.Answer.Status, x.answer.location
 	}
 	switch {
 	// A port that takes the connection and resets it does not mean that the app has gone: the next probe decides.
@@ -241,7 +242,11 @@ func (t *Target) Probe(ctx context.Context) error {
 	case failure != message.FailureNone:
 		return fmt.Errorf("probe: %w", err)
 	case status/100 != 2:
-		return fmt.Errorf("probe: the app answered %d", status)
+		unwell := &message.UnwellError{Status: status}
+		if status/100 == 3 {
+			unwell.Location = shownLocation(location)
+		}
+		return fmt.Errorf("probe: %w", unwell)
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type Options struct {
 	CountRefused bool
 
 	URL    string // of the app, without secrets, for the log and for a pause's detail
+	Health string // the URL that Probe asks, without secrets; "" when it only connects
 	Routes int    // how many of its paths are judged beside that of URL
 	ParkOn []int  // statuses of single messages: never a sign that the app refuses everything
 
@@ -53,6 +54,7 @@ type Control struct {
 	probing  sync.Mutex  // one judgement on the app at a time: a refused POST and a probe must not interleave
 	failures int         // probes failed in a row
 	why      error       // of the last failure; nil: there was none
+	probed   bool        // the last failure is that of a probe
 	reminder *time.Timer // logs that the app is away; nil: Run does not run
 }
 
@@ -127,6 +129,7 @@ func (c *Control) Report(m *message.Message, o *message.Outcome) {
 		c.ramp.grow()
 	case o.Failure == message.FailureRefused && !c.o.CountRefused:
 		c.probing.Lock()
+		c.probed = false
 		c.down(o.Err) // at once
 		c.probing.Unlock()
 	case o.Failure == message.FailureNone && o.Status > 599, o.Failure == message.FailureMalformed,
@@ -171,6 +174,7 @@ func (c *Control) reportProbe(ctx context.Context, err error) {
 	}
 	c.failures++
 	if !c.appUp.Load() || c.o.Refused(err) || c.failures >= probeFailures {
+		c.probed = true
 		c.down(err)
 	}
 }
@@ -180,11 +184,31 @@ func (c *Control) down(err error) {
 	c.why = err
 	was, held := c.appUp.Swap(false), false
 	if !c.o.CountRefused || !c.o.Refused(err) {
-		held = c.Hold(AppDown, fmt.Sprintf("the app does not answer: %v", err))
+		held = c.Hold(AppDown, c.downDetail(err))
 	}
 	if was || held {
 		c.logDown()
 	}
+}
+
+// downDetail says what failed, and of which URL where that is not the one of the messages.
+func (c *Control) downDetail(err error) string {
+	unwell, answered := errors.AsType[*message.UnwellError](err)
+	switch {
+	case answered:
+		return fmt.Sprintf("%v to GET %s, not 2xx", unwell, c.failedURL())
+	case c.probed && c.o.Health != "":
+		return fmt.Sprintf("the app does not answer GET %s: %v", c.o.Health, err)
+	}
+	return fmt.Sprintf("the app does not answer: %v", err)
+}
+
+// failedURL returns the URL by which the app was last taken for away; before the first failure, that of the probe.
+func (c *Control) failedURL() string {
+	if c.probed || c.why == nil {
+		return cmp.Or(c.o.Health, c.o.URL)
+	}
+	return c.o.URL
 }
 
 func (c *Control) startReminder() {
@@ -213,10 +237,14 @@ func (c *Control) remind() {
 // nothing.
 func (c *Control) logDown() {
 	why := cmp.Or(c.why, errNoAnswer)
+	fields := []any{"url", c.failedURL(), "error", why}
+	if unwell, ok := errors.AsType[*message.UnwellError](why); ok {
+		fields = append(fields, "status", unwell.Status, "location", unwell.Location)
+	}
 	if c.Has(AppDown) {
-		c.o.Logger.Warn("paused", "reason", string(AppDown), "url", c.o.URL, "error", why)
+		c.o.Logger.Warn("paused", append([]any{"reason", string(AppDown)}, fields...)...)
 	} else {
-		c.o.Logger.Warn("app down", "url", c.o.URL, "error", why)
+		c.o.Logger.Warn("app down", fields...)
 	}
 	if c.reminder != nil {
 		c.reminder.Reset(downAgain)

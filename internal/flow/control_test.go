@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -389,6 +390,41 @@ func TestTimedHoldProlongedOrReplaced(t *testing.T) {
 	})
 }
 
+// TestAppDownSaysWhatFailed: the app that answers a health check is not said to be silent, and a probe that asks a path of
+// its own is not said to have asked the URL of the messages.
+func TestAppDownSaysWhatFailed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		health string
+		probe  error
+		post   bool // a POST is refused, not a probe
+		detail string
+	}{
+		"nothing listens":        {"", errRefused, false, "the app does not answer: connection refused"},
+		"no answer to the path":  {"http://app/h", errRefused, false, "the app does not answer GET http://app/h: connection refused"},
+		"503":                    {"http://app/h", fmt.Errorf("probe: %w", &message.UnwellError{Status: 503}), false, "the app answered 503 to GET http://app/h, not 2xx"},
+		"a redirect":             {"http://app/h", &message.UnwellError{Status: 301, Location: "https://login/in"}, false, "the app answered 301 and Location https://login/in to GET http://app/h, not 2xx"},
+		"a message that refused": {"http://app/h", nil, true, "the app does not answer: connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &app{}
+				if c.probe != nil {
+					a.set(c.probe)
+				}
+				ctl := start(t, a, func(o *Options) { o.Health, o.URL = c.health, "http://app/x" })
+				synctest.Wait()
+				if c.post {
+					ctl.Report(&message.Message{}, &message.Outcome{Failure: message.FailureRefused, Err: errRefused})
+				}
+				if holds := ctl.Holds(); len(holds) != 1 || holds[0].Detail != c.detail {
+					t.Errorf("%+v, want %s", holds, c.detail)
+				}
+			})
+		})
+	}
+}
+
 // TestAppThatIsAwayIsLogged: at the start after a while, later at once, and again from time to time until it is back.
 func TestAppThatIsAwayIsLogged(t *testing.T) {
 	t.Parallel()
@@ -398,11 +434,16 @@ func TestAppThatIsAwayIsLogged(t *testing.T) {
 		err    error
 		line   string
 	}{
-		"nothing listens":      {nil, errRefused, `msg=paused reason=app_down url=http://app/x error="connection refused"`},
-		"a failing probe":      {nil, errSick, `msg=paused reason=app_down url=http://app/x error=503`},
-		"a probe without end":  {func(o *Options) { o.Probe = hangs }, nil, `msg=paused reason=app_down url=http://app/x error="the app has not answered yet"`},
-		"messages are retried": {func(o *Options) { o.CountRefused = true }, errRefused, `msg="app down" url=http://app/x error="connection refused"`},
-		"probes are seldom":    {func(o *Options) { o.Interval = time.Hour }, errRefused, `msg=paused reason=app_down url=http://app/x error="connection refused"`},
+		"nothing listens":     {nil, errRefused, `msg=paused reason=app_down url=http://app/x error="connection refused"`},
+		"a failing probe":     {nil, errSick, `msg=paused reason=app_down url=http://app/x error=503`},
+		"a probe without end": {func(o *Options) { o.Probe = hangs }, nil, `msg=paused reason=app_down url=http://app/x error="the app has not answered yet"`},
+		"a health check is answered": {
+			func(o *Options) { o.Health = "http://app/h" }, &message.UnwellError{Status: 301, Location: "https://login/in"},
+			`msg=paused reason=app_down url=http://app/h error="the app answered 301 and Location https://login/in" status=301 location=https://login/in`,
+		},
+		"a health check is refused": {func(o *Options) { o.Health = "http://app/h" }, errRefused, `msg=paused reason=app_down url=http://app/h error="connection refused"`},
+		"messages are retried":      {func(o *Options) { o.CountRefused = true }, errRefused, `msg="app down" url=http://app/x error="connection refused"`},
+		"probes are seldom":         {func(o *Options) { o.Interval = time.Hour }, errRefused, `msg=paused reason=app_down url=http://app/x error="connection refused"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

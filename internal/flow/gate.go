@@ -17,7 +17,7 @@ type Reason string
 
 // The reasons to hold the gate shut.
 const (
-	AppDown    Reason = "app_down"    // the app does not answer, or has not answered yet
+	AppDown    Reason = "app_down"    // the app does not answer, or has not answered yet, or its health check not with 2xx
 	Breaker    Reason = "breaker"     // the app fails everything
 	RetryAfter Reason = "retry_after" // the app asked for a pause
 	Operator   Reason = "operator"    // POST /pause

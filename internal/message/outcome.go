@@ -1,6 +1,9 @@
 package message
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Failure is the reason why there is no usable answer. The zero value means the app answered with Outcome.Status.
 type Failure uint8
@@ -96,3 +99,17 @@ func (o *Outcome) Posted() bool {
 
 // OK reports whether the app accepted the message: its status is 2xx.
 func (o *Outcome) OK() bool { return o.Failure == FailureNone && o.Status >= 200 && o.Status <= 299 }
+
+// UnwellError is why a health check failed that the app answered.
+type UnwellError struct {
+	Status   int
+	Location string // of a redirect, as in Outcome; "" without one
+}
+
+func (e *UnwellError) Error() string {
+	text := fmt.Sprintf("the app answered %d", e.Status)
+	if e.Location != "" {
+		text += " and Location " + e.Location
+	}
+	return text
+}

@@ -8,6 +8,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
 )
@@ -250,6 +251,16 @@ func TestAppDown(t *testing.T) {
 	b.until("#state-lines", "refused")
 	b.until("#facts", "does not answer")
 	b.inspect("app-down")
+}
+
+// TestAppThatIsNotWell: an app that answers its health check is not said to be silent.
+func TestAppThatIsNotWell(t *testing.T) {
+	t.Parallel()
+	app := apptest.Listen(t, apptest.Answer(apptest.Status(503)))
+	b := newScene(t).with("APP_URL", app.URL, "APP_HEALTH_PATH", "/h").start().open()
+	b.until("#state-title", "Paused: the app says that it is not well")
+	b.until("#state-lines", "the app answered 503 to GET "+app.URL+"/h, not 2xx")
+	b.until("#facts", "is not well")
 }
 
 func TestTopologyThatDoesNotFit(t *testing.T) {

@@ -1,6 +1,7 @@
 // What flows, from the counters in the events: rates are differences, so nothing is lost between two of them.
 
 import { byId, el, number, perSecond, put, svg, visible } from './dom.js';
+import { unwell } from './state.js';
 
 const KEEP = 120; // seconds
 const NOW = 5; // seconds that the number in large averages over
@@ -75,7 +76,7 @@ export function showFacts({ status: s, depths }) {
   put(facts['Waiting for a retry'], s.waiting === undefined ? ready('retry') : `${number(beside + s.waiting)} as far as this replica knows`);
   put(facts['With the app'], `${number(s.inflight)} of ${number(s.concurrency)}`);
   put(facts['Delayed here'], number(s.delayed));
-  put(facts.App, s.app.up ? 'answers' : 'does not answer');
+  put(facts.App, s.app.up ? 'answers' : unwell(s) ? 'is not well' : 'does not answer');
   facts.App.dataset.tone = s.app.up ? '' : 'bad';
   put(facts.Retries, s.retry_delays.length === 0 ? 'none' : `${number(s.max_retries)}, after ${visible(s.retry_delays.join(', '))}`);
 }

@@ -20,6 +20,9 @@ const reasons = {
 
 const OFF = 'It consumes nothing, because SIDECAR_CONSUME is off.';
 
+// unwell: an app answers its health check, but not with 2xx.
+export const unwell = (s) => s.pauses.some((p) => p.reason === 'app_down' && p.detail?.startsWith('the app answered'));
+
 // judge says in a word, a tone and lines what a status means.
 function judge(s) {
   if (!s.consume && s.state !== 'publishing') return [s.state === 'drained' ? 'Drained' : 'Draining', 'hold', [OFF]];
@@ -40,7 +43,7 @@ function judge(s) {
   if (s.findings.length > 0) return ['Topology does not fit', 'bad', ['Nothing is taken, because a message would be lost. It checks again every 15 s.']];
   if (s.state === 'paused') {
     const main = s.pauses.find((p) => p.reason !== 'operator') ?? s.pauses[0];
-    return [`Paused: ${reasons[main?.reason]?.[0] ?? 'no reason given'}`, !main || main.reason === 'operator' ? 'hold' : 'bad', []];
+    return [`Paused: ${unwell(s) && main.reason === 'app_down' ? 'the app says that it is not well' : reasons[main?.reason]?.[0] ?? 'no reason given'}`, !main || main.reason === 'operator' ? 'hold' : 'bad', []];
   }
   if (s.state === 'starting') return ['Starting', 'hold', []];
   if (s.blocked) return blocked;
