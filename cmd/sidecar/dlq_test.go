@@ -210,12 +210,15 @@ func TestExplain(t *testing.T) {
 	}{
 		"dlq redrive: stopped by a signal: 5 redriven":                    {stopped, errors.New("cut")},
 		"dlq redrive: the dead-letter queue does not exist; sidecar plan": {t.Context(), deadletter.ErrMissing},
-		"dlq redrive: the dead-letter queue is in use; try again":         {t.Context(), deadletter.ErrInUse},
-		"sidecar dlq list prints the references":                          {t.Context(), deadletter.ErrNotFound},
-		"dlq redrive: the canary failed":                                  {t.Context(), deadletter.ErrCanary},
-		`dlq redrive: stopped; no\x1b way: 5 redriven`:                    {t.Context(), errors.Join(deadletter.ErrStopped, errors.New("no\x1b way"))},
-		"the broker cannot be reached (dial: refused): 5":                 {t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}},
-		"usage: rate 7 is not one (sidecar dlq redrive --help)":           {t.Context(), fmt.Errorf("%w: rate 7 is not one", deadletter.ErrInvalid)},
+		"declares it in mode declare, if the broker allows it; sidecar check says what it refuses": {
+			t.Context(), fmt.Errorf("%w: 404", deadletter.ErrMissing),
+		},
+		"dlq redrive: the dead-letter queue is in use; try again": {t.Context(), deadletter.ErrInUse},
+		"sidecar dlq list prints the references":                  {t.Context(), deadletter.ErrNotFound},
+		"dlq redrive: the canary failed":                          {t.Context(), deadletter.ErrCanary},
+		`dlq redrive: stopped; no\x1b way: 5 redriven`:            {t.Context(), errors.Join(deadletter.ErrStopped, errors.New("no\x1b way"))},
+		"the broker cannot be reached (dial: refused): 5":         {t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}},
+		"usage: rate 7 is not one (sidecar dlq redrive --help)":   {t.Context(), fmt.Errorf("%w: rate 7 is not one", deadletter.ErrInvalid)},
 	} {
 		err := newCall(invocation{}, "sidecar dlq", subcommand{name: "redrive"}).explainError(c.ctx, c.err, "5 redriven")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
