@@ -93,3 +93,62 @@ func TestReadOfADeletedDeadLetterQueue(t *testing.T) {
 		})
 	}
 }
+
+// TestDeletedAndDeclaredByAnotherClient: mode verify declares nothing. The finding of a missing object has what is known of
+// its deletion, and when another client has declared it again, the deletion is counted and shown as in mode declare.
+func TestDeletedAndDeclaredByAnotherClient(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind, word string
+		name       func(*scene) string
+	}{
+		{"main", "queue", (*scene).queue}, {"retry", "queue", (*scene).retryQueue}, {"dlq", "queue", (*scene).dlq},
+		{"exchange", "exchange", (*scene).retryExchange},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			t.Parallel()
+			const hour = 3_600_000
+			sc := newScene(t).with("TOPOLOGY_MODE", "verify", "RETRY_DELAY", "1h").seedTTL(hour)
+			sc.app.otherwise(func(*delivery) answer {
+				if c.kind == "dlq" {
+					return answer{status: 409, header: map[string]string{"Amqp-Disposition": "park"}}
+				}
+				return status(409)
+			})
+			s := sc.run()
+			if c.kind == "main" {
+				s.api("").ask("POST", "/pause", "")
+			}
+			depth := ""
+			if sc.send(numbered("m", 3)...); c.word == "queue" {
+				depth = "; 3 were ready in it "
+				eventually(t, "the depth is measured", func() bool {
+					return s.metric("sidecar_queue_messages_ready", `kind="`+c.kind+`"`) == 3
+				})
+				sc.deleteQueue(c.name(sc))
+			} else {
+				sc.deleteExchange(c.name(sc))
+			}
+			eventually(t, "the log has the deletion", func() bool {
+				return s.log.mentions(`"msg":"topology does not fit"`, c.name(sc), `"reason":"it was deleted: messages may be lost since `, depth)
+			})
+			_, body := s.get(s.control, "/status")
+			if !strings.Contains(body, `"reason":"it was deleted: messages may be lost since `) || strings.Contains(body, `"redeclared"`) {
+				t.Errorf("while it is missing: %s", body)
+			}
+			if n := s.metric("sidecar_objects_redeclared_total"); n != 0 {
+				t.Errorf("%v are counted while it is missing", n)
+			}
+			sc.seedTTL(hour)
+			brokertest.Eventually(t, 90*time.Second, "the deletion is reported", func() bool {
+				return s.metric("sidecar_objects_redeclared_total", `kind="`+c.kind+`"`) == 1 && s.log.mentions("topology fits")
+			})
+			_, body = s.get(s.control, "/status")
+			if n := s.metric("sidecar_objects_redeclared_total"); n != 1 || !s.log.mentions(`"msg":"`+c.word+` declared again"`, c.name(sc)) ||
+				strings.Count(body, `"lost_since"`) != 1 || !strings.Contains(body, "("+c.kind+") was deleted and was declared again at ") ||
+				!strings.Contains(body, depth) {
+				t.Errorf("%v are counted; the state is %s", n, body)
+			}
+		})
+	}
+}

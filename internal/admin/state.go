@@ -125,7 +125,7 @@ type Finding struct {
 	declare.Finding
 }
 
-// Redeclared is an object that was deleted, and that the sidecar declared again.
+// Redeclared is an object that was deleted and declared again.
 type Redeclared struct {
 	Of
 	declare.Redeclared

@@ -209,7 +209,7 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 		}
 		if check(ctx, link, plan, modeOf(s.cfg)) {
 			s.use(plan)
-			s.sightings.Checked(plan, nil, begun)
+			s.reportRedeclared(s.sightings.Checked(plan, nil, begun))
 			s.checked(begun)
 			s.report(objects, tolerated)
 			return nil
@@ -217,11 +217,11 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 		s.oneByOne = true // also if the session has ended: the broker may take too long over all at once
 	}
 	r, err := declare.Ensure(ctx, link, s.plan, modeOf(s.cfg))
-	s.reportRedeclared(&r, begun)
+	s.reportRedeclared(s.sightings.Declared(&r, begun))
 	if err != nil {
 		return err
 	}
-	s.sightings.Checked(r.Plan, r.Findings, begun)
+	s.reportRedeclared(s.sightings.Checked(r.Plan, r.Findings, begun))
 	if s.found = nil; len(r.Blocking()) == 0 {
 		s.oneByOne = false
 		s.use(r.Plan)
@@ -233,10 +233,9 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	return nil
 }
 
-// reportRedeclared logs the objects that were deleted and that a check has declared again. The bindings of others are
-// deleted with an exchange, so every subscription declares its own.
-func (s *subscription) reportRedeclared(r *declare.Report, begun time.Time) {
-	again := s.sightings.Declared(r, begun)
+// reportRedeclared logs the objects that were deleted and declared again. The bindings of others are deleted with an
+// exchange, so every subscription declares its own.
+func (s *subscription) reportRedeclared(again []declare.Redeclared) {
 	for _, d := range again {
 		log := s.log.With("object", d.Object, "kind", string(d.Kind), "lost_since", d.LostSince, "reason", d.Reason())
 		if d.LastDepth != nil {

@@ -209,6 +209,9 @@ func TestWhoDeclaresAMissingObject(t *testing.T) {
 	must.Do(t, ch.ExchangeDeclare("of-another", "topic", true, false, false, false, nil))
 	ask(sub.check)
 	brokertest.Eventually(t, time.Minute, "consuming again", func() bool { return sub.consumer.Active() && !sub.status.bad() })
+	if lines := log.Lines(`"exchange declared again"`, "of-another", "messages may be lost since"); len(lines) != 1 {
+		t.Errorf("%d lines about the deletion of an exchange that its owner declared again", len(lines))
+	}
 	must.Get(ch.QueueDelete(a.plan.Park.Queue, false, false, false))(t)
 	broken(a.plan.Park.Queue, "it is declared again")
 }

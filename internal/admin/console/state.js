@@ -63,7 +63,7 @@ function pauseLine(p) {
 // The fix is said once for those in a row that have the same.
 function findingLine(f, i, all) {
   return el('li', {}, isAll() && `${visible(f.subscription)}: `, el('strong', {}, visible(f.object)), `: ${visible(f.problem)}.`,
-    f.wanted && ` Wanted: ${visible(f.wanted)}.`, f.found && ` Found: ${visible(f.found)}.`,
+    f.wanted && ` Wanted: ${visible(f.wanted)}.`, f.found && ` Found: ${visible(f.found)}.`, f.reason && ` Reason: ${visible(f.reason)}.`,
     f.fix && f.fix !== all[i + 1]?.fix && el('span', { class: 'fix' }, 'Fix: ', visible(f.fix)));
 }
 

@@ -21,7 +21,8 @@ type Report struct {
 	// Findings are everything that is not as planned. While one is Blocking, messages must not be consumed.
 	Findings []Finding
 
-	declared []object // that were missing
+	declared []object        // that were missing
+	missing  map[string]bool // objects that did not exist, by title, also those that are declared now
 }
 
 // Blocking are the findings by which a retried or parked message might be lost.
@@ -41,7 +42,7 @@ func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode
 		e := newEnsurer(s, p, mode)
 		r, err := e.ensure(ctx)
 		declared = append(declared, e.declared...)
-		if r.declared = declared; !e.overtaken || try == tries {
+		if r.declared, r.missing = declared, e.missing; !e.overtaken || try == tries {
 			return r, err
 		}
 	}

@@ -25,12 +25,13 @@ const (
 	maxShown = 100
 )
 
-// Redeclared is an object that was declared although an earlier check of this process had found it: it was deleted in
-// between. Bindings are not reported: the broker answers the same whether it made one.
+// Redeclared is an object that was deleted and declared again: by a check, although an earlier one of this process had
+// found it, or by another client after a check had missed it. Bindings are not reported: the broker answers the same
+// whether it made one.
 type Redeclared struct {
-	Object    string        `json:"object"` // e.g. `queue "wms.queue.wms-cincout"`
-	Kind      topology.Kind `json:"kind"`   // of a queue its kind, or KindExchange
-	At        time.Time     `json:"at"`
+	Object    string        `json:"object"`     // e.g. `queue "wms.queue.wms-cincout"`
+	Kind      topology.Kind `json:"kind"`       // of a queue its kind, or KindExchange
+	At        time.Time     `json:"at"`         // when this process declared it or found it again
 	LostSince time.Time     `json:"lost_since"` // the last time that the object was known to exist
 
 	// LastDepth is how many messages were ready in a queue at MeasuredAt; nil: not measured.
@@ -78,7 +79,7 @@ func (r *Redeclared) known() int {
 // Age is how old the last measured depth was when the queue was declared again.
 func (r *Redeclared) Age() time.Duration { return r.At.Sub(r.MeasuredAt).Round(time.Second) }
 
-// RedeclaredTotal counts the objects that the subscriptions of a process declared again, by kind.
+// RedeclaredTotal counts the deletions that the subscriptions of a process noticed, by kind.
 type RedeclaredTotal struct {
 	*prometheus.CounterVec
 
@@ -90,8 +91,8 @@ type RedeclaredTotal struct {
 func NewRedeclaredTotal(r prometheus.Registerer) *RedeclaredTotal {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_objects_redeclared_total",
-		Help: "Queues and exchanges that were deleted while the sidecar ran and that it declared again: messages may be " +
-			"lost.",
+		Help: "Queues and exchanges that were deleted while the sidecar ran and declared again, by it or, in mode verify, " +
+			"by another client: messages may be lost.",
 	}, []string{"kind"})
 	for _, kind := range []topology.Kind{topology.KindMain, topology.KindRetry, topology.KindDLQ, KindExchange} {
 		total.WithLabelValues(string(kind))
@@ -100,8 +101,8 @@ func NewRedeclaredTotal(r prometheus.Registerer) *RedeclaredTotal {
 	return &RedeclaredTotal{CounterVec: total, last: map[string]time.Time{}}
 }
 
-// count counts d, found by a check that began at that time. It returns false if the check of another subscription has
-// counted the same deletion.
+// count counts d, which was missing in a check that began at that time. It returns false if the check of another
+// subscription has counted the same deletion.
 func (t *RedeclaredTotal) count(d *Redeclared, begun time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,6 +128,7 @@ type Sightings struct {
 type sighting struct {
 	at, measured time.Time
 	ready        int
+	lost         *Redeclared // not nil: it is missing since the check that began at lost.At
 }
 
 // NewSightings returns Sightings that know no object. total counts what is declared again. forget is called when the
@@ -137,17 +139,19 @@ func NewSightings(total *RedeclaredTotal, forget func() (waited int, delays bool
 }
 
 // Checked records a check of p that began at that time: each object exists unless a finding says that it is missing or
-// was not seen.
-func (s *Sightings) Checked(p *topology.Plan, findings []Finding, at time.Time) {
+// was not seen. It counts and returns the deleted ones that another client has declared again.
+func (s *Sightings) Checked(p *topology.Plan, findings []Finding, at time.Time) (again []Redeclared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range objects(p) {
 		if !slices.ContainsFunc(findings, func(f Finding) bool {
 			return f.Problem != ProblemDrift && strings.Contains(f.Object, o.title)
 		}) {
+			again = append(again, s.back(o.title)...)
 			s.sight(o.title).at = at
 		}
 	}
+	return again
 }
 
 // sight returns the entry of an object. mu is locked.
@@ -165,39 +169,77 @@ func (s *Sightings) measured(depths []Depth, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, d := range depths {
-		*s.sight(topology.QueueTitle(d.Queue)) = sighting{at: at, measured: at, ready: d.Ready}
+		if e := s.sight(topology.QueueTitle(d.Queue)); e.lost == nil { // otherwise a check reports first that it is back
+			*e = sighting{at: at, measured: at, ready: d.Ready}
+		}
 	}
 }
 
-// Declared returns the objects that were known to exist and that a check, which began at that time, had to declare. It
-// counts them. It has to be called before Checked records the same check.
+// Declared counts and returns the objects that were known to exist and that a check, which began at that time, had to
+// declare. The findings of those that it could not declare get the deletion as their reason. It has to be called before
+// Checked records the same check.
 func (s *Sightings) Declared(r *Report, begun time.Time) (again []Redeclared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range r.declared {
-		e := s.seen[o.title]
-		if e == nil {
+		s.lose(&o, begun)
+		again = append(again, s.back(o.title)...)
+	}
+	for _, o := range objects(r.Plan) {
+		if !r.missing[o.title] {
 			continue
 		}
-		d := Redeclared{Object: o.title, Kind: KindExchange, At: time.Now().UTC(), LostSince: e.at.UTC()}
-		if o.queue != nil {
-			d.Kind = o.queue.Kind
-		}
-		if !e.measured.IsZero() {
-			d.LastDepth, d.MeasuredAt = &e.ready, e.measured.UTC()
-		}
-		if d.Kind == topology.KindMain {
-			if n, delays := s.forget(); delays {
-				d.Waiting = &n
+		if d := s.lose(&o, begun); d != nil {
+			for i := range r.Findings {
+				if r.Findings[i].Object == o.title {
+					r.Findings[i].Reason = "it was deleted: " + d.Reason()
+				}
 			}
-		}
-		delete(s.seen, o.title)
-		if s.total.count(&d, begun) {
-			s.add(d)
-			again = append(again, d)
 		}
 	}
 	return again
+}
+
+// lose returns the loss of an object that a check found missing; nil if the object was not known to exist. mu is
+// locked.
+func (s *Sightings) lose(o *object, begun time.Time) *Redeclared {
+	e := s.seen[o.title]
+	switch {
+	case e == nil:
+		return nil
+	case e.lost != nil:
+		return e.lost
+	}
+	e.lost = &Redeclared{Object: o.title, Kind: KindExchange, At: begun.UTC(), LostSince: e.at.UTC()}
+	if o.queue != nil {
+		e.lost.Kind = o.queue.Kind
+	}
+	if !e.measured.IsZero() {
+		e.lost.LastDepth, e.lost.MeasuredAt = &e.ready, e.measured.UTC()
+	}
+	if e.lost.Kind == topology.KindMain {
+		if n, delays := s.forget(); delays {
+			e.lost.Waiting = &n
+		}
+	}
+	return e.lost
+}
+
+// back ends the loss of an object that exists again. It counts and returns the loss, unless there was none. mu is
+// locked.
+func (s *Sightings) back(title string) []Redeclared {
+	e := s.seen[title]
+	if e == nil || e.lost == nil {
+		return nil
+	}
+	delete(s.seen, title)
+	d := *e.lost
+	d.At = time.Now().UTC()
+	if !s.total.count(&d, e.lost.At) {
+		return nil
+	}
+	s.add(d)
+	return []Redeclared{d}
 }
 
 // add keeps d, and drops what is older than shownFor. mu is locked.

@@ -88,7 +88,7 @@ func TestRedeclaredIsShown(t *testing.T) {
 	s.measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: 2400}}, measured)
 	checked := measured.Add(time.Second)
 	s.Checked(p, []Finding{{Object: topology.QueueTitle(p.Park.Queue), Problem: ProblemMissing}}, checked)
-	again := s.Declared(&Report{declared: objects(p)}, time.Now())
+	again := s.Declared(&Report{Plan: p, declared: objects(p)}, time.Now())
 	if len(again) != len(objects(p))-1 {
 		t.Errorf("%v: the dead-letter queue was never seen", again)
 	}
@@ -103,7 +103,7 @@ func TestRedeclaredIsShown(t *testing.T) {
 	}
 	other := NewSightings(s.total, delaysNothing) // of another subscription, which noticed the same deletions
 	other.Checked(p, nil, checked)
-	if again := other.Declared(&Report{declared: objects(p)}, checked); len(again) != 1 {
+	if again := other.Declared(&Report{Plan: p, declared: objects(p)}, checked); len(again) != 1 {
 		t.Errorf("counted twice: %v", again)
 	}
 	for i := range s.again {
@@ -123,7 +123,7 @@ func TestEachDeletionIsShown(t *testing.T) {
 	deleted := func() Redeclared {
 		t.Helper()
 		own := queueOf(&topology.Queue{Name: p.Queue, Kind: topology.KindMain})
-		again := s.Declared(&Report{declared: []object{own}}, time.Now())
+		again := s.Declared(&Report{Plan: p, declared: []object{own}}, time.Now())
 		s.Checked(p, nil, time.Now())
 		if len(again) != 1 {
 			t.Fatalf("%v", again)
