@@ -85,8 +85,8 @@ func (c *Consumer) trace(r *record) {
 	if m := &r.m; r.span.TraceID() == "" {
 		r.span = c.o.Tracing.Process(telemetry.CarrierFrom(m.Headers), telemetry.Attrs{
 			MessageID: m.MessageID, CorrelationID: m.CorrelationID, Exchange: m.Exchange, RoutingKey: m.RoutingKey,
-			BodySize: len(m.Body) + int(r.delivery.Missing), RetryCount: m.RetryCount, Redelivered: m.Redelivered, Timestamp: m.Timestamp,
-			DeliveryTag: r.tag, Broker: r.session.sub,
+			BodySize: len(m.Body) + int(r.delivery.Missing), RetryCount: m.RetryCount, Redelivered: m.Redelivered,
+			Timestamp: m.Timestamp, DeliveryTag: r.tag, Broker: r.session.sub,
 		})
 	}
 }

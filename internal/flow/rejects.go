@@ -167,8 +167,8 @@ func AnswerToAll(o *message.Outcome, parkOn []int) string {
 	case status == 0:
 		return ""
 	case slices.Contains(rejectsEarlyStatuses, status):
-		return fmt.Sprintf("as the answer to the first %d messages of the first minute after the app was there for the first time: "+
-			"consumption pauses (%s)", rejectsThreshold, AppRejectsAll)
+		return fmt.Sprintf("as the answer to the first %d messages of the first minute after the app was there for the "+
+			"first time: consumption pauses (%s)", rejectsThreshold, AppRejectsAll)
 	}
 	run := fmt.Sprintf("as the answer to %d messages in a row", rejectsThreshold)
 	if status != redirect {
