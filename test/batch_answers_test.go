@@ -82,6 +82,15 @@ var batchAnswers = map[string]struct {
 		}
 		return "[]"
 	}, true},
+	"escaped by a template": {200, []string{"Content-Type: text/html"}, func(of []failed) string {
+		return "[" + verdictsOf(of, onlyFailed(`{&quot;index&quot;:%d,&quot;status&quot;:503}`)) + "]"
+	}, true},
+	"behind a long text": {200, []string{"Content-Type: text/plain"}, func(of []failed) string {
+		if text := verdictsOf(of, onlyFailed(`{"index":%d,"status":503}`)); text != "" {
+			return strings.Repeat("a line of a log\n", 8000) + "[" + text + "]"
+		}
+		return "OK"
+	}, true},
 	"a blank in a field name": {200, nil, nil, false},
 }
 

@@ -209,10 +209,12 @@ func (f *finder) text() {
 		f.unquoted, _ = jsontext.AppendUnquote(f.unquoted[:0], quoted) // bytes that are not UTF-8 are replaced
 		text = f.unquoted
 	}
-	if text = bytes.TrimLeft(text, oddBlanks); len(text) > 0 && (text[0] == '{' || text[0] == '[') {
-		verdicts, failing := mentioned(text)
-		f.quoted = f.quoted || verdicts
-		f.unnamed = f.unnamed || failing
+	for _, t := range [...][]byte{text, decoded(text)} {
+		if t = bytes.TrimLeft(t, oddBlanks); !isText(t) && t[0] != '"' {
+			verdicts, failing := mentioned(t)
+			f.quoted = f.quoted || verdicts
+			f.unnamed = f.unnamed || failing
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package dispatch
 
 import (
 	"bytes"
+	"encoding/hex"
+	entities "html"
 	"regexp"
 
 	"sidecar/internal/http1"
@@ -16,10 +18,55 @@ const (
 // quotedName matches the name of a member that verdicts have, in broken JSON or in what other languages print.
 var quotedName = regexp.MustCompile(`(?i)["'](index|entryId|itemIdentifier|statuses|batchItemFailures)["']`)
 
+// decoded returns text without the codes of characters that template engines, URLs and scripts write, or nil if it has
+// none. A regular expression would take far more memory than the text.
+func decoded(text []byte) []byte {
+	if !bytes.ContainsAny(text, `&%\`) {
+		return nil
+	}
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		size := 1
+		switch text[0] {
+		case '&':
+			for size < len(text) && (isWord(text[size]) || text[size] == '#' || text[size] == ';') {
+				size++
+			}
+			out = append(out, entities.UnescapeString(string(text[:size]))...)
+		case '%', '\\':
+			size = codeSize(text)
+			out = append(out, text[0])
+			_, _ = hex.Decode(out[len(out)-1:], text[max(1, size-2):size])
+		default:
+			out = append(out, text[0])
+		}
+		text = text[size:]
+	}
+	return out
+}
+
+// codeSize returns the length of the code that text begins with, such as %22, or 1 without any.
+func codeSize(text []byte) int {
+	for _, start := range [...]string{"%", `\x`, `\u00`} {
+		size := len(start) + 2
+		if len(text) >= size && string(text[:len(start)]) == start && isHex(text[size-2]) && isHex(text[size-1]) {
+			return size
+		}
+	}
+	return 1
+}
+
+func isHex(c byte) bool { return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f' }
+
 // suspicious reports whether a text that is not JSON may have been meant as verdicts.
 func suspicious(text []byte) bool {
-	verdicts, failing := mentioned(text)
-	return !isText(text) && quotedName.Match(text) || (verdicts || failing) && !isPage(text)
+	for _, t := range [...][]byte{text, decoded(text)} {
+		verdicts, failing := mentioned(t)
+		if !isText(t) && quotedName.Match(t) || (verdicts || failing) && !isPage(text) {
+			return true
+		}
+	}
+	return false
 }
 
 // mentioned returns what a text in any notation may say, such as YAML or what Python, Ruby, PHP or Java print of an
@@ -37,7 +84,7 @@ func mentioned(text []byte) (verdicts, failing bool) {
 		if name == otherName {
 			continue
 		}
-		value := bytes.TrimLeft(text, ">"+oddBlanks)
+		value := bytes.TrimLeft(text, ">+"+oddBlanks) // a plus sign is a blank in a URL
 		seen[name] = seen[name] || len(value) > 0
 		failing = failing || name == nameStatus && beginsFailing(value) ||
 			name == nameDisposition && beginsDisposition(bytes.TrimLeft(value, closers))

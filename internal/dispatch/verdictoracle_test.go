@@ -3,9 +3,11 @@ package dispatch
 import (
 	"encoding/json"
 	"errors"
+	entities "html"
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sidecar/internal/message"
@@ -46,7 +48,7 @@ func callsDone(body string, ids [][]string, declared bool) []bool {
 	}
 	switch {
 	case err != nil:
-		o.allBad = declared || o.any || o.allBad || begins && (errors.Is(err, io.ErrUnexpectedEOF) || quotesAName(body)) || mentionsAny(body)
+		o.allBad = declared || o.any || o.allBad || begins && (errors.Is(err, io.ErrUnexpectedEOF) || quotesAName(body)) || mentionsAny(body) || !isHTML(body) && mentionsAny(decode(body))
 	case declared && !o.any && trimmed != "" && (len(roots) != 1 || roots[0].value != json.Delim('[') || roots[0].items != nil):
 		o.allBad = true
 	}
@@ -67,12 +69,12 @@ func quotesAName(body string) bool {
 	return false
 }
 
-const otherKey = `["'\\\]]*\s*(:|=)>?\s*`
+const otherKey = `["'\\\]]*\s*(:|=)>?[\s+]*`
 
 var (
-	ofMessages = regexp.MustCompile(`(?i)(^|[^\w-])(index|entryId|itemIdentifier)` + otherKey + `[^\s>]`)
-	ofVerdicts = regexp.MustCompile(`(?i)(^|[^\w-])(status|disposition)` + otherKey + `[^\s>]`)
-	ofLists    = regexp.MustCompile(`(?i)(^|[^\w-])(statuses|batchItemFailures)` + otherKey + `[^\s>]`)
+	ofMessages = regexp.MustCompile(`(?i)(^|[^\w-])(index|entryId|itemIdentifier)` + otherKey + `[^\s>+]`)
+	ofVerdicts = regexp.MustCompile(`(?i)(^|[^\w-])(status|disposition)` + otherKey + `[^\s>+]`)
+	ofLists    = regexp.MustCompile(`(?i)(^|[^\w-])(statuses|batchItemFailures)` + otherKey + `[^\s>+]`)
 	ofFailures = regexp.MustCompile(`(?i)(^|[^\w-])(status` + otherKey + `[345]\d\d(\D|$)|disposition` + otherKey + `["'\\]*(ack|retry|requeue|park|discard))`)
 )
 
@@ -85,6 +87,18 @@ func mentionsAny(text string) bool {
 	return !isHTML(text) && (mentionsVerdicts(text) || ofFailures.MatchString(text))
 }
 
+var ofCodes = regexp.MustCompile(`&[\w#;-]*|%[0-9A-Fa-f]{2}|\\x[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}`)
+
+// decode decodes a text of a web page, of a URL or of a script.
+func decode(text string) string {
+	return ofCodes.ReplaceAllStringFunc(text, func(code string) string {
+		if c, err := strconv.ParseUint(code[max(1, len(code)-2):], 16, 8); err == nil && code[0] != '&' {
+			return string([]byte{byte(c)})
+		}
+		return entities.UnescapeString(code)
+	})
+}
+
 func isHTML(text string) bool {
 	begin := strings.ToLower(strings.TrimLeft(text, "\v\f\u0085\u00a0\ufeff"+blanks))
 	return strings.HasPrefix(begin, "<!doctype") || strings.HasPrefix(begin, "<html")
@@ -93,9 +107,11 @@ func isHTML(text string) bool {
 // walk reads a value. The members of an object are searched if outer is true, or if the object is a verdict.
 func (o *oracle) walk(t *tree, outer bool, depth int, item bool) {
 	if text, isText := t.value.(string); isText {
-		if text = strings.TrimLeft(text, blanks); strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
-			o.hidden = o.hidden || mentionsVerdicts(text)
-			o.allBad = o.allBad || ofFailures.MatchString(text)
+		for _, text := range []string{text, decode(text)} {
+			if text = strings.TrimLeft(text, blanks); strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+				o.hidden = o.hidden || mentionsVerdicts(text)
+				o.allBad = o.allBad || ofFailures.MatchString(text)
+			}
 		}
 	}
 	switch t.value {

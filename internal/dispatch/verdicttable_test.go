@@ -61,6 +61,8 @@ var tableOfAnswers = []struct{ body, declared, other string }{
 	{`[{"index":0,"status":503},{"ind`, "", "failed: line 1: JSON that is cut short or nested too deeply, which may hide verdicts"},
 	{`[{'index': 0, 'status': 503}]`, "", "failed: line 1: verdicts in a text that is not JSON"},
 	{"OK\n{\"index\":0,\"status\":503}", "", "failed: line 1: verdicts in a text that is not JSON"},
+	{`[{&quot;index&quot;:0,&quot;status&quot;:503}]`, "", "failed: line 1: verdicts in a text that is not JSON"},
+	{"0%5Bindex%5D=0&0%5Bstatus%5D=503", "", "failed: line 1: verdicts in a text that is not JSON"},
 	{`data: {"index":0,"status":503}`, "", "failed: line 1: verdicts in a text that is not JSON"},
 	{`{"statusCode":200,"body":"{\"batchItemFailures\":[{\"itemIdentifier\":\"a\"}]}"}`, "failed: verdicts in a string of JSON", "failed: verdicts in a string of JSON"},
 	{`[{"index":0,"status":200,"errors":[{"index":1,"status":500}]}]`, "", "failed: verdicts in several places"},
@@ -134,6 +136,8 @@ var otherAnswers = map[string]string{
 	`["{\"index\":0,\"status\":503}"]`:                                               "failed: verdicts in a string of JSON",
 	`["\u007b\u0022index\u0022:0,\u0022status\u0022:503}"]`:                          "failed: verdicts in a string of JSON",
 	`"\"[{\\\"index\\\":0,\\\"status\\\":503}]\""`:                                   "failed: verdicts in a string of JSON",
+	`["[{&quot;index&quot;:0,&quot;status&quot;:503}]"]`:                             "failed: verdicts in a string of JSON",
+	`{"body":"%5B%7B%22index%22%3A0%2C%22status%22%3A503%7D%5D"}`:                    "failed: verdicts in a string of JSON",
 	`{"body":"{\"error\":{\"status\":500}}"}`:                                        "failed: a status from 300 to 599 or a disposition that names no message",
 	`[{"id":7,"disposition":"ack"}]`:                                                 "failed: a status from 300 to 599 or a disposition that names no message",
 	strings.Repeat("[", 200) + `{"index":0,"status":503}` + strings.Repeat("]", 200): "failed: arrays that are nested too deeply, which may hide verdicts",
@@ -149,6 +153,7 @@ var otherAnswers = map[string]string{
 
 // onlyOther are bodies that say nothing where no verdicts must be.
 var onlyOther = []string{
+	"100 % of &quot;orders&quot; &c.; 50%25, \\x41", `{"next":"/orders?status%3D503&index=0"}`, `<!doctype html>[{&quot;index&quot;:0,&quot;status&quot;:503}]`, "tel:%2B49&index=7",
 	"{done}", "[INFO] indexed, status ok", `{"ok":true}x`, `7`, `true`, `"OK"`, `{"status":"503"}`, `{"status":200}`, `{"status":null}`, `{"status":600}`,
 	`{"index":7}`, `{"id":7,"index":"orders"}`, `{"entryId":"x"}`, `{"statusCode":500}`, `["{}"]`, `{"statusCode":200,"body":"{\"ok\":true}"}`,
 	`{"a":[{"b":[{"index":0,"status":503}]}]}`, `{"ok":true}{"ok":true}`,
@@ -163,6 +168,9 @@ var inOtherNotations = []string{
 	`[NaN,{"id":0,"status":503}]`, "- index: 0\n  status: 503\n", "index: 0\ndisposition: park\n", "disposition: park", "status: 503", "batchItemFailures:\n- itemIdentifier: a\n",
 	"\f[{\"index\":0,\"status\":503}]", "\u00a0[{\"index\":0,\"status\":503}]", "\n\ufeff[{\"index\":0,\"status\":503}]", "\ufeff\ufeff[{\"index\":0,\"status\":503}]",
 	`OK {\"itemIdentifier\":\"a\",\"status\":\"RETRY\"}`, `OK {"batchItemFailures":[{"itemIdentifier":"a"}]}`, "Array ( [index] => 0 [status] => 503 )", "{index=0, status=503}", "[Verdict(entryId='a', status='RETRY')]",
+	`[{&quot;index&quot;:0,&quot;status&quot;:503}]`, `<p>[{&#34;index&#34;:0,&#34;status&#34;:503}]</p>`, `{&#039;entryId&#x27;&#X3d;&gt;1, &apos;status&apos;&equals;&gt;503}`, `&lbrace;&quot;batchItemFailures&quot;&colon;[]}`,
+	`%5B%7B%22index%22%3A0%2C%22status%22%3A503%7D%5D`, `%5b%7b%22status%22%3a+503%7d%5d`, "0%5Bindex%5D=0&0%5Bstatus%5D=503", "index=0&amp;status=503", "index=0&status=503", `"%5B%7B%22index%22%3A0%2C%22status%22%3A503%7D%5D"`,
+	`[{\u0022index\u0022:0,\u0022status\u0022:503}]`, `x = "\x5B\x7B\x22index\x22:0,\x22status\x22:503\x7D\x5D"`, `{&quot;disposition&quot;: &quot;park&quot;}`, `{&quot;index&quot;,0}`,
 	"{Index:0 Status:503}", "x {\"index\"\u00a0:\u00a00,\"status\"\u00a0: 503}",
 }
 
