@@ -107,6 +107,24 @@ func (c *confined) within() {
 	}
 }
 
+// peakAnonymous returns the most memory in MiB, without the pages of files, that the sidecar has while during runs.
+func (c *confined) peakAnonymous(during func()) (mib int) {
+	c.t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		during()
+	}()
+	for {
+		select {
+		case <-ended:
+			return mib
+		case <-time.After(10 * time.Millisecond):
+			mib = max(mib, ofStatus(c.t, c.cmd.Process.Pid, "RssAnon")>>10)
+		}
+	}
+}
+
 // hold opens connections that send text and then nothing. They are closed at the end of the test.
 func hold(t *testing.T, addr, text string, n int) []net.Conn {
 	t.Helper()

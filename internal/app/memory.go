@@ -60,8 +60,9 @@ func readLimit(name string) int64 {
 	return n
 }
 
-// limitMemory lets the garbage collector work harder before the kernel ends the process: from nine tenths of the memory
-// limit on. If no limit is known, the limit is taken to be 4/3 of the budget. A limit that GOMEMLIMIT has set stays.
+// limitMemory lets the garbage collector work harder before the kernel ends the process: from four fifths of the memory
+// limit on. The runtime keeps free memory up to there, and exceeds it by garbage and the pages of the program. If no
+// limit is known, the limit is taken to be 4/3 of the budget. A limit that GOMEMLIMIT has set stays.
 func limitMemory(limit, budget int64) {
 	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		return
@@ -69,5 +70,5 @@ func limitMemory(limit, budget int64) {
 	if limit <= 0 {
 		limit = budget / 3 * 4
 	}
-	debug.SetMemoryLimit(limit / 10 * 9)
+	debug.SetMemoryLimit(limit / 5 * 4)
 }

@@ -58,16 +58,16 @@ func TestLimitMemory(t *testing.T) { //nolint:paralleltest // sets the process's
 	before := debug.SetMemoryLimit(math.MaxInt64)
 	t.Cleanup(func() { debug.SetMemoryLimit(before) })
 	limitMemory(0, 600)
-	if got := debug.SetMemoryLimit(-1); got != 720 {
-		t.Errorf("a budget of 600 without a limit became %d, want nine tenths of four thirds", got)
+	if got := debug.SetMemoryLimit(-1); got != 640 {
+		t.Errorf("a budget of 600 without a limit became %d, want four fifths of four thirds", got)
 	}
 	debug.SetMemoryLimit(math.MaxInt64)
 	limitMemory(1000, 600)
-	if got := debug.SetMemoryLimit(-1); got != 900 {
-		t.Errorf("a limit of 1000 became %d, want nine tenths", got)
+	if got := debug.SetMemoryLimit(-1); got != 800 {
+		t.Errorf("a limit of 1000 became %d, want four fifths", got)
 	}
 	limitMemory(5000, 600) // as GOMEMLIMIT would have set it
-	if got := debug.SetMemoryLimit(-1); got != 900 {
+	if got := debug.SetMemoryLimit(-1); got != 800 {
 		t.Errorf("a limit that was set became %d", got)
 	}
 }

@@ -33,9 +33,11 @@ type Budget struct {
 	limit    int64
 	accounts map[string]*Account
 
+	collecting sync.Mutex // held during a collection; locked before mu
+
 	mu      sync.Mutex
 	used    int64
-	churn   int64         // bytes of large things since the last collection
+	garbage int64         // bytes of large things that were given back and not collected yet
 	waiting []*waiter     // in the order of their arrival
 	freed   chan struct{} // see Account.Freed; nil: not asked for
 }
@@ -91,28 +93,11 @@ func (a *Account) Take(n int64) bool {
 	}
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
-	if !a.take(n) {
-		return false
-	}
-	a.b.collect(n)
-	return true
-}
-
-// Reuse is Take for a buffer that is used again and again: its bytes are not garbage when they are given back.
-func (a *Account) Reuse(n int64) bool {
-	if a == nil {
-		return true
-	}
-	a.b.mu.Lock()
-	defer a.b.mu.Unlock()
-	return a.take(n)
-}
-
-func (a *Account) take(n int64) bool {
 	if !a.fits(n) {
 		return false
 	}
 	a.add(n)
+	a.b.collect(n)
 	return true
 }
 
@@ -143,26 +128,37 @@ func (a *Account) Freed() <-chan struct{} {
 	return a.b.freed
 }
 
-// large is from what size on bytes that were given back count as garbage that nothing uses again, and garbageShare
-// which part of the budget it may be before it is collected. The runtime alone would let large buffers grow past any
-// limit: it starts to collect when there is too much already, and lets the next buffer be made meanwhile.
+// large is from what size on bytes that were given back count as garbage, which fills memory until it is collected:
+// when it is garbageShare of the budget, or crowdedShare while all of the budget is held. The runtime alone would let
+// large buffers grow past any limit: it starts to collect when there is too much already, and lets the next buffer be
+// made meanwhile.
 const (
 	large        = 64 << 10
 	garbageShare = 8
+	crowdedShare = 16
 )
 
-// collect is called with the lock, before n bytes are made.
+// collect is called with the lock, when n bytes are taken and before they are made.
 func (b *Budget) collect(n int64) {
-	if n < large {
+	if n < large || !b.crowded() {
 		return
 	}
-	if b.churn += n; b.churn < b.limit/garbageShare {
+	b.mu.Unlock()
+	b.collecting.Lock() // nothing large is made during a collection that has to make room for it
+	defer b.collecting.Unlock()
+	b.mu.Lock()
+	if !b.crowded() {
 		return
 	}
-	b.churn = 0
+	before := b.garbage // a collection may leave what becomes garbage while it runs
 	b.mu.Unlock()
 	runtime.GC()
 	b.mu.Lock()
+	b.garbage -= before
+}
+
+func (b *Budget) crowded() bool {
+	return b.garbage > min(b.limit/garbageShare, b.limit-b.used+b.limit/crowdedShare)
 }
 
 // Wait takes n bytes as soon as they are free. It returns false, and has taken nothing, when stop is closed before, or
@@ -194,13 +190,25 @@ func (a *Account) Wait(n int64, stop <-chan struct{}) bool {
 	return true
 }
 
-// Give gives n bytes back.
+// Give gives n bytes back. Nothing refers to them any more, unless they are few.
 func (a *Account) Give(n int64) {
+	if n >= large {
+		a.give(n, n)
+	} else {
+		a.give(n, 0)
+	}
+}
+
+// Keep is Give for a buffer that is kept to be used again: its bytes are not garbage.
+func (a *Account) Keep(n int64) { a.give(n, 0) }
+
+func (a *Account) give(n, garbage int64) {
 	if a == nil || n == 0 {
 		return
 	}
 	a.b.mu.Lock()
 	defer a.b.mu.Unlock()
+	a.b.garbage += garbage
 	a.add(-n)
 	if a.held < 0 {
 		panic("budget: more given back than was taken")

@@ -2,7 +2,9 @@ package budget
 
 import (
 	"runtime"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -222,16 +224,74 @@ func TestAWaiterThatGivesUp(t *testing.T) {
 	})
 }
 
-// TestReuse: the bytes of a buffer that is used again are bounded like others, and no reason to collect garbage.
-func TestReuse(t *testing.T) {
+// TestGarbageIsCollected: before something large is made, too much of what was given back is collected; it is too much
+// sooner when more is held. A buffer that is kept is no garbage.
+func TestGarbageIsCollected(t *testing.T) { //nolint:paralleltest // counts the collections of the process
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	collections := func() uint32 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.NumForcedGC
+	}
+	b := New(16 * large)
+	a, other := b.Account(Answers), b.Account(Publish)
+	before := collections()
+	for range 10 {
+		a.Take(4 * large)
+		a.Keep(4 * large)
+		a.Take(large - 1)
+		a.Give(large - 1)
+	}
+	if n := collections() - before; n != 0 || b.garbage != 0 {
+		t.Errorf("%d collections and %d bytes of garbage without any", n, b.garbage)
+	}
+	collected := func(when string, want uint32, garbage int64) {
+		t.Helper()
+		if n := collections() - before; n != want || b.garbage != garbage {
+			t.Errorf("%s: %d collections and %d bytes of garbage, want %d and %d", when, n, b.garbage, want, garbage)
+		}
+	}
+	a.Take(2 * large)
+	a.Give(2 * large)
+	a.Take(large)
+	collected("an eighth is garbage", 0, 2*large)
+	a.Give(large)
+	other.Take(large - 1)
+	collected("nothing large is made", 0, 3*large)
+	other.Take(large)
+	collected("more than an eighth is garbage", 1, 0)
+	other.Give(2*large - 1)
+	b.garbage = 0
+	a.Take(8 * large)
+	other.Take(7 * large)
+	other.Give(2 * large)
+	other.Take(2 * large)
+	collected("garbage and what is held are a sixteenth more than the budget", 1, 2*large)
+	other.Take(large)
+	collected("more than a sixteenth", 2, 0)
+}
+
+// TestGarbageOfManyAtOnce: what has been taken and the garbage together are bounded, also while a collection runs.
+func TestGarbageOfManyAtOnce(t *testing.T) {
 	t.Parallel()
-	b := New(8 * large)
-	a := b.Account(Answers)
-	if !a.Reuse(4*large) || a.Reuse(1) || a.Held() != 4*large || b.churn != 0 {
-		t.Errorf("%d bytes are held, %d count as garbage", a.Held(), b.churn)
+	b := New(64 * large)
+	var work sync.WaitGroup
+	var made atomic.Int64
+	for i := range 8 {
+		work.Go(func() {
+			a := b.Account(accounts[i%len(accounts)])
+			for range 50 {
+				a.Wait(5*large, nil)
+				made.Add(5 * large)
+				b.mu.Lock()
+				if n := made.Load(); n+b.garbage > b.limit+b.limit/crowdedShare {
+					t.Errorf("%d bytes and %d of garbage", n, b.garbage)
+				}
+				b.mu.Unlock()
+				made.Add(-5 * large)
+				a.Give(5 * large)
+			}
+		})
 	}
-	a.Give(4 * large)
-	if a.Held() != 0 || !(*Account)(nil).Reuse(1) {
-		t.Errorf("%d bytes are left", a.Held())
-	}
+	work.Wait()
 }

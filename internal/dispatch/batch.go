@@ -161,7 +161,7 @@ func (b *batch) take(ctx context.Context, t *Target, size int, answer int64) boo
 	switch memory := t.o.Memory; {
 	case !b.possible(memory):
 		return false
-	case (!isNew || size <= keptBody) && memory.Reuse(b.need), memory.Take(b.need):
+	case memory.Take(b.need):
 	default:
 		ctx, cancel := context.WithTimeout(ctx, t.o.Timeout)
 		defer cancel()
@@ -208,7 +208,11 @@ func (b *batch) noMemory(ctx context.Context, t *Target, ms []*message.Message, 
 
 // release gives the memory back, and b without any reference to the messages.
 func (b *batch) release(memory *budget.Account) {
-	memory.Give(b.taken)
+	if cap(b.out) > keptBody {
+		memory.Give(b.taken)
+	} else {
+		memory.Keep(b.taken)
+	}
 	b.part.forget()
 	clear(b.table)
 	*b = batch{out: b.out[:0], leftOut: b.leftOut, part: b.part, table: b.table}
