@@ -99,11 +99,7 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	if err != nil {
 		return err
 	}
-	if !refers(report.Blocking(), report.Plan.OwnQueue()) {
-		r.Warnings = append(r.Warnings[:0], warnings(cfg, report.Plan, report.Plan.Warnings())...)
-	} else { // the service's queue does not fit, so its type is not known
-		r.Warnings = append(r.Warnings[:0], warnings(cfg, report.Plan, unasked(report.Plan))...)
-	}
+	r.Warnings = append(r.Warnings[:0], warnings(cfg, report.Plan, asked(&report))...)
 	findings := unreadable(report.Findings, modeOf(cfg))
 	if cfg.AMQP.ManagementURL.IsSet() {
 		if findings, err = r.readManagement(ctx, cfg, report.Plan, s, findings); err != nil {
@@ -197,9 +193,20 @@ func unreadable(findings []declare.Finding, mode topology.Mode) []declare.Findin
 	return findings
 }
 
-// refers reports whether one of the findings is about the queue q.
-func refers(findings []declare.Finding, q *topology.Queue) bool {
-	return slices.ContainsFunc(findings, func(f declare.Finding) bool { return f.Object == q.Title() })
+// asked are the warnings of the plan of r. If the service's queue is missing, they say so; if the broker has refused to
+// show it, its type is not known.
+func asked(r *declare.Report) []string {
+	for _, f := range r.Blocking() {
+		switch {
+		case f.Object != r.Plan.OwnQueue().Title():
+		case f.Problem == declare.ProblemMissing:
+			return unasked(r.Plan)
+		default:
+			certain, _ := r.Plan.WarningsUnasked()
+			return certain
+		}
+	}
+	return r.Plan.Warnings()
 }
 
 // unasked are the warnings of a plan that no broker was asked about.

@@ -16,8 +16,14 @@ func (p *Plan) Variant() string {
 	if p.Quorum {
 		return "quorum queues" + unasked
 	}
+	if p.untyped() {
+		return "classic queues" + unasked + " (quorum if that is the virtual host's default)"
+	}
 	return "classic queues" + unasked
 }
+
+// untyped reports whether the service's queue is declared without a type: then the virtual host decides.
+func (p *Plan) untyped() bool { return !p.Quorum && p.OwnQueue().Args[ArgType] == nil }
 
 // Text describes the plan for people: the declared objects, and the routes of a message.
 func (p *Plan) Text() string {
@@ -112,7 +118,8 @@ func (p *Plan) Warnings() []string {
 }
 
 // WarningsUnasked are Warnings before the broker was asked, which may have queues of another type: certain hold for
-// both types, planned only for new queues, and say so.
+// both types, planned only for new queues, and say so. The type that a declaration without one makes is not known
+// either.
 func (p *Plan) WarningsUnasked() (certain, planned []string) {
 	other := p.clone()
 	if other.Quorum = !p.Quorum; !p.FromFile && p.Partitions == nil && !p.DelaysItself() {
@@ -123,7 +130,10 @@ func (p *Plan) WarningsUnasked() (certain, planned []string) {
 		if slices.Contains(always, text) {
 			certain = append(certain, text)
 		} else {
-			planned = append(planned, strings.Replace(text, ": ", unasked+": ", 1))
+			if text = strings.Replace(text, ": ", unasked+": ", 1); p.untyped() {
+				text = "unless the default queue type of the virtual host is quorum, " + text
+			}
+			planned = append(planned, text)
 		}
 	}
 	return certain, planned
