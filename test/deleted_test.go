@@ -87,7 +87,7 @@ func TestReadOfADeletedDeadLetterQueue(t *testing.T) {
 				t.Errorf("%d %s", code, body)
 			}
 			eventually(t, "the queue is there again", func() bool { return s.metric("sidecar_objects_redeclared_total", `kind="dlq"`) == 1 })
-			if s.log.mentions("topology broken") {
+			if s.log.mentions("topology fits") {
 				t.Errorf("the watcher missed it first:\n%s", s.log.tail(10))
 			}
 		})

@@ -216,7 +216,7 @@ func (m *moving) check() {
 		}
 	}
 	for _, s := range m.all {
-		if s.log.mentions("topology does not fit") || s.log.mentions("topology broken") {
+		if s.log.mentions("topology does not fit") || s.log.mentions("topology fits") {
 			t.Errorf("something does not fit:\n%s", s.log.tail(40))
 		}
 	}

@@ -264,7 +264,7 @@ func (r *rolling) quiet() {
 	t := r.sc.t
 	t.Helper()
 	for _, s := range r.all {
-		if s.log.mentions("topology does not fit") || s.log.mentions("topology broken") {
+		if s.log.mentions("topology does not fit") || s.log.mentions("topology fits") {
 			t.Errorf("something does not fit:\n%s", s.log.tail(40))
 		}
 	}

@@ -114,6 +114,11 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	if err != nil {
 		return err
 	}
+	findings = slices.DeleteFunc(findings, func(f declare.Finding) bool { // run cannot declare it
+		return f.Problem == declare.ProblemMissing && slices.ContainsFunc(permissions, func(p declare.Finding) bool {
+			return p.About("declaring "+f.Object) || p.About(f.Object)
+		})
+	})
 	r.Findings = append(append(r.Findings, findings...), permissions...)
 	r.Fits = len(declare.Blocking(r.Findings)) == 0
 	r.conclude(cfg, report.Plan)
@@ -198,7 +203,7 @@ func unreadable(findings []declare.Finding, mode topology.Mode) []declare.Findin
 func asked(r *declare.Report) []string {
 	for _, f := range r.Blocking() {
 		switch {
-		case f.Object != r.Plan.OwnQueue().Title():
+		case !f.About(r.Plan.OwnQueue().Title()):
 		case f.Problem == declare.ProblemMissing:
 			return unasked(r.Plan)
 		default:

@@ -49,11 +49,10 @@ type subscription struct {
 	measure    chan struct{} // asks for the depths of the queues; capacity 1
 	status     topologyStatus
 
-	gone atomic.Pointer[[]declare.Finding] // objects that the watcher missed last
-
-	routesMu sync.Mutex
-	absent   []declare.Finding // objects that the watcher found missing in mode none
-	returned *returned         // the last publication that reached no queue; nil: forgotten
+	routesMu    sync.Mutex
+	absent      []declare.Finding // objects that the watcher found missing in mode none
+	returned    *returned         // the last publication that reached no queue; nil: forgotten
+	unexplained atomic.Bool       // no check that began after it has ended
 
 	checkMu   sync.Mutex
 	checkedAt time.Time     // when the last check began

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -27,7 +26,6 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	// The check after a returned publication may have ended with the session before. The check just made replaces it: a
 	// route that it did not repair shows again at the next publication.
 	s.routesMu.Lock()
-	s.returned = nil
 	s.reportReturned()
 	s.routesMu.Unlock()
 	s.report(delays, nil)
@@ -55,77 +53,29 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	return group.Wait()
 }
 
-// missing pauses consuming when the watcher finds that objects are gone, and has them checked: the check reports them.
-// Objects that a check has reported already need neither. Mode none goes on: there the watcher's findings are logged,
-// once, and one of them is a finding only when a publication needed it.
+// missing pauses consuming when the watcher finds that objects are gone, and has a check declare or report them.
+// Objects that a check has reported already need neither. Mode none goes on: there an object that the watcher misses is
+// a finding only when a publication needed it.
 func (s *subscription) missing(findings []declare.Finding) {
 	mode := modeOf(s.cfg)
 	if mode == topology.ModeNone {
 		s.routesMu.Lock()
-		s.absent = findings
-		s.reportReturned()
-		s.routesMu.Unlock()
+		defer s.routesMu.Unlock()
+		s.explainByAbsent(findings)
+		return
 	}
 	reported, _ := s.status.last()
-	known := *cmp.Or(s.gone.Swap(&findings), &[]declare.Finding{})
-	for i, f := range findings {
-		switch {
-		case slices.ContainsFunc(reported, func(r declare.Finding) bool { return r.Object == f.Object }):
+	for _, f := range findings {
+		if slices.ContainsFunc(reported, func(r declare.Finding) bool { return r.About(f.Object) }) {
 			continue
-		case mode == topology.ModeDeclare && f.Declared:
-			f.Reason, f.Fix = "it is declared again", ""
 		}
-		if mode != topology.ModeVerify && !slices.Contains(known, findings[i]) {
-			s.log.Error("topology broken", "object", f.Object, "problem", string(f.Problem), "found", f.Found,
-				"reason", f.Reason, "fix", f.Fix)
+		if mode == topology.ModeDeclare && f.Declared {
+			f.Fix = "" // the check tries it, and reports why that failed
 		}
-		if mode != topology.ModeNone {
-			s.publishRetries()
-			s.flow.Hold(flow.Topology, f.String())
-			ask(s.check)
-		}
+		s.publishRetries()
+		s.flow.Hold(flow.Topology, f.String())
+		ask(s.check)
 	}
-}
-
-// unroutable pauses consuming after a publication that reached no queue: the next one would not reach it either.
-func (s *subscription) unroutable(exchange, key string, err error) {
-	s.routesMu.Lock()
-	s.returned = &returned{exchange, key, err}
-	s.reportReturned()
-	s.routesMu.Unlock()
-	ask(s.check)
-	ask(s.measure)
-}
-
-// returned is a publication that reached no queue.
-type returned struct {
-	exchange, key string
-	err           error
-}
-
-// finding is about r: by the object that the watcher found missing on its route, if there is one.
-func (r *returned) finding(s *subscription) declare.Finding {
-	return declare.Unroutable(s.current.Load(), r.exchange, r.key, r.err, s.absent)
-}
-
-// reportReturned reports the last returned publication, or nothing without one. routesMu is locked.
-func (s *subscription) reportReturned() {
-	var findings []declare.Finding
-	if s.returned != nil {
-		findings = append(findings, s.returned.finding(s))
-	}
-	s.report(routes, findings)
-}
-
-// retryRoute forgets the last returned publication, so that another one tries its route, unless the watcher misses an
-// object of that route.
-func (s *subscription) retryRoute() {
-	s.routesMu.Lock()
-	defer s.routesMu.Unlock()
-	if s.returned != nil && !slices.Contains(s.absent, s.returned.finding(s)) {
-		s.returned = nil
-	}
-	s.reportReturned()
 }
 
 // publishRetries makes the messages in flight leave by publish, if they fail, until a check has found the topology in
@@ -175,22 +125,24 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 	defer t.Stop()
 	declares := modeOf(s.cfg) == topology.ModeDeclare
 	for {
-		again := declares
+		periodic := false
 		select {
 		case <-s.check:
 		case <-t.C:
 			if !s.status.bad() && !declares {
 				continue
 			}
-			again = true
+			periodic = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 		if err := s.ensure(ctx, link); err != nil {
 			return err
 		}
-		if again {
+		if periodic {
 			s.retryRoute()
+		}
+		if periodic || declares {
 			s.report(delays, nil)
 		}
 	}
@@ -212,6 +164,7 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 			s.reportRedeclared(s.sightings.Checked(plan, nil, begun))
 			s.checked(begun)
 			s.report(objects, tolerated)
+			s.explainReturned(nil, nil, begun)
 			return nil
 		}
 		s.oneByOne = true // also if the session has ended: the broker may take too long over all at once
@@ -230,6 +183,7 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	}
 	s.checked(begun)
 	s.report(objects, r.Findings)
+	s.explainReturned(r.Findings, r.Undeclared, begun)
 	return nil
 }
 
@@ -273,7 +227,7 @@ func (s *subscription) report(of aspect, findings []declare.Finding) {
 	}
 	if all, _ := s.status.last(); len(all) > 0 {
 		s.flow.Hold(flow.Topology, all[0].String())
-	} else if s.flow.Lift(flow.Topology) {
+	} else if !s.unexplained.Load() && s.flow.Lift(flow.Topology) {
 		s.log.Info("topology fits")
 	}
 }

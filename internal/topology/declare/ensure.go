@@ -21,6 +21,10 @@ type Report struct {
 	// Findings are everything that is not as planned. While one is Blocking, messages must not be consumed.
 	Findings []Finding
 
+	// Undeclared are bindings that others declare too, and that the user may not. Whether they exist is not known: without
+	// them a message that is published as mandatory is returned.
+	Undeclared []Finding
+
 	declared []object        // that were missing
 	missing  map[string]bool // objects that did not exist, by title, also those that are declared now
 }
@@ -81,7 +85,7 @@ func (e *ensurer) ensure(ctx context.Context) (Report, error) {
 			})
 		}
 	}
-	return Report{Plan: e.plan, Findings: mergePermissions(e.findings)}, e.err
+	return Report{Plan: e.plan, Findings: mergePermissions(e.findings), Undeclared: e.undeclared}, e.err
 }
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
@@ -147,6 +151,8 @@ type ensurer struct {
 	overtaken bool            // an object is not any more what it was when it was inspected
 	declared  []object
 	findings  []Finding
+
+	undeclared []Finding
 }
 
 func newEnsurer(s Session, p *topology.Plan, mode topology.Mode) *ensurer {
@@ -213,42 +219,6 @@ func (e *ensurer) inspect(ctx context.Context, o *object) {
 	}
 }
 
-// refusal is about an object whose properties the broker does not return.
-func (e *ensurer) refusal(ctx context.Context, o *object, refusal *amqp.Error) {
-	d, differs := drifted(refusal)
-	switch {
-	case differs:
-		e.findings = append(e.findings, tooLong(o, d))
-	case absent(refusal):
-		e.missing[o.title] = true
-	case refusal.Code != amqp.AccessRefused:
-		e.refused(o.title, "a durable, shared "+o.kind, refusal)
-	case o.active == nil:
-		e.forbidden(o.title, o.name, "read", refusal)
-	case e.mode == topology.ModeDeclare && !o.spare:
-		e.forbidden(o.title, o.name, o.needs, refusal)
-	default:
-		e.findWithoutRights(ctx, o, refusal)
-	}
-}
-
-// findWithoutRights asks whether an object is there that the user may not compare.
-func (e *ensurer) findWithoutRights(ctx context.Context, o *object, first *amqp.Error) {
-	refusal := e.ask(ctx, lookFor+o.title, o.passive)
-	switch {
-	case refusal == nil:
-		e.found.Unseen[o.title] = true
-	case absent(refusal) && e.mode == topology.ModeDeclare:
-		e.forbidden(o.title, o.name, o.needs, first)
-	case absent(refusal):
-		e.missing[o.title] = true
-	case refusal.Code == amqp.AccessRefused:
-		e.forbidden(o.title, o.name, "read", refusal)
-	default:
-		e.refused(o.title, "a durable, shared "+o.kind, refusal)
-	}
-}
-
 // make declares an object that is missing, or reports it.
 func (e *ensurer) make(ctx context.Context, o *object) {
 	if !e.missing[o.title] {
@@ -283,14 +253,15 @@ func (e *ensurer) binding(ctx context.Context, b topology.Binding) {
 			f.Object == topology.ExchangeTitle(b.Exchange)
 	})
 	switch {
-	case refusal.Code == amqp.AccessRefused && e.p.SpareBinding(b):
-		// messages are parked as mandatory, so a missing binding returns them
 	case refusal.Code == amqp.AccessRefused:
 		needs, resource := "write", denied(refusal).resource
 		if resource == b.Exchange {
 			needs = "read"
 		}
 		e.forbidden(title, resource, needs, refusal)
+		if last := len(e.findings) - 1; e.p.SpareBinding(b) {
+			e.undeclared, e.findings = append(e.undeclared, e.findings[last]), e.findings[:last]
+		}
 	case known && (refusal.Code == amqp.NotFound || refusal.Code == amqp.ResourceLocked):
 		// the finding of the object reports it
 	default:

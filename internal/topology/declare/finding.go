@@ -51,6 +51,11 @@ func (f Finding) String() string {
 	return s.String()
 }
 
+// About reports whether f is about the object with that title, alone or with others.
+func (f Finding) About(title string) bool {
+	return strings.Contains(", "+f.Object+", ", ", "+title+", ")
+}
+
 // Blocking are the findings by which a retried or parked message might be lost: messages must not be consumed.
 func Blocking(all []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f Finding) bool { return f.Judgement != topology.Breaks })
@@ -108,32 +113,40 @@ func mergePermissions(all []Finding) []Finding {
 const fixMissing = "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare creates it; or import what `sidecar plan --format " +
 	"definitions` prints"
 
-// Unroutable is the finding of a mandatory publish that ended with err because it reached no queue. missing are the
-// objects that a Watcher found missing: an error that is not about the exchange does not say which object it is.
-func Unroutable(p *topology.Plan, exchange, key string, err error, missing []Finding) Finding {
-	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Code == amqp.NotFound {
-		for _, o := range objects(p) {
-			if o.title == topology.ExchangeTitle(exchange) {
-				return o.absent()
-			}
-		}
-	}
+// Unroutable is the finding of a mandatory publish that ended with err because it reached no queue: the one of known
+// that is about an object of its route, if there is one. An error that is not about the exchange does not say which
+// object it is.
+func Unroutable(p *topology.Plan, exchange, key string, err error, known []Finding) Finding {
 	f := Finding{
 		Object: fmt.Sprintf("route %q of exchange %q", key, exchange), Problem: ProblemMissing,
 		Wanted: "a queue at its end", Found: "a message published there was returned", Fix: fixMissing,
 	}
+	route := []string{topology.ExchangeTitle(exchange)}
 	for _, r := range p.PublishRoutes() {
 		if r.Exchange != exchange || r.Key != key {
 			continue
 		}
-		for _, m := range missing {
-			if m.Object == topology.QueueTitle(r.Queue) || m.Object == topology.ExchangeTitle(exchange) {
-				return m
-			}
-		}
 		b := topology.Binding{Exchange: exchange, Key: key, Queue: r.Queue}
 		if f.Object, f.Wanted = b.Title(), "the binding"; exchange == "" {
 			f.Object, f.Wanted = topology.QueueTitle(r.Queue), "a durable queue"
+		}
+		route = append(route, topology.QueueTitle(r.Queue))
+		for _, b := range p.Bindings { // an exchange that does not route by key has one with another key
+			if b.Exchange == exchange && b.Queue == r.Queue {
+				route = append(route, b.Title())
+			}
+		}
+	}
+	for _, k := range known {
+		if slices.ContainsFunc(route, k.About) {
+			return k
+		}
+	}
+	if refusal, ok := errors.AsType[*amqp.Error](err); ok && refusal.Code == amqp.NotFound {
+		for _, o := range objects(p) {
+			if o.title == route[0] {
+				return o.absent()
+			}
 		}
 	}
 	return f

@@ -116,3 +116,39 @@ func (p *prober) adoptAll(ctx context.Context, title string, properties, planned
 	}
 	return nil, refusal
 }
+
+// refusal is about an object whose properties the broker does not return.
+func (e *ensurer) refusal(ctx context.Context, o *object, refusal *amqp.Error) {
+	d, differs := drifted(refusal)
+	switch {
+	case differs:
+		e.findings = append(e.findings, tooLong(o, d))
+	case absent(refusal):
+		e.missing[o.title] = true
+	case refusal.Code != amqp.AccessRefused:
+		e.refused(o.title, "a durable, shared "+o.kind, refusal)
+	case o.active == nil:
+		e.forbidden(o.title, o.name, "read", refusal)
+	case e.mode == topology.ModeDeclare && !o.spare:
+		e.forbidden(o.title, o.name, o.needs, refusal)
+	default:
+		e.findWithoutRights(ctx, o, refusal)
+	}
+}
+
+// findWithoutRights asks whether an object is there that the user may not compare.
+func (e *ensurer) findWithoutRights(ctx context.Context, o *object, first *amqp.Error) {
+	refusal := e.ask(ctx, lookFor+o.title, o.passive)
+	switch {
+	case refusal == nil:
+		e.found.Unseen[o.title] = true
+	case absent(refusal) && e.mode == topology.ModeDeclare:
+		e.forbidden(o.title, o.name, o.needs, first)
+	case absent(refusal):
+		e.missing[o.title] = true
+	case refusal.Code == amqp.AccessRefused:
+		e.forbidden(o.title, o.name, "read", refusal)
+	default:
+		e.refused(o.title, "a durable, shared "+o.kind, refusal)
+	}
+}
