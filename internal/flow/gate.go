@@ -24,17 +24,17 @@ const (
 	Topology   Reason = "topology"    // a retried or parked message would be lost
 	Publishing Reason = "publishing"  // every message in flight waits for a park or retry publish that keeps failing
 
+	AppRejectsAll Reason = "app_rejects_all" // the app refuses every message: URL, path or token is wrong
+
 	// Shown, while the gate stays open.
 	Order Reason = "order" // every message in flight waits for a failed one
 	Queue Reason = "queue" // the broker does not let the sidecar consume the queue: each try may end that
-
-	AppRejectsAll Reason = "app_rejects_all" // the app answers every message alike: URL, path or token is wrong
 )
 
 // Reasons lists the closed set.
 var Reasons = []Reason{AppDown, Breaker, RetryAfter, Operator, Topology, Publishing, Order, Queue, AppRejectsAll}
 
-// Hold is one reason that currently keeps the gate shut.
+// Hold is one reason that currently keeps the gate shut, or is shown while it is open.
 type Hold struct {
 	Reason Reason    `json:"reason"`
 	Detail string    `json:"detail,omitempty"`

@@ -51,11 +51,14 @@ type path struct {
 	accepted atomic.Int64 // nanoseconds from epoch to the last 2xx, within a second; 0 while there is none
 	status   atomic.Int32 // the last of a run of refusals, or redirect; 0 while there is none
 
-	run     []uint64 // hashes of the different messages of the run, at most rejectsThreshold
-	mixed   bool     // the run has more than one status
-	rejects bool     // from the first pause until another answer
-	early   bool     // the first pause was one in which 400 and 422 are refusals; they are until it ends
+	refused, redirected run  // redirected is of the answers since the last that was no 3xx
+	mixed               bool // the run of refusals has more than one status
+	rejects             bool // from the first pause until another answer
+	early               bool // the first pause was one in which 400 and 422 are refusals; they are until it ends
 }
+
+// run has the hashes of the different messages that got such an answer in a row, at most rejectsThreshold.
+type run []uint64
 
 func newRejects(c *Control) *rejects {
 	return &rejects{
@@ -99,8 +102,11 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 	url := cmp.Or(o.URL, r.c.o.URL)
 	last := p.status.Swap(status)
 	p.mixed = status != 0 && last != 0 && (p.mixed || status != last)
+	if status != redirect {
+		p.redirected = p.redirected[:0]
+	}
 	if status == 0 {
-		p.run = p.run[:0]
+		p.refused = p.refused[:0]
 		if p.rejects {
 			if p.rejects, r.rejecting = false, r.rejecting-1; r.rejecting == 0 {
 				r.end()
@@ -108,9 +114,7 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 			r.c.o.Logger.Info("resumed", "reason", string(AppRejectsAll), "url", url, "status", o.Status)
 		}
 	}
-	isRedirected := status == redirect && !p.mixed // never because of one message, so a 2xx before it does not matter
-	isQuiet := at-p.accepted.Load() >= int64(rejectsQuiet)
-	if !p.rejects && status != 0 && r.enough(p, m) && (isQuiet || isRedirected) {
+	if !p.rejects && p.enough(m, status, at) {
 		p.rejects, p.early, r.rejecting = true, isEarly, r.rejecting+1
 		log := r.c.o.Logger.With("reason", string(AppRejectsAll), "url", url, "status", o.Status)
 		if o.Location != "" {
@@ -188,17 +192,27 @@ func identify(m *message.Message) uint64 {
 		maphash.Bytes(seed, m.Body[:min(len(m.Body), rejectsHashed)]) + uint64(len(m.Body))
 }
 
-// enough adds m to the run and reports whether the run is long enough. A first attempt is another message than all
-// before; a retried message counts if it is not in the run.
-func (r *rejects) enough(p *path, m *message.Message) bool {
-	if len(p.run) == rejectsThreshold { // all workers queue here until rejectsQuiet has passed
+// enough takes a refusal of m and reports whether consumption has to pause: rejectsThreshold different messages in a row
+// were refused, and none was accepted for rejectsQuiet. No redirect is about one message, so redirects need no quiet.
+func (p *path) enough(m *message.Message, status int32, at int64) bool {
+	if status == 0 {
+		return false
+	}
+	isRedirected := status == redirect && p.redirected.add(m)
+	return p.refused.add(m) && (isRedirected || at-p.accepted.Load() >= int64(rejectsQuiet))
+}
+
+// add adds m and reports whether the run is long enough. A first attempt is another message than all before; a retried
+// message counts if it is not in the run.
+func (r *run) add(m *message.Message) bool {
+	if len(*r) == rejectsThreshold { // all workers queue here until rejectsQuiet has passed
 		return true
 	}
 	id := identify(m)
-	if m.RetryCount == 0 || !slices.Contains(p.run, id) {
-		p.run = append(p.run, id)
+	if m.RetryCount == 0 || !slices.Contains(*r, id) {
+		*r = append(*r, id)
 	}
-	return len(p.run) == rejectsThreshold
+	return len(*r) == rejectsThreshold
 }
 
 // restart begins anew after the app was away: it may have been repaired. During a pause one message is tried at once.
@@ -207,7 +221,7 @@ func (r *rejects) restart() {
 	defer r.mu.Unlock()
 	for i := range r.paths {
 		r.paths[i].accepted.Store(0)
-		r.paths[i].run = nil
+		r.paths[i].refused, r.paths[i].redirected = nil, nil
 	}
 	if !r.seenUp {
 		r.seenUp, r.began = true, int64(time.Since(r.epoch))

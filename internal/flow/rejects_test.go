@@ -459,8 +459,13 @@ func TestRedirectsAfterA2xx(t *testing.T) {
 			c.answer(404, 0)
 		}
 		wantOpen(t, c, true, "held between messages that the app accepts, or by other refusals")
-		c.answer(200, 0)
-		c.refuse(rejectsThreshold, 307)
+		c.refuse(rejectsThreshold-1, 307)
+		c.answer(404, 0)
+		for range 2 * rejectsThreshold {
+			c.Report(&message.Message{MessageID: "one", RetryCount: 1}, &message.Outcome{Status: 302, At: time.Now()})
+		}
+		wantOpen(t, c, true, "held by redirects of one message")
+		c.refuse(rejectsThreshold-1, 307)
 		wantOpen(t, c, false, "open although ten messages in a row were redirected")
 		time.Sleep(1001 * time.Millisecond)
 		c.answer(204, 0)
