@@ -192,8 +192,9 @@ func identify(m *message.Message) uint64 {
 		maphash.Bytes(seed, m.Body[:min(len(m.Body), rejectsHashed)]) + uint64(len(m.Body))
 }
 
-// enough takes a refusal of m and reports whether consumption has to pause: rejectsThreshold different messages in a row
-// were refused, and none was accepted for rejectsQuiet. No redirect is about one message, so redirects need no quiet.
+// enough takes a refusal of m and reports whether consumption has to pause: rejectsThreshold different messages in a
+// row were refused, and none was accepted for rejectsQuiet. No redirect is about one message, so redirects need no
+// quiet.
 func (p *path) enough(m *message.Message, status int32, at int64) bool {
 	if status == 0 {
 		return false
