@@ -121,6 +121,48 @@ func saysRefused(t *testing.T, a *App, says string) {
 	}
 }
 
+// TestRefusedThenPaused: a queue that cannot be consumed is a reason only while it is tried, and each reason of the
+// broker is logged.
+func TestRefusedThenPaused(t *testing.T) {
+	t.Parallel()
+	s := &scene{t, brokertest.Channel(t, brokertest.URL(t)), brokertest.User(t, "secret")}
+	s.permit(".*")
+	a, log, _ := run(t, load(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL, "SIDECAR_TOPOLOGY_MODE=none",
+		"SIDECAR_AMQP_URL="+brokertest.URLAs(t, s.user, "secret")))
+	refused := func(why string, lines int) {
+		t.Helper()
+		brokertest.Eventually(t, time.Minute, why, func() bool { return strings.Contains(refusal(a.Status().Pauses), why) })
+		brokertest.Eventually(t, time.Minute, "a log line of "+why, func() bool {
+			return len(log.Lines(`"msg":"paused"`, `"reason":"queue"`, why)) == lines
+		})
+	}
+	paused := func() {
+		t.Helper()
+		a.Pause("")
+		brokertest.Eventually(t, time.Minute, "ready while paused on purpose", func() bool { return a.Ready("").Ready })
+		if st := a.Status(); st.State != admin.Paused || len(st.Pauses) != 1 || st.Pauses[0].Reason != flow.Operator {
+			t.Errorf("paused: %+v", st)
+		}
+		if n := brokertest.Metric(t, a.registry, "sidecar_paused", "queue", refusedQueue, "reason", "queue"); n != 0 {
+			t.Errorf("sidecar_paused is %v for a queue that is not tried", n)
+		}
+	}
+	refused("404 NOT_FOUND", 1)
+	s.permit("^$")
+	s.declare()
+	refused("403 ACCESS_REFUSED", 1)
+	paused()
+	a.Resume("")
+	refused("403 ACCESS_REFUSED", 2)
+	paused()
+	s.permit(".*")
+	a.Resume("")
+	brokertest.Eventually(t, time.Minute, "consuming", func() bool { return a.Ready("").Ready && a.Status().State == admin.Consuming })
+	if lines := log.Lines(`"msg":"queue not tried"`); len(lines) != 2 {
+		t.Errorf("logged %q", lines)
+	}
+}
+
 // TestOneOfTwoQueuesCannotBeConsumed: the status names that one, and the other is consumed.
 func TestOneOfTwoQueuesCannotBeConsumed(t *testing.T) {
 	t.Parallel()

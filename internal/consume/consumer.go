@@ -111,7 +111,8 @@ type Consumer struct {
 	replies  chan struct{} // slots for those and for all that wait
 	overflow *rate.Limiter // of requeues that found no slot to be held in
 
-	refusedAt time.Time // of the last log line about a refused queue; of Serve
+	refusedAt  time.Time // of the last log line about a refused queue; of Serve and Refused
+	refusedWhy string    // the reason in that line
 
 	failures telemetry.Throttle // log lines about publishes that failed
 	missing  telemetry.Throttle // log lines about messages whose body could not be kept

@@ -10,7 +10,8 @@ import (
 	"sidecar/internal/flow"
 )
 
-// refusedAgain is how long after a log line about a refused queue the next one comes, while the queue stays refused.
+// refusedAgain is how long after a log line about a refused queue the next one comes, while the queue stays refused for
+// the same reason.
 const refusedAgain = 5 * time.Minute
 
 // refused shows in the gate that err kept a consumer of the queue from beginning. The gate stays open: the broker does
@@ -22,6 +23,14 @@ func (c *Consumer) refused(ctx context.Context, err error) {
 	}
 }
 
+// untried takes the reason Queue away while the gate is shut: no consumer is tried then, so the reason would stay when
+// the queue can be consumed again. The next try shows it again.
+func (c *Consumer) untried() {
+	if !c.o.Flow.Open() && c.o.Flow.Lift(flow.Queue) {
+		c.o.Logger.Info("queue not tried")
+	}
+}
+
 // Refused is called with an error that keeps the queue from being consumed, until a consumer begins. One call of Serve
 // or Refused at a time.
 func (c *Consumer) Refused(err error) {
@@ -30,8 +39,8 @@ func (c *Consumer) Refused(err error) {
 		why = fmt.Sprintf("%d %s", r.Code, r.Text)
 	}
 	fresh := c.o.Flow.Show(flow.Queue, fmt.Sprintf("queue %q cannot be consumed: %s", c.o.Plan.Queue, why))
-	if fresh || time.Since(c.refusedAt) > refusedAgain {
-		c.refusedAt = time.Now()
+	if fresh || why != c.refusedWhy || time.Since(c.refusedAt) > refusedAgain {
+		c.refusedAt, c.refusedWhy = time.Now(), why
 		c.o.Logger.Warn("paused", "reason", string(flow.Queue), "error", why)
 	}
 }

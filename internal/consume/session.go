@@ -75,6 +75,7 @@ func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan func() 
 // consume takes messages whenever the gate is open, until the consumer stops (errStopping) or the session ends.
 func (s *session) consume(ctx context.Context) error {
 	for {
+		s.c.untried()
 		if err := s.awaitOpen(); err != nil {
 			return err
 		}
