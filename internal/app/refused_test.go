@@ -3,6 +3,7 @@ package app
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -162,6 +163,40 @@ func TestRefusedThenPaused(t *testing.T) {
 		t.Errorf("logged %q", lines)
 	}
 }
+
+// TestStartingBetweenConsumers: between a consumer that the broker cancelled and the next one, nothing is consumed, and
+// the state says so. Right after POST /resume it says consuming: the consumer begins at once.
+func TestStartingBetweenConsumers(t *testing.T) {
+	t.Parallel()
+	var a *App
+	var between atomic.Pointer[admin.Status]
+	log := &apptest.Log{}
+	a = must.Get(New(live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL), Build{}, writer(func(line []byte) (int, error) {
+		if strings.Contains(string(line), `"msg":"broker channel over"`) { // the pause before the next try begins
+			between.CompareAndSwap(nil, new(a.Status()))
+		}
+		return log.Write(line)
+	})))(t)
+	serve(t, a, log)
+	brokertest.Eventually(t, time.Minute, "consuming", func() bool { return a.Status().State == admin.Consuming && a.Ready("").Ready })
+	a.Pause("")
+	brokertest.Eventually(t, time.Minute, "no consumer", func() bool { return !a.subscriptions[0].consumer.Active() })
+	if a.Resume(""); a.Status().State != admin.Consuming {
+		t.Errorf("right after it is resumed: %s", a.Status().State)
+	}
+	brokertest.Eventually(t, time.Minute, "a consumer", a.subscriptions[0].consumer.Active)
+	(&scene{t: t, ch: brokertest.Channel(t, brokertest.URL(t))}).remove()
+	brokertest.Eventually(t, time.Minute, "the consumer is over", func() bool { return between.Load() != nil })
+	if st := between.Load(); st.State != admin.Starting || !st.Consume.Connected || len(st.Pauses) > 0 {
+		t.Errorf("between two consumers: %+v", st)
+	}
+	brokertest.Eventually(t, time.Minute, "consuming again", func() bool { return a.Status().State == admin.Consuming && a.Ready("").Ready })
+}
+
+// writer is an io.Writer.
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 // TestOneOfTwoQueuesCannotBeConsumed: the status names that one, and the other is consumed.
 func TestOneOfTwoQueuesCannotBeConsumed(t *testing.T) {

@@ -233,8 +233,10 @@ func (a *App) state(subs []*subscription) string {
 		return admin.Starting
 	case slices.ContainsFunc(subs, (*subscription).taking):
 		return admin.Consuming
+	case slices.ContainsFunc(subs, (*subscription).held):
+		return admin.Paused
 	}
-	return admin.Paused
+	return admin.Starting // the topology is checked, or the next consumer waits after the end of one
 }
 
 // publishing returns the state of the connection that parks and retries; where nothing is consumed, of the senders'.

@@ -180,8 +180,11 @@ func (s *subscription) connected() bool {
 	return session != nil && session.Err() == nil
 }
 
+// held reports whether a reason keeps messages from being taken.
+func (s *subscription) held() bool { return !s.flow.Open() || s.flow.Has(flow.Queue) }
+
 // taking reports whether messages are taken when they arrive.
-func (s *subscription) taking() bool { return s.flow.Open() && !s.flow.Has(flow.Queue) }
+func (s *subscription) taking() bool { return !s.held() && s.consumer.Begun() }
 
 func (s *subscription) close() {
 	s.target.Close()

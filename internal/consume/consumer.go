@@ -98,6 +98,7 @@ type Consumer struct {
 	delayed    atomic.Int64 // held before a requeue
 	received   atomic.Int64
 	active     atomic.Bool               // a consumer is registered
+	begun      atomic.Bool               // see Begun
 	memoryTurn chan struct{}             // capacity 1, see awaitMemory
 	oversized  atomic.Pointer[oversized] // the last message whose body could not be kept
 	returned   atomic.Int64              // deliveries requeued before a POST
@@ -180,6 +181,7 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 	c.sessions.Add(1)
 	c.mu.Unlock()
 	defer c.sessions.Done()
+	defer c.begun.Store(false)
 
 	for {
 		unbind := context.AfterFunc(c.interrupt, s.Kill) // a broker that does not answer must not outlast the grace
@@ -191,7 +193,9 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 		}
 		sub.Share = c.o.Memory
 		served := newSession(c, sub, s.Kill, plan)
-		err = served.consume(ctx)
+		if err = served.consume(ctx); !errors.Is(err, errPaused) {
+			c.begun.Store(false) // before close, which may wait for the app
+		}
 		served.close()
 		if errors.Is(err, errStopping) && c.order == nil {
 			return nil // the connection is closed next, and with it the channel
@@ -298,8 +302,13 @@ func (c *Consumer) Received() int64 { return c.received.Load() }
 // Active reports whether a consumer is registered with the broker.
 func (c *Consumer) Active() bool { return c.active.Load() }
 
+// Begun reports whether a consumer is registered, or was on this session and is again as soon as the gate is open.
+func (c *Consumer) Begun() bool { return c.begun.Load() }
+
 func (c *Consumer) setActive(active bool) {
-	c.active.Store(active)
+	if c.active.Store(active); active {
+		c.begun.Store(true)
+	}
 	if active && c.o.Flow.Lift(flow.Queue) {
 		c.o.Logger.Info("resumed", "reason", string(flow.Queue))
 	}
