@@ -18,7 +18,9 @@ import (
 // is lost.
 func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	if err := s.ensure(ctx, link); err != nil {
-		if ctx.Err() == nil || errors.Is(err, declare.ErrPlugin) { // else the connection was lost
+		// The error of a connection that was lost is not about the queue, except ErrPlugin: the declaration of the queue
+		// ended the connection.
+		if ctx.Err() == nil || errors.Is(err, declare.ErrPlugin) {
 			s.consumer.Refused(err)
 		}
 		return err
@@ -86,9 +88,9 @@ func (s *subscription) publishRetries() { s.current.Store(s.current.Load().Witho
 const checkCounts = time.Second
 
 // requestCheck asks for a check of the topology, unless the last one began less than checkCounts ago: then it returns
-// nil. Otherwise it returns a channel that is closed at the end of a check. It is called before each reject: the broker
-// does not report that it drops a rejected message because its exchange, queue or binding is missing. So nothing checks
-// without rejects.
+// nil. Otherwise it returns a channel that is closed at the end of a check. The consumer calls it before each reject,
+// because the broker does not report that it drops a rejected message where its exchange, queue or binding is missing.
+// checkAll calls it when the broker refuses a call because an object is missing, or returns a message.
 func (s *subscription) requestCheck() <-chan struct{} {
 	s.checkMu.Lock()
 	defer s.checkMu.Unlock()
