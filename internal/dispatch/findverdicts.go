@@ -210,7 +210,7 @@ func (f *finder) text() {
 		text = f.unquoted
 	}
 	for _, t := range [...][]byte{text, decoded(text)} {
-		if t = bytes.TrimLeft(t, oddBlanks); !isText(t) && t[0] != '"' {
+		if t = bytes.TrimLeft(t, oddBlanks); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
 			verdicts, failing := mentioned(t)
 			f.quoted = f.quoted || verdicts
 			f.unnamed = f.unnamed || failing

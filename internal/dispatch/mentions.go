@@ -36,7 +36,9 @@ func decoded(text []byte) []byte {
 		case '%', '\\':
 			size = codeSize(text)
 			out = append(out, text[0])
-			_, _ = hex.Decode(out[len(out)-1:], text[max(1, size-2):size])
+			if size > 1 {
+				_, _ = hex.Decode(out[len(out)-1:], text[size-2:size])
+			}
 		default:
 			out = append(out, text[0])
 		}

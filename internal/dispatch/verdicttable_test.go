@@ -157,6 +157,7 @@ var onlyOther = []string{
 	"{done}", "[INFO] indexed, status ok", `{"ok":true}x`, `7`, `true`, `"OK"`, `{"status":"503"}`, `{"status":200}`, `{"status":null}`, `{"status":600}`,
 	`{"index":7}`, `{"id":7,"index":"orders"}`, `{"entryId":"x"}`, `{"statusCode":500}`, `["{}"]`, `{"statusCode":200,"body":"{\"ok\":true}"}`,
 	`{"a":[{"b":[{"index":0,"status":503}]}]}`, `{"ok":true}{"ok":true}`,
+	`{"message":"0%5Bindex%5D=0&0%5Bstatus%5D=503"}`, `{"message":"&lt;r&gt;&quot;index&quot;:0,&quot;status&quot;:503"}`, `{"message":"%"}`, `{"message":"%2"}`, `{"message":" "}`,
 	"All orders are stored; the index is new: done. Status: fine", "<!DOCTYPE html><p>index: 0, status: 503", "\n<HTML lang=en>index=0 status=503", "<p>z-index: 1; status=1",
 	`{"took":30,"errors":true,"items":[{"index":{"_index":"a","_id":"1","status":429,"error":{"type":"x"}}},{"index":{"_index":"a","status":201}}]}`,
 }
