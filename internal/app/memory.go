@@ -61,8 +61,8 @@ func readLimit(name string) int64 {
 }
 
 // limitMemory lets the garbage collector work harder before the kernel ends the process: from four fifths of the memory
-// limit on. The runtime keeps free memory up to there, and exceeds it by garbage and the pages of the program. If no
-// limit is known, the limit is taken to be 4/3 of the budget. A limit that GOMEMLIMIT has set stays.
+// limit on. The runtime keeps free memory up to there, so what is above it is for garbage and for the pages of the
+// program. If no limit is known, the limit is taken to be 4/3 of the budget. A limit that GOMEMLIMIT has set stays.
 func limitMemory(limit, budget int64) {
 	if debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		return

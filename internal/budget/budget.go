@@ -190,7 +190,7 @@ func (a *Account) Wait(n int64, stop <-chan struct{}) bool {
 	return true
 }
 
-// Give gives n bytes back. Nothing refers to them any more, unless they are few.
+// Give gives n bytes back. From 64 KiB on the caller must not refer to them any more: they count as garbage.
 func (a *Account) Give(n int64) {
 	if n >= large {
 		a.give(n, n)

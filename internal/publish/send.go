@@ -59,8 +59,9 @@ func (id firstID) at(index int) string {
 	return uuid.UUID(id).String()
 }
 
-// identify gives a message without an id a new one. It returns the id as the client has written it, or the new one.
-// Bytes that a terminal may obey are percent-encoded: the value still decodes to the id.
+// identify gives a message without an id a new one. It returns the new id, or the id as the client has written it, with
+// bytes that are not printable ASCII percent-encoded, because a terminal may obey some of them: the value still decodes
+// to the id.
 func identify(h map[string][]string, m *outgoing) []string {
 	if m.msg.MessageId == "" {
 		m.msg.MessageId = newFirstID().at(0)
