@@ -106,6 +106,8 @@ type UnwellError struct {
 	Location string // of a redirect, as in Outcome; "" without one
 }
 
+// Error returns a text that begins with "the app answered". By this beginning the console distinguishes an app that is
+// not well from an app that does not answer.
 func (e *UnwellError) Error() string {
 	text := fmt.Sprintf("the app answered %d", e.Status)
 	if e.Location != "" {

@@ -32,6 +32,10 @@ var states = map[string]func(*scene){
 		sc.t.Cleanup(sc.node.Alarm())
 	},
 	"app away": func(sc *scene) { sc.with("APP_URL", apptest.Refused(sc.t)).start() },
+	"app not well": func(sc *scene) {
+		app := apptest.Listen(sc.t, apptest.Answer(apptest.Status(503)))
+		sc.with("APP_URL", app.URL, "APP_HEALTH_PATH", "/h").start()
+	},
 	"app fails everything": func(sc *scene) {
 		sc.everything(apptest.Status(500))
 		sc.run().publish("order.created", messages(100)...)
