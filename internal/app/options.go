@@ -162,16 +162,23 @@ func (sh *shared) brokerOptions(use string) broker.Options {
 func (sh *shared) newPublisher(use, exchange string) *broker.Publisher {
 	o := sh.brokerOptions(use)
 	o.Exchange = exchange
-	o.Missing = sh.checkAll
+	o.Missing = sh.checkMissing
 	return broker.NewPublisher(broker.NewDialer(o))
 }
 
-// checkAll asks every subscription for a check of its topology: at most one for each in checkCounts. A command has
-// none.
-func (sh *shared) checkAll() {
-	if sh.each != nil {
-		sh.each(func(s *subscription) { s.requestCheck() })
+// checkMissing asks every subscription for a check of its topology: at most one for each in checkCounts. A command has
+// none. After a returned message only those are asked whose plan would have routed it: clients publish with keys that
+// nothing is bound to, again and again, and no check repairs that.
+func (sh *shared) checkMissing(why error) {
+	if sh.each == nil {
+		return
 	}
+	back, returned := errors.AsType[*broker.ReturnedError](why)
+	sh.each(func(s *subscription) {
+		if !returned || s.plan.MayRoute(back.Exchange, back.Key) {
+			s.requestCheck()
+		}
+	})
 }
 
 // newDeadLetters returns queues whose operations make a connection each, without its log and metrics, and return its
@@ -179,7 +186,7 @@ func (sh *shared) checkAll() {
 func newDeadLetters(sh shared, owners []deadletter.Owner, by string, r prometheus.Registerer) deadletter.Queues {
 	o := brokerOptions(sh.cfg, "dlq", sh.build)
 	o.Memory, o.Spool, o.Alarm = sh.budget.Account(budget.DeadLetters), sh.spool, sh.alarm
-	o.Missing = sh.checkAll
+	o.Missing = sh.checkMissing
 	return deadletter.New(deadletter.Options{Broker: o, By: by, Logger: sh.log, Registerer: r}, owners...)
 }
 

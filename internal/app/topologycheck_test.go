@@ -234,3 +234,30 @@ func TestReturnedPublicationRestoresTheBinding(t *testing.T) {
 		t.Error("no message was returned: the binding was not removed")
 	}
 }
+
+// TestUnboundKeyAsksForNoCheck: a message of the app is returned whose key no binding of the topology has.
+func TestUnboundKeyAsksForNoCheck(t *testing.T) {
+	t.Parallel()
+	a, _, _ := run(t, live(t, "SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers",
+		"SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/", "SIDECAR_PUBLISH_ADDR=127.0.0.1:0"), func(a *App) {
+		a.subscriptions[0].checkEvery = time.Hour
+	})
+	p, sub := a.senders[0].publisher, a.subscriptions[0]
+	brokertest.Eventually(t, time.Minute, "consuming", func() bool { return sub.consumer.Active() && p.Connected() })
+	last := func() (begun time.Time, asked bool) {
+		sub.checkMu.Lock()
+		defer sub.checkMu.Unlock()
+		return sub.checkedAt, sub.pending != nil
+	}
+	brokertest.Eventually(t, time.Minute, "the last check counts no more", func() bool {
+		begun, _ := last()
+		return time.Since(begun) > checkCounts
+	})
+	before, _ := last()
+	for _, exchange := range []string{mainExchange(a.cfg, a.plan), ""} {
+		err := p.Publish(t.Context(), &message.Publication{Exchange: exchange, Key: "unbound"})
+		if begun, asked := last(); !errors.Is(err, broker.ErrUnroutable) || asked || begun != before {
+			t.Errorf("%v; a check is asked for: %v, or has been made at %v, after %v", err, asked, begun, before)
+		}
+	}
+}

@@ -119,10 +119,10 @@ func ask[T any](ctx context.Context, s *Session, fn func() (T, error), late func
 	return r.value, err
 }
 
-// missing reports that an object may be missing.
-func (s *Session) missing() {
+// missing reports that an object may be missing; see Options.Missing.
+func (s *Session) missing(why error) {
 	if s.options.Missing != nil {
-		s.options.Missing()
+		s.options.Missing(why)
 	}
 }
 
@@ -131,10 +131,11 @@ func (s *Session) missing() {
 func (s *Session) endError(err error) error {
 	var closed *amqp.Error
 	if errors.As(err, &closed) && closed.Server && closed.Recover {
+		refused := &RefusedError{Code: closed.Code, Text: closed.Reason}
 		if closed.Code == amqp.NotFound {
-			s.missing()
+			s.missing(refused)
 		}
-		return &RefusedError{Code: closed.Code, Text: closed.Reason}
+		return refused
 	}
 	if s.conn.IsClosed() {
 		<-s.Done() // the library marks itself closed a moment before it notifies watch

@@ -45,8 +45,8 @@ type Options struct {
 	Connect func(ctx context.Context, addr string) (net.Conn, error)
 
 	// Missing is called when the broker refuses a call because an exchange or a queue is missing, and when it returns a
-	// message, perhaps because a binding is; may be nil. It must not block.
-	Missing func()
+	// message, perhaps because a binding is: with a RefusedError or a ReturnedError. May be nil. It must not block.
+	Missing func(why error)
 
 	// Memory is asked before a delivery is held, which goes with Delivery.Free; nil bounds nothing.
 	Memory *budget.Account

@@ -58,7 +58,7 @@ func openStream(s *Session, window int) (*Stream, error) {
 			return err
 		}
 		c.confirms = s.wire.Confirm(c.ch, func(f amqpwire.Fingerprint, why *ReturnedError) {
-			s.missing()
+			s.missing(why)
 			c.returned(f, why)
 		})
 		c.closes = c.ch.NotifyClose(make(chan *amqp.Error, 1)) // buffered: the library sends from its reading goroutine

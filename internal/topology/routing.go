@@ -26,6 +26,19 @@ func (p *Plan) reach(exchange, key string) []string {
 	return queues
 }
 
+// MayRoute reports whether a message published to exchange with key may end in a queue of the plan. Where no key
+// decides, as with headers, it may. An exchange of others is taken for a topic exchange.
+func (p *Plan) MayRoute(exchange, key string) bool {
+	if exchange == "" {
+		return p.queue(key) != nil
+	}
+	x := p.exchange(exchange)
+	return x != nil && slices.ContainsFunc(p.Bindings, func(b Binding) bool {
+		return b.Exchange == exchange &&
+			(x.Type == "fanout" || x.Type == "headers" || x.Type == TypeHash || message.NewTopic(b.Key).Match(key))
+	})
+}
+
 func (x *Exchange) matches(b Binding, key string) bool {
 	switch x.Type {
 	case "fanout":

@@ -149,6 +149,22 @@ func TestReach(t *testing.T) {
 		if got := p.reach(c.exchange, c.key); !slices.Equal(got, want) {
 			t.Errorf("%+v: reaches %v", c, got)
 		}
+		if got := p.MayRoute(c.exchange, c.key); got != (c.want || c.exchange == "foreign") {
+			t.Errorf("%+v: may be routed: %v", c, got)
+		}
+	}
+}
+
+// TestMayRouteWhereNoKeyDecides: to a headers exchange, and to one that divides messages by their keys or properties.
+func TestMayRouteWhereNoKeyDecides(t *testing.T) {
+	t.Parallel()
+	p := &Plan{Exchanges: []Exchange{{Name: "h", Type: "headers"}, {Name: "hash", Type: TypeHash}}, Bindings: []Binding{
+		{Exchange: "h", Queue: "hash", Args: amqp.Table{"kind": "a"}, Kind: "exchange"}, {Exchange: "hash", Key: "1", Queue: "q"},
+	}}
+	for exchange, want := range map[string]bool{"h": true, "hash": true, "x": false, "": false} {
+		if got := p.MayRoute(exchange, "k"); got != want {
+			t.Errorf("exchange %q: %v", exchange, got)
+		}
 	}
 }
 
