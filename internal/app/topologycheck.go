@@ -143,8 +143,6 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 		}
 		if periodic {
 			s.retryRoute()
-		}
-		if periodic || declares {
 			s.report(delays, nil)
 		}
 	}

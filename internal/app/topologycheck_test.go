@@ -261,3 +261,26 @@ func TestUnboundKeyAsksForNoCheck(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestedCheckLeavesThePause: after messages that returned at once nothing is consumed until a periodic check,
+// whatever asks for a check before.
+func TestRequestedCheckLeavesThePause(t *testing.T) {
+	t.Parallel()
+	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/"), func(a *App) {
+		a.subscriptions[0].checkEvery = time.Hour
+	})
+	sub := a.subscriptions[0]
+	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+	sub.undelayed()
+	for range 2 { // the second one begins when all has been done after the first
+		var ended <-chan struct{}
+		brokertest.Eventually(t, time.Minute, "a check is asked for", func() bool {
+			ended = sub.requestCheck()
+			return ended != nil
+		})
+		<-ended
+	}
+	if all, _ := sub.status.last(); len(all) != 1 || sub.flow.Open() {
+		t.Errorf("findings %v, and consuming is %v", all, sub.flow.Open())
+	}
+}
