@@ -77,7 +77,7 @@ func (s *subscription) reportCancelled(missing []declare.Finding) {
 	if !s.cancelled.Swap(false) ||
 		slices.ContainsFunc(missing, func(f declare.Finding) bool { return f.Object == title }) ||
 		slices.ContainsFunc(s.sightings.Recent(), func(r declare.Redeclared) bool {
-			return r.Object == title && time.Since(r.At) < time.Minute
+			return r.Object == title && time.Since(r.At) < time.Minute // the line "queue declared again" has reported it
 		}) {
 		return
 	}

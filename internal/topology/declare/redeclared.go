@@ -1,7 +1,6 @@
 package declare
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,7 +20,7 @@ const (
 	shownFor = time.Hour
 
 	// maxShown bounds the deletions that are shown of one subscription, for a script that deletes again and again. Beyond
-	// it the smallest known loss is left out.
+	// it the oldest is left out.
 	maxShown = 100
 )
 
@@ -31,7 +30,7 @@ const (
 type Redeclared struct {
 	Object    string        `json:"object"`     // e.g. `queue "wms.queue.wms-cincout"`
 	Kind      topology.Kind `json:"kind"`       // of a queue its kind, or KindExchange
-	At        time.Time     `json:"at"`         // when this process declared it or found it again
+	At        time.Time     `json:"at"`         // when this process declared it or found it again; see sighting.lost
 	LostSince time.Time     `json:"lost_since"` // the last time that the object was known to exist
 
 	// LastDepth is how many messages were ready in a queue at MeasuredAt; nil: not measured.
@@ -65,18 +64,7 @@ func (r *Redeclared) String() string {
 
 func old(d Redeclared) bool { return time.Since(d.At) >= shownFor }
 
-// known is the least number of messages that were lost in the queue; -1: not measured.
-func (r *Redeclared) known() int {
-	n := -1
-	for _, of := range []*int{r.LastDepth, r.Waiting} {
-		if of != nil {
-			n = max(n, 0) + *of
-		}
-	}
-	return n
-}
-
-// Age is how old the last measured depth was when the queue was declared again.
+// Age is how old the last measured depth was at At.
 func (r *Redeclared) Age() time.Duration { return r.At.Sub(r.MeasuredAt).Round(time.Second) }
 
 // RedeclaredTotal counts the deletions that the subscriptions of a process noticed, by kind.
@@ -91,8 +79,8 @@ type RedeclaredTotal struct {
 func NewRedeclaredTotal(r prometheus.Registerer) *RedeclaredTotal {
 	total := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_objects_redeclared_total",
-		Help: "Queues and exchanges that were deleted while the sidecar ran and declared again, by it or, in mode verify, " +
-			"by another client: messages may be lost.",
+		Help: "Queues and exchanges that were deleted while the sidecar ran and declared again, by it or, where it may " +
+			"not, by another client: messages may be lost.",
 	}, []string{"kind"})
 	for _, kind := range []topology.Kind{topology.KindMain, topology.KindRetry, topology.KindDLQ, KindExchange} {
 		total.WithLabelValues(string(kind))
@@ -128,7 +116,10 @@ type Sightings struct {
 type sighting struct {
 	at, measured time.Time
 	ready        int
-	lost         *Redeclared // not nil: it is missing since the check that began at lost.At
+
+	// lost is not nil while the object is missing. Its At is when the check that missed the object first began; back
+	// replaces it.
+	lost *Redeclared
 }
 
 // NewSightings returns Sightings that know no object. total counts what is declared again. forget is called when the
@@ -190,14 +181,28 @@ func (s *Sightings) Declared(r *Report, begun time.Time) (again []Redeclared) {
 			continue
 		}
 		if d := s.lose(&o, begun); d != nil {
-			for i := range r.Findings {
-				if r.Findings[i].Object == o.title {
-					r.Findings[i].Reason = "it was deleted: " + d.Reason()
-				}
-			}
+			explain(r.Findings, d)
 		}
 	}
 	return again
+}
+
+// explain adds a deletion to the reasons of the findings about the object, each of which may be about others, too.
+func explain(all []Finding, d *Redeclared) {
+	for i := range all {
+		f := &all[i]
+		if !f.About(d.Object) {
+			continue
+		}
+		if f.Reason != "" {
+			f.Reason += "; "
+		}
+		subject := "it"
+		if f.Object != d.Object {
+			subject = d.Object
+		}
+		f.Reason += subject + " was deleted: " + d.Reason()
+	}
 }
 
 // lose returns the loss of an object that a check found missing; nil if the object was not known to exist. mu is
@@ -242,14 +247,10 @@ func (s *Sightings) back(title string) []Redeclared {
 	return []Redeclared{d}
 }
 
-// add keeps d, and drops what is older than shownFor. mu is locked.
+// add keeps d, and drops the deletions that are older than shownFor or too many. mu is locked.
 func (s *Sightings) add(d Redeclared) {
 	s.again = append(slices.DeleteFunc(s.again, old), d)
-	if len(s.again) > maxShown {
-		least := slices.MinFunc(s.again, func(a, b Redeclared) int { return cmp.Compare(a.known(), b.known()) })
-		i := slices.Index(s.again, least)
-		s.again = slices.Delete(s.again, i, i+1)
-	}
+	s.again = slices.Delete(s.again, 0, max(len(s.again)-maxShown, 0))
 }
 
 // Recent returns one Redeclared for each deletion of the last hour, in the order of the time.

@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -115,7 +116,7 @@ func TestRedeclaredIsShown(t *testing.T) {
 }
 
 // TestEachDeletionIsShown: a later deletion does not replace an earlier one, and a depth that was not measured in between
-// is unknown. Of very many deletions the smallest known losses are left out.
+// is unknown. Of very many deletions the oldest are left out.
 func TestEachDeletionIsShown(t *testing.T) {
 	t.Parallel()
 	p := build(t, topology.Options{Service: "wms-cincout"})
@@ -131,14 +132,44 @@ func TestEachDeletionIsShown(t *testing.T) {
 		return again[0]
 	}
 	s.measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: 50}}, time.Now())
-	first := deleted()
+	shown := []Redeclared{deleted()}
 	for range 2 * maxShown {
 		unmeasured := deleted()
 		if r := unmeasured.Reason(); unmeasured.LastDepth != nil || !strings.HasSuffix(r, "; how many were ready in it is unknown") {
 			t.Fatal(r)
 		}
-		if recent := s.Recent(); recent[0] != first || recent[len(recent)-1] != unmeasured || len(recent) > maxShown {
+		shown = append(shown, unmeasured)
+		if recent := s.Recent(); !slices.Equal(recent, shown[max(len(shown)-maxShown, 0):]) {
 			t.Fatalf("%d are shown, the first is %v", len(recent), recent[0])
 		}
+	}
+}
+
+// TestDeletionsOfAMergedFinding: one finding about the missing right to declare several objects says of each that it was
+// deleted, after the reason that the finding had.
+func TestDeletionsOfAMergedFinding(t *testing.T) {
+	t.Parallel()
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	s := NewSightings(NewRedeclaredTotal(prometheus.NewRegistry()), delaysNothing)
+	s.Checked(p, nil, time.Now())
+	park, own := topology.QueueTitle(p.Park.Queue), topology.QueueTitle(p.Queue)
+	report := func() *Report {
+		return &Report{Plan: p, missing: map[string]bool{park: true, own: true}, Findings: []Finding{
+			{Object: park + ", " + own, Problem: ProblemPermission, Reason: "no right"}, {Object: park, Problem: ProblemMissing},
+		}}
+	}
+	first := report()
+	s.Declared(first, time.Now())
+	for _, want := range []string{"no right; ", park + " was deleted: messages may be lost", own + " was deleted: messages may be lost"} {
+		if !strings.Contains(first.Findings[0].Reason, want) {
+			t.Errorf("%q, want %q", first.Findings[0].Reason, want)
+		}
+	}
+	if r := first.Findings[1].Reason; !strings.HasPrefix(r, "it was deleted: messages") {
+		t.Errorf("%q", r)
+	}
+	again := report()
+	if s.Declared(again, time.Now()); !slices.Equal(first.Findings, again.Findings) {
+		t.Errorf("the next check says something else: %v", again.Findings)
 	}
 }
