@@ -90,7 +90,8 @@ const checkCounts = time.Second
 // requestCheck asks for a check of the topology, unless the last one began less than checkCounts ago: then it returns
 // nil. Otherwise it returns a channel that is closed at the end of a check. The consumer calls it before each reject,
 // because the broker does not report that it drops a rejected message where its exchange, queue or binding is missing.
-// checkAll calls it when the broker refuses a call because an object is missing, or returns a message.
+// checkMissing calls it when the broker refuses a call because an object is missing, or returns a message that the plan
+// routes.
 func (s *subscription) requestCheck() <-chan struct{} {
 	s.checkMu.Lock()
 	defer s.checkMu.Unlock()
