@@ -245,7 +245,7 @@ func TestCheckNamesNoTypeThatItDoesNotKnow(t *testing.T) {
 		}, "", "is down", true},
 		"exclusive": {func(t *testing.T, ch *amqp.Channel, queue string) { declared(t, ch, queue, true) }, "", "exclusive", false},
 		"limit":     {func(t *testing.T, _ *amqp.Channel, _ string) { brokertest.QueueLimit(t, 0) }, "", "queue limit", true},
-		"missing":   {func(*testing.T, *amqp.Channel, string) {}, "unless the default queue type of the virtual host is quorum, ", "missing", false},
+		"missing":   {func(*testing.T, *amqp.Channel, string) {}, "(this does not hold if quorum is the virtual host's default)", "missing", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

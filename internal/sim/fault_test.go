@@ -62,16 +62,16 @@ func (f *fault) explains() bool {
 	return true
 }
 
-// repeats reports whether a message that the app has answered may be POSTed again because of the fault, one of all that
-// happened. The process remembers the outcome of a message whose settlement was lost, so that takes its end, or a second
-// copy of the message: a publish whose confirm was lost.
-func (f *fault) repeats(all []*fault) bool {
+// repeats reports whether a message that the app has answered may be POSTed again at that time because of the fault, one
+// of all that happened. The process remembers the outcome of a message whose settlement was lost, so that takes its end
+// before the copy came, which a pause can delay; or a second copy of the message: a publish whose confirm was lost.
+func (f *fault) repeats(all []*fault, at time.Time) bool {
 	switch f.what {
 	case kill, stopNow, restart, alarm:
 		return true
 	}
 	return f.explains() && (f.connection == publishing || slices.ContainsFunc(all, func(end *fault) bool {
-		return end.what == sigterm && !end.ended.Before(f.at) && !end.at.After(f.at.Add(f.window()))
+		return end.what == sigterm && !end.ended.Before(f.at) && !end.at.After(at)
 	}))
 }
 

@@ -99,10 +99,10 @@ func (j *judgement) duplicates(m *judge.Message, want fate, receipts []*receipt)
 	if len(receipts) == 0 {
 		return
 	}
-	repeats := func(f *fault) bool { return f.repeats(j.struck) }
+	repeats := func(at time.Time) func(*fault) bool { return func(f *fault) bool { return f.repeats(j.struck, at) } }
 	from, last := receipts[0].at, receipts[len(receipts)-1].at
 	j.Duplicates(m, func(_, n int) {
-		j.explained(m, "delivered after it had been accepted", from, receipts[n].at, repeats)
+		j.explained(m, "delivered after it had been accepted", from, receipts[n].at, repeats(receipts[n].at))
 		if m.Receipts[n].Kind.Ends() {
 			j.twice++
 		}
@@ -116,7 +116,7 @@ func (j *judgement) duplicates(m *judge.Message, want fate, receipts []*receipt)
 	for _, r := range receipts {
 		if r.answered && !r.killed {
 			if n++; n > want.attempts && !slices.ContainsFunc(j.struck, j.forgets) {
-				j.explained(m, "more attempts than its plan", from, r.at, repeats)
+				j.explained(m, "more attempts than its plan", from, r.at, repeats(r.at))
 			}
 		}
 	}

@@ -131,7 +131,7 @@ func (p *Plan) WarningsUnasked() (certain, planned []string) {
 			certain = append(certain, text)
 		} else {
 			if text = strings.Replace(text, ": ", unasked+": ", 1); p.untyped() {
-				text = "unless the default queue type of the virtual host is quorum, " + text
+				text += " (this does not hold if quorum is the virtual host's default)"
 			}
 			planned = append(planned, text)
 		}
