@@ -226,9 +226,7 @@ func TestPauseResumeDrain(t *testing.T) {
 	b.until("dialog[open]", "There is no way back")
 	b.inspect("drain")
 	b.click("Keep it running")
-	if got := b.focused(); !strings.HasPrefix(got, "drain:") {
-		t.Errorf("the focus went to %q", got)
-	}
+	eventually(t, "the focus on the button again", func() bool { return strings.HasPrefix(b.focused(), "drain:") })
 	if s := sc.state(); s != "consuming" {
 		t.Fatalf("it is %s although the user did not confirm", s)
 	}
