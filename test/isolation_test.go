@@ -33,7 +33,7 @@ func startSeven(t *testing.T) *seven {
 		q.names[i] = strings.ReplaceAll(name, "-", "")
 		q.with("SUB_"+strings.ToUpper(q.names[i])+"_APP_URL", q.app.url()+q.names[i])
 	}
-	q.with("SUBSCRIPTIONS", strings.Join(q.names, ","), "MAX_RETRIES", "3", "APP_TIMEOUT", "2m") // what is held lasts as long as the trouble
+	q.with("SUBSCRIPTIONS", strings.Join(q.names, ","), "MAX_RETRIES", "3", "APP_TIMEOUT", "2m") // no timeout ends what is held
 	q.app.otherwise(func(d *delivery) answer {
 		q.mu.Lock()
 		defer q.mu.Unlock()
