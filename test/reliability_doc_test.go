@@ -85,6 +85,8 @@ func testsOf(t *testing.T, pkg string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "internal", pkg, "*_test.go"))
 	switch pkg {
+	case "declare":
+		files, err = filepath.Glob(filepath.Join("..", "internal", "topology", pkg, "*_test.go"))
 	case "test":
 		files, err = filepath.Glob("*_test.go")
 	case "charts", "kubernetes":

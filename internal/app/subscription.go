@@ -85,7 +85,8 @@ func newSubscription(
 	s.flow = flow.New(s.flowOptions())
 	s.sightings = declare.NewSightings(s.redeclared, func() (int, bool) { return s.consumer.Forget() })
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Depths: s.depths, Sightings: s.sightings, Ask: s.measure, Report: func(missing []declare.Finding) {
+		Depths: s.depths, Sightings: s.sightings, Ask: s.measure,
+		Consumes: func() bool { return s.consumer.Active() }, Report: func(missing []declare.Finding) {
 			s.reportCancelled(missing)
 			s.missing(missing)
 		},

@@ -200,3 +200,20 @@ func (a *attempts) delayed() (n int) {
 	}
 	return n
 }
+
+// Waiting is how many messages this process has rejected that the service's queue still delays; ok is false where that
+// delays none.
+func (c *Consumer) Waiting() (n int, ok bool) {
+	if c.attempts == nil {
+		return 0, false
+	}
+	return c.attempts.waiting(), true
+}
+
+// Forget forgets the messages of the service's queue, which was deleted. It returns what Waiting was.
+func (c *Consumer) Forget() (waited int, ok bool) {
+	if c.attempts == nil {
+		return 0, false
+	}
+	return c.attempts.forget(), true
+}

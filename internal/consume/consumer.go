@@ -279,23 +279,6 @@ func (c *Consumer) Inflight() int64 { return max(0, c.inflight.Load()) }
 // Delayed is how many messages are held before a requeue.
 func (c *Consumer) Delayed() int64 { return c.delayed.Load() }
 
-// Waiting is how many messages this process has rejected that the service's queue still delays; ok is false where that
-// delays none.
-func (c *Consumer) Waiting() (n int, ok bool) {
-	if c.attempts == nil {
-		return 0, false
-	}
-	return c.attempts.waiting(), true
-}
-
-// Forget forgets the messages of the service's queue, which was deleted. It returns what Waiting was.
-func (c *Consumer) Forget() (waited int, ok bool) {
-	if c.attempts == nil {
-		return 0, false
-	}
-	return c.attempts.forget(), true
-}
-
 // Received is how many deliveries there have been.
 func (c *Consumer) Received() int64 { return c.received.Load() }
 
@@ -304,13 +287,3 @@ func (c *Consumer) Active() bool { return c.active.Load() }
 
 // Begun reports whether a consumer is registered, or was on this session and is again as soon as the gate is open.
 func (c *Consumer) Begun() bool { return c.begun.Load() }
-
-func (c *Consumer) setActive(active bool) {
-	if c.active.Store(active); active {
-		c.begun.Store(true)
-	}
-	if active && c.o.Flow.Lift(flow.Queue) {
-		c.o.Logger.Info("resumed", "reason", string(flow.Queue))
-	}
-	c.o.Flow.Nudge() // releases may wait for it, see retreat
-}

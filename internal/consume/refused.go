@@ -44,3 +44,14 @@ func (c *Consumer) Refused(err error) {
 		c.o.Logger.Warn("paused", "reason", string(flow.Queue), "error", why)
 	}
 }
+
+// setActive records whether a consumer is registered: then the queue can be consumed.
+func (c *Consumer) setActive(active bool) {
+	if c.active.Store(active); active {
+		c.begun.Store(true)
+	}
+	if active && c.o.Flow.Lift(flow.Queue) {
+		c.o.Logger.Info("resumed", "reason", string(flow.Queue))
+	}
+	c.o.Flow.Nudge() // releases may wait for it, see retreat
+}

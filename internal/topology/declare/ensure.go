@@ -80,7 +80,8 @@ func (e *ensurer) ensure(ctx context.Context) (Report, error) {
 		q := queueOf(&topology.Queue{Name: name})
 		if refusal := e.ask(ctx, lookFor+q.title, q.passive); refusal == nil && e.err == nil {
 			e.findings = append(e.findings, Finding{
-				Judgement: topology.Weaker, Object: q.title, Problem: ProblemLeftover, Found: fmt.Sprintf("%d messages", *q.ready),
+				Judgement: topology.Weaker, Object: q.title, Problem: ProblemLeftover,
+				Found:  fmt.Sprintf("%d messages", q.counts.Messages),
 				Reason: "nothing consumes it: see \"Another number of partitions\" in docs/topologies.md",
 			})
 		}
@@ -151,6 +152,7 @@ type ensurer struct {
 	overtaken bool            // an object is not any more what it was when it was inspected
 	declared  []object
 	findings  []Finding
+	waits     bool // at the last measure messages were ready in the queue that is consumed, and it had no consumer
 
 	undeclared []Finding
 }

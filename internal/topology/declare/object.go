@@ -107,7 +107,7 @@ type object struct {
 	queue  *topology.Queue // nil: an exchange
 	unseen bool            // it exists and cannot be compared
 	found  amqp.Table      // properties of one that is used as it is; nil: as planned
-	ready  *int            // messages ready in the queue at the last passive question
+	counts *amqp.Queue     // of a queue at the last passive question: messages ready, consumers
 }
 
 // objects lists each object behind those that it needs.
@@ -145,11 +145,11 @@ func queueOf(q *topology.Queue) object {
 	o := object{
 		name: q.Name, title: q.Title(), kind: "queue", spare: q.Shared, needs: "configure", found: q.Found,
 		unseen:     q.Unseen,
-		properties: q.Properties(), queue: q, ready: new(int),
+		properties: q.Properties(), queue: q, counts: new(amqp.Queue),
 	}
 	o.passive = func(ch *amqp.Channel, noWait bool) error {
-		state, err := ch.QueueDeclarePassive(q.Name, true, false, false, noWait, nil)
-		*o.ready = state.Messages
+		var err error
+		*o.counts, err = ch.QueueDeclarePassive(q.Name, true, false, false, noWait, nil)
 		return err
 	}
 	if _, _, ok := q.DeadLetter(); ok {

@@ -2,8 +2,10 @@ package declare
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,6 +106,58 @@ func TestWatch(t *testing.T) {
 	}
 	if got := gauges(t, registry); len(got) != 0 {
 		t.Errorf("old depths are still shown: %v", got)
+	}
+}
+
+// TestQueueWithoutAConsumer: a session ends whose consumer is gone although the broker has not cancelled it, and only
+// while messages wait and this process takes itself for a consumer.
+func TestQueueWithoutAConsumer(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	fits(t, url, p, topology.ModeDeclare)
+	var consumes atomic.Bool
+	checks := make(chan struct{})
+	w := NewWatcher(WatchOptions{
+		Every: 10 * time.Millisecond, Depths: NewDepths(prometheus.NewRegistry()), Consumes: consumes.Load,
+		Report: func([]Finding) { checks <- struct{}{} },
+	})
+	ended := make(chan error)
+	go func() { ended <- w.Watch(t.Context(), session(t, url), func() *topology.Plan { return p }) }()
+	goesOn := func(what string) {
+		t.Helper()
+		for range 5 {
+			select {
+			case <-checks:
+			case err := <-ended:
+				t.Fatalf("%s: ended with %v", what, err)
+			}
+		}
+	}
+	ch := channel(t, url)
+	consumes.Store(true)
+	goesOn("the queue is empty")
+	must.Do(t, ch.Qos(1, 0, false))
+	must.Get(ch.Consume(p.Queue, "another", false, false, false, false, nil))(t)
+	for range 3 {
+		brokertest.Publish(t, ch, "", p.Queue, amqp.Publishing{})
+	}
+	goesOn("a consumer that does not settle")
+	consumes.Store(false)
+	<-checks // it may have read consumes before
+	must.Do(t, ch.Cancel("another", false))
+	goesOn("this process has no consumer")
+	consumes.Store(true)
+	for {
+		select {
+		case <-checks:
+			continue
+		case err := <-ended:
+			if !errors.Is(err, ErrNoConsumer) || !strings.Contains(err.Error(), p.Queue) {
+				t.Errorf("ended with %v, want ErrNoConsumer for %q", err, p.Queue)
+			}
+		}
+		break
 	}
 }
 
