@@ -75,8 +75,8 @@ func TestDeletedQueueThatDelays(t *testing.T) {
 // watcher has missed it.
 func TestReadOfADeletedDeadLetterQueue(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"/dlq", "/dlq/groups", "/dlq/messages"} {
-		t.Run(path, func(t *testing.T) {
+	for name, path := range map[string]string{"queues": "/dlq", "groups": "/dlq/groups", "messages": "/dlq/messages"} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t)
 			s := sc.run()

@@ -38,6 +38,9 @@ func VhostName(t testing.TB) string {
 
 func placeOf(t testing.TB) *place {
 	t.Helper()
+	if _, name, _ := strings.Cut(t.Name(), "/"); strings.HasPrefix(name, "/") {
+		t.Fatalf("subtest %q: with a slash in front, /a would be taken for the parent of /a/b", name)
+	}
 	if p := existing(t); p != nil {
 		return p
 	}
