@@ -86,7 +86,12 @@ func newSubscription(
 	s.sightings = declare.NewSightings(s.redeclared, func() (int, bool) { return s.consumer.Forget() })
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Depths: s.depths, Sightings: s.sightings, Ask: s.measure,
-		Consumes: func() bool { return s.consumer.Active() }, Report: func(missing []declare.Finding) {
+		Registered: func() declare.Consumer {
+			if c := s.consumer.Registered(); c != nil {
+				return c
+			}
+			return nil
+		}, Report: func(missing []declare.Finding) {
 			s.reportCancelled(missing)
 			s.missing(missing)
 		},

@@ -267,9 +267,30 @@ func TestUnboundKeyAsksForNoCheck(t *testing.T) {
 	}
 	must.Do(t, brokertest.Channel(t, brokertest.URL(t)).QueueUnbind(a.plan.Bindings[0].Queue, a.plan.Bindings[0].Key,
 		a.plan.Bindings[0].Exchange, nil))
-	if err := p.Publish(t.Context(), &message.Publication{Exchange: a.plan.Bindings[0].Exchange, Key: a.plan.Bindings[0].Key}); !asked() {
+	err := p.Publish(t.Context(), &message.Publication{Exchange: a.plan.Bindings[0].Exchange, Key: a.plan.Bindings[0].Key})
+	if !errors.Is(err, broker.ErrUnroutable) || !asked() {
 		t.Errorf("publish with a key of the topology: %v, want it returned, and a check asked for", err)
 	}
+}
+
+// TestLostConsumer: the queue is consumed again, and the log says what it says of a consumer that the broker cancels.
+func TestLostConsumer(t *testing.T) {
+	t.Parallel()
+	a, log, _ := run(t, live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/"), func(a *App) {})
+	sub := a.subscriptions[0]
+	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+	before := sub.consumer.Registered()
+	before.Lost()
+	brokertest.Eventually(t, time.Minute, "consuming again", func() bool {
+		now := sub.consumer.Registered()
+		return now != nil && now != before
+	})
+	brokertest.Publish(t, brokertest.Channel(t, brokertest.URL(t)), "", a.plan.Queue, amqp.Publishing{})
+	brokertest.Eventually(t, time.Minute, "a message is received", func() bool { return sub.consumer.Received() == 1 })
+	brokertest.Eventually(t, time.Minute, "the log has it", func() bool {
+		return len(log.Lines(`"broker channel over"`, `"cause":"cancelled"`, "messages wait and the queue has no consumer")) == 1 &&
+			len(log.Lines(`"consumer cancelled"`, a.plan.Queue)) == 1
+	})
 }
 
 // TestRequestedCheckLeavesThePause: after messages that returned at once nothing is consumed until a periodic check,

@@ -342,6 +342,24 @@ func TestDeletedQueueEndsTheSubscription(t *testing.T) {
 	}
 }
 
+// TestLostConsumerEndsTheSubscription: as if the broker had cancelled it; the channel is closed by its owner.
+func TestLostConsumerEndsTheSubscription(t *testing.T) {
+	t.Parallel()
+	q := queue(t)
+	s := dial(t, options(t))
+	sub := must.Get(s.Subscribe(t.Context(), q))(t)
+	consumer := must.Get(sub.Consume(t.Context(), 10))(t)
+	defer consumer.Drop()
+	consumer.Lost()
+	ended(t, sub.Done(), "the subscription")
+	if err := sub.Err(); !errors.Is(err, ErrCancelled) || causeOf(err) != causeCancelled || !strings.Contains(err.Error(), q) {
+		t.Errorf("got %v, %s", err, causeOf(err))
+	}
+	if err := sub.Close(); err != nil || s.Err() != nil {
+		t.Errorf("close: %v, the session: %v", err, s.Err())
+	}
+}
+
 func TestSubscribeRefusesWhatTheBrokerWould(t *testing.T) {
 	t.Parallel()
 	s := dial(t, options(t))

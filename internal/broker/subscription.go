@@ -164,6 +164,13 @@ func (c *Consumer) Stop(ctx context.Context) error {
 	return nil
 }
 
+// Lost ends the subscription as if the broker had cancelled the consumer: it is called when the broker has no consumer
+// any more and has not said so.
+func (c *Consumer) Lost() {
+	c.sub.end(fmt.Errorf("consume queue %q: consumer %q: %w: it did not say so, but messages wait and the queue has no "+
+		"consumer", c.sub.queue, c.tag, ErrCancelled))
+}
+
 // Close closes the channel, and leaves the session to others: what is not settled returns to its place in the queue.
 // A broker that does not answer that in time costs the session.
 func (s *Subscription) Close() error {

@@ -97,7 +97,7 @@ type Consumer struct {
 	inflight   atomic.Int64 // messages being POSTed
 	delayed    atomic.Int64 // held before a requeue
 	received   atomic.Int64
-	active     atomic.Bool               // a consumer is registered
+	registered atomic.Pointer[broker.Consumer]
 	begun      atomic.Bool               // see Begun
 	memoryTurn chan struct{}             // capacity 1, see awaitMemory
 	oversized  atomic.Pointer[oversized] // the last message whose body could not be kept
@@ -283,7 +283,10 @@ func (c *Consumer) Delayed() int64 { return c.delayed.Load() }
 func (c *Consumer) Received() int64 { return c.received.Load() }
 
 // Active reports whether a consumer is registered with the broker.
-func (c *Consumer) Active() bool { return c.active.Load() }
+func (c *Consumer) Active() bool { return c.registered.Load() != nil }
+
+// Registered is the consumer that is registered with the broker; nil: none.
+func (c *Consumer) Registered() *broker.Consumer { return c.registered.Load() }
 
 // Begun reports whether a consumer is registered, or was on this session and is again as soon as the gate is open.
 func (c *Consumer) Begun() bool { return c.begun.Load() }

@@ -45,9 +45,11 @@ func (c *Consumer) Refused(err error) {
 	}
 }
 
-// setActive records whether a consumer is registered: then the queue can be consumed.
-func (c *Consumer) setActive(active bool) {
-	if c.active.Store(active); active {
+// register records the consumer that is registered; nil: none. With one the queue is not refused any more.
+func (c *Consumer) register(consumer *broker.Consumer) {
+	c.registered.Store(consumer)
+	active := consumer != nil
+	if active {
 		c.begun.Store(true)
 	}
 	if active && c.o.Flow.Lift(flow.Queue) {

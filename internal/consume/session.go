@@ -90,14 +90,14 @@ func (s *session) consume(ctx context.Context) error {
 			return fmt.Errorf("consume from %q: %w", s.c.o.Plan.Queue, err)
 		}
 		registered()
-		s.c.setActive(true)
+		s.c.register(consumer)
 		why := s.pump(consumer.Deliveries)
 		if s.c.order == nil && (errors.Is(why, errPaused) || errors.Is(why, errStopping)) {
 			if err := s.cancel(ctx, consumer); err != nil {
 				why = err
 			}
 		}
-		s.c.setActive(false)
+		s.c.register(nil)
 		if s.c.order != nil || !errors.Is(why, errPaused) {
 			s.leftover()
 			s.freePending() // the broker delivers again what no worker has taken

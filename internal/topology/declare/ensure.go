@@ -143,16 +143,16 @@ func ensureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 
 type ensurer struct {
 	prober
-	p         *topology.Plan
-	mode      topology.Mode
-	later     bool // what is missing can be declared afterwards
-	found     topology.Found
-	plan      *topology.Plan  // p as the objects were found
-	missing   map[string]bool // objects that do not exist, by title
-	overtaken bool            // an object is not any more what it was when it was inspected
-	declared  []object
-	findings  []Finding
-	waits     bool // at the last measure messages were ready in the queue that is consumed, and it had no consumer
+	p          *topology.Plan
+	mode       topology.Mode
+	later      bool // what is missing can be declared afterwards
+	found      topology.Found
+	plan       *topology.Plan  // p as the objects were found
+	missing    map[string]bool // objects that do not exist, by title
+	overtaken  bool            // an object is not any more what it was when it was inspected
+	declared   []object
+	findings   []Finding
+	unconsumed bool // at the last measure messages were ready in the queue that is consumed, and it had no consumer
 
 	undeclared []Finding
 }

@@ -3,8 +3,6 @@ package declare
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -33,17 +31,17 @@ type WatchOptions struct {
 
 	Sightings *Sightings // records what the watcher finds; may be nil
 
-	// Consumes reports whether a consumer of the plan's queue is registered, as far as this process knows; may be nil.
-	Consumes func() bool
+	// Registered returns the consumer of the plan's queue that this process has registered with the broker; nil: none. May
+	// be nil.
+	Registered func() Consumer
 
 	// Report is called after every check with the missing objects, also when there are none. It must not block. While an
 	// object is missing a rejected message would be lost without a trace, so consumption has to pause.
 	Report func([]Finding)
 }
 
-// ErrNoConsumer is the error of a session that is consuming by all that the broker has told, and is not. RabbitMQ 3.10
-// sends no basic.cancel for some queues that are deleted and declared again at once.
-var ErrNoConsumer = errors.New("the consumer is gone and the broker has not cancelled it")
+// Consumer is one that this process has registered. Lost is called when the broker does not have it any more.
+type Consumer interface{ Lost() }
 
 // Watcher measures the queues of a plan and notices when a part of it is deleted under the running sidecar. There is
 // one for each subscription; it watches one session at a time.
@@ -68,19 +66,19 @@ func (w *Watcher) depths() []Depth {
 	return nil
 }
 
-// Watch checks the objects of the plan at once and then periodically, on a channel of its own, until ctx ends (nil),
-// the session fails (its error), or messages wait without a consumer for at least Every/2 (ErrNoConsumer). The measured
-// depths are removed then: old numbers would look current.
+// Watch checks the objects of the plan at once and then periodically, on a channel of its own, until ctx ends or the
+// session fails. It returns the session's error, or nil when ctx ended. The measured depths are removed then: old
+// numbers would look current.
 func (w *Watcher) Watch(ctx context.Context, s Session, plan func() *topology.Plan) error {
 	e := newEnsurer(s, plan(), topology.ModeVerify)
 	defer e.close(context.WithoutCancel(ctx))
 	defer w.last.Store(nil)
 	t := time.NewTicker(w.o.Every)
 	defer t.Stop()
-	var waiting time.Time // since then messages wait without a consumer
+	var u unconsumed
 	for {
 		e.plan = plan()
-		begun, consumes := time.Now(), w.o.Consumes != nil && w.o.Consumes()
+		begun, consumer := time.Now(), w.registered()
 		depths, findings, err := e.measure(ctx)
 		if ctx.Err() != nil {
 			return nil
@@ -93,20 +91,40 @@ func (w *Watcher) Watch(ctx context.Context, s Session, plan func() *topology.Pl
 			w.o.Sightings.measured(depths, begun)
 		}
 		w.o.Report(findings)
-		switch {
-		case !consumes || !e.waits:
-			waiting = time.Time{}
-		case waiting.IsZero():
-			waiting = begun
-		case begun.Sub(waiting) >= w.o.Every/2:
-			return fmt.Errorf("queue %q has messages and no consumer: %w", e.plan.Queue, ErrNoConsumer)
+		if !e.unconsumed || consumer != w.registered() {
+			consumer = nil
 		}
+		u.see(consumer, begun, w.o.Every/2)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-t.C:
 		case <-w.o.Ask:
 		}
+	}
+}
+
+func (w *Watcher) registered() Consumer {
+	if w.o.Registered == nil {
+		return nil
+	}
+	return w.o.Registered()
+}
+
+// unconsumed is a consumer of this process that the broker did not have in a check. RabbitMQ 3.10 sends no basic.cancel
+// for some queues that are deleted and declared again at once.
+type unconsumed struct {
+	consumer Consumer // nil: none
+	since    time.Time
+}
+
+// see takes what a check that began at that time has found: the consumer that the broker does not have, or nil. One
+// check alone may be wrong, so the consumer is lost when another one, at least so much later, finds the same.
+func (u *unconsumed) see(consumer Consumer, begun time.Time, later time.Duration) {
+	if consumer == nil || consumer != u.consumer {
+		*u = unconsumed{consumer, begun}
+	} else if begun.Sub(u.since) >= later {
+		consumer.Lost()
 	}
 }
 
@@ -126,7 +144,7 @@ func Ready(ctx context.Context, s Session, queue string) (int, error) {
 // parked message passes through; Ensure has checked the rest. A queue that the user may not read (from RabbitMQ 4.3)
 // has no depth and is not a finding. An error is a failure of the session.
 func (e *ensurer) measure(ctx context.Context) (depths []Depth, missing []Finding, err error) {
-	e.findings, e.waits = nil, false
+	e.findings, e.unconsumed = nil, false
 	if _, old := TooOld(e.s, e.plan); old {
 		return nil, nil, nil // Ensure reports that, and declares nothing
 	}
@@ -139,7 +157,7 @@ func (e *ensurer) measure(ctx context.Context) (depths []Depth, missing []Findin
 			e.refused(o.title, "a durable "+o.kind, refusal)
 		case refusal == nil && e.err == nil && o.queue != nil:
 			depths = append(depths, Depth{Queue: o.name, Main: e.plan.Queue, Kind: o.queue.Kind, Ready: o.counts.Messages})
-			e.waits = e.waits || o.name == e.plan.Queue && o.counts.Messages > 0 && o.counts.Consumers == 0
+			e.unconsumed = e.unconsumed || o.name == e.plan.Queue && o.counts.Messages > 0 && o.counts.Consumers == 0
 		}
 	}
 	return depths, e.findings, e.err

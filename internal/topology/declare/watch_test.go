@@ -2,7 +2,6 @@ package declare
 
 import (
 	"context"
-	"errors"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -109,55 +108,100 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestQueueWithoutAConsumer: a session ends whose consumer is gone although the broker has not cancelled it, and only
-// while messages wait and this process takes itself for a consumer.
+// lost is a consumer of this process, as the watcher sees it.
+type lost struct{ times atomic.Int32 }
+
+func (l *lost) Lost() { l.times.Add(1) }
+
+// TestQueueWithoutAConsumer: this process takes itself for a consumer, and the broker has none. It counts when messages
+// wait, and a later check finds the same for the same consumer.
 func TestQueueWithoutAConsumer(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	p := build(t, topology.Options{Service: "wms-cincout"})
 	fits(t, url, p, topology.ModeDeclare)
-	var consumes atomic.Bool
+	var registered atomic.Pointer[lost]
+	var other atomic.Bool // another consumer at each question
+	ours := func() Consumer {
+		switch l := registered.Load(); {
+		case other.Load():
+			return new(lost)
+		case l != nil:
+			return l
+		}
+		return nil
+	}
 	checks := make(chan struct{})
 	w := NewWatcher(WatchOptions{
-		Every: 10 * time.Millisecond, Depths: NewDepths(prometheus.NewRegistry()), Consumes: consumes.Load,
+		Every: 10 * time.Millisecond, Depths: NewDepths(prometheus.NewRegistry()), Registered: ours,
 		Report: func([]Finding) { checks <- struct{}{} },
 	})
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- w.Watch(t.Context(), session(t, url), func() *topology.Plan { return p }) }()
-	goesOn := func(what string) {
-		t.Helper()
+	go func() { ended <- w.Watch(ctx, session(t, url), func() *topology.Plan { return p }) }()
+	look := func() {
 		for range 5 {
-			select {
-			case <-checks:
-			case err := <-ended:
-				t.Fatalf("%s: ended with %v", what, err)
-			}
+			<-checks
+		}
+	}
+	consumer := new(lost)
+	found := func(what string) {
+		t.Helper()
+		look()
+		if n := consumer.times.Load(); n != 0 {
+			t.Errorf("%s: lost %d times", what, n)
 		}
 	}
 	ch := channel(t, url)
-	consumes.Store(true)
-	goesOn("the queue is empty")
+	registered.Store(consumer)
+	found("the queue is empty")
 	must.Do(t, ch.Qos(1, 0, false))
 	must.Get(ch.Consume(p.Queue, "another", false, false, false, false, nil))(t)
 	for range 3 {
 		brokertest.Publish(t, ch, "", p.Queue, amqp.Publishing{})
 	}
-	goesOn("a consumer that does not settle")
-	consumes.Store(false)
-	<-checks // it may have read consumes before
+	found("another consumer that does not settle")
+	other.Store(true)
+	look()
 	must.Do(t, ch.Cancel("another", false))
-	goesOn("this process has no consumer")
-	consumes.Store(true)
+	found("no consumer stays")
+	registered.Store(nil)
+	other.Store(false)
+	found("this process has no consumer")
+	registered.Store(consumer)
+	for consumer.times.Load() == 0 {
+		<-checks
+	}
+	cancel()
 	for {
 		select {
 		case <-checks:
 			continue
 		case err := <-ended:
-			if !errors.Is(err, ErrNoConsumer) || !strings.Contains(err.Error(), p.Queue) {
-				t.Errorf("ended with %v, want ErrNoConsumer for %q", err, p.Queue)
+			if err != nil {
+				t.Errorf("the session ended: %v", err)
 			}
 		}
 		break
+	}
+}
+
+// TestLostLater: a check right behind another one says nothing more, and what a consumer had begins anew with the next.
+func TestLostLater(t *testing.T) {
+	t.Parallel()
+	var u unconsumed
+	a, b, start := new(lost), new(lost), time.Now()
+	for _, step := range []struct {
+		consumer Consumer
+		after    time.Duration
+		a, b     int32
+	}{
+		{a, 0, 0, 0}, {a, 4, 0, 0}, {nil, 5, 0, 0}, {a, 6, 0, 0}, {b, 12, 0, 0}, {b, 16, 0, 0}, {b, 17, 0, 1}, {a, 30, 0, 1}, {a, 36, 1, 1},
+	} {
+		u.see(step.consumer, start.Add(step.after*time.Second), 5*time.Second)
+		if a.times.Load() != step.a || b.times.Load() != step.b {
+			t.Errorf("after %d s: lost %d and %d times, want %d and %d", step.after, a.times.Load(), b.times.Load(), step.a, step.b)
+		}
 	}
 }
 
