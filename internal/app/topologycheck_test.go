@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -270,6 +271,29 @@ func TestUnboundKeyAsksForNoCheck(t *testing.T) {
 	err := p.Publish(t.Context(), &message.Publication{Exchange: a.plan.Bindings[0].Exchange, Key: a.plan.Bindings[0].Key})
 	if !errors.Is(err, broker.ErrUnroutable) || !asked() {
 		t.Errorf("publish with a key of the topology: %v, want it returned, and a check asked for", err)
+	}
+}
+
+// TestReplacedQueue: another client has declared the retry queue again with another argument, so what waited in it is lost.
+func TestReplacedQueue(t *testing.T) {
+	t.Parallel()
+	a, log, _ := run(t, live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/"), func(a *App) {
+		a.subscriptions[0].checkEvery = time.Hour
+	})
+	sub := a.subscriptions[0]
+	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+	i := slices.IndexFunc(a.plan.Queues, func(q topology.Queue) bool { return q.Kind == topology.KindRetry })
+	q, ch := a.plan.Queues[i], brokertest.Channel(t, brokertest.URL(t))
+	must.Get(ch.QueueDelete(q.Name, false, false, false))(t)
+	args := maps.Clone(q.Args)
+	args["x-max-length"] = int64(100_000)
+	must.Get(ch.QueueDeclare(q.Name, true, false, false, false, args))(t)
+	ask(sub.check)
+	brokertest.Eventually(t, time.Minute, "the log has it", func() bool {
+		return len(log.Lines(`"queue declared again"`, q.Name, `"kind":"retry"`, "messages may be lost since")) == 1
+	})
+	if recent := sub.sightings.Recent(); len(recent) != 1 || recent[0].Object != q.Title() {
+		t.Errorf("%v is shown", recent)
 	}
 }
 

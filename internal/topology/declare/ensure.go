@@ -27,6 +27,7 @@ type Report struct {
 
 	declared []object        // that were missing
 	missing  map[string]bool // objects that did not exist, by title, also those that are declared now
+	found    topology.Found  // what did exist; empty: not compared
 }
 
 // Blocking are the findings by which a retried or parked message might be lost.
@@ -47,6 +48,9 @@ func Ensure(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode
 		r, err := e.ensure(ctx)
 		declared = append(declared, e.declared...)
 		if r.declared, r.missing = declared, e.missing; !e.overtaken || try == tries {
+			if err == nil {
+				r.found = e.found
+			}
 			return r, err
 		}
 	}

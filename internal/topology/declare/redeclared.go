@@ -25,8 +25,8 @@ const (
 )
 
 // Redeclared is an object that was deleted and declared again: by a check, although an earlier one of this process had
-// found it, or by another client after a check had missed it. Bindings are not reported: the broker answers the same
-// whether it made one.
+// found it, or by another client after a check had missed it, or with other properties than it had. Bindings are not
+// reported: the broker answers the same whether it made one.
 type Redeclared struct {
 	Object    string        `json:"object"`     // e.g. `queue "wms.queue.wms-cincout"`
 	Kind      topology.Kind `json:"kind"`       // of a queue its kind, or KindExchange
@@ -117,6 +117,8 @@ type sighting struct {
 	at, measured time.Time
 	ready        int
 
+	compared compared
+
 	// lost is not nil while the object is missing. Its At is when the check that missed the object first began; back
 	// replaces it.
 	lost *Redeclared
@@ -139,7 +141,7 @@ func (s *Sightings) Checked(p *topology.Plan, findings []Finding, at time.Time) 
 			return f.Problem != ProblemDrift && strings.Contains(f.Object, o.title)
 		}) {
 			again = append(again, s.back(o.title)...)
-			s.sight(o.title).at = at
+			s.sight(o.title).checked(&o, at)
 		}
 	}
 	return again
@@ -161,7 +163,7 @@ func (s *Sightings) measured(depths []Depth, at time.Time) {
 	defer s.mu.Unlock()
 	for _, d := range depths {
 		if e := s.sight(topology.QueueTitle(d.Queue)); e.lost == nil { // otherwise a check reports first that it is back
-			*e = sighting{at: at, measured: at, ready: d.Ready}
+			e.at, e.measured, e.ready = at, at, d.Ready
 		}
 	}
 }
@@ -177,6 +179,7 @@ func (s *Sightings) Declared(r *Report, begun time.Time) (again []Redeclared) {
 		again = append(again, s.back(o.title)...)
 	}
 	for _, o := range objects(r.Plan) {
+		again = append(again, s.replaced(&o, r.found)...)
 		if !r.missing[o.title] {
 			continue
 		}
@@ -220,7 +223,8 @@ func (s *Sightings) lose(o *object, begun time.Time) *Redeclared {
 		e.lost.Kind = o.queue.Kind
 	}
 	if !e.measured.IsZero() {
-		e.lost.LastDepth, e.lost.MeasuredAt = &e.ready, e.measured.UTC()
+		ready := e.ready
+		e.lost.LastDepth, e.lost.MeasuredAt = &ready, e.measured.UTC()
 	}
 	if e.lost.Kind == topology.KindMain {
 		if n, delays := s.forget(); delays {
