@@ -235,9 +235,8 @@ func (r *rig) run(d Dispatcher, s settings) {
 		r.drain(0)
 		cancel()
 		running.Wait()
-		if held := memory.Held(); held != 0 {
-			t.Errorf("%d bytes of deliveries are counted as held after the end", held)
-		}
+		// The Read of the connection that was running at its end drops what was half received, a moment later.
+		brokertest.Eventually(t, soon, "no bytes counted as held", func() bool { return memory.Held() == 0 })
 		if t.Failed() {
 			t.Logf("log:\n%s", r.log.String())
 		}
