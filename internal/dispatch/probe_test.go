@@ -67,6 +67,21 @@ func TestProbeRequest(t *testing.T) {
 	}
 }
 
+// TestProbeOfAFailingHandshake: an app to which no POST can get is away for the probe, too.
+func TestProbeOfAFailingHandshake(t *testing.T) {
+	t.Parallel()
+	untrusted, _ := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
+	plain := apptest.Listen(t, apptest.Answer(apptest.Status(400)))
+	for _, url := range []string{untrusted.URL, strings.Replace(plain.URL, "http:", "https:", 1)} {
+		for _, change := range []func(*Options){health, func(*Options) {}} {
+			err := newTarget(t, url, change).Probe(context.Background())
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "tls handshake") {
+				t.Errorf("%s: %v", url, err)
+			}
+		}
+	}
+}
+
 func TestProbeOverTLSAndUnix(t *testing.T) {
 	t.Parallel()
 	ok := apptest.Answer(apptest.Status(200))

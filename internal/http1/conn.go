@@ -114,17 +114,17 @@ func clientTLS(base *tls.Config, serverName string) *tls.Config {
 }
 
 // dial connects, TLS handshake included, before deadline. Whatever it fails with, no byte of a request was sent.
-func (c *Client) dial(ctx context.Context, deadline time.Time, cfg *tls.Config) (*conn, error) {
+func (c *Client) dial(ctx context.Context, deadline time.Time) (*conn, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	raw, err := c.connect(ctx, c.endpoint.network, c.endpoint.address)
 	if err != nil {
 		return nil, err
 	}
-	if cfg == nil {
+	if c.tls == nil {
 		return newConn(raw, nil), nil
 	}
-	secure := tls.Client(raw, cfg)
+	secure := tls.Client(raw, c.tls)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		return nil, fmt.Errorf("tls handshake: %w", err)

@@ -54,7 +54,7 @@ func (c *Client) Do(ctx context.Context, x *Exchange, body []byte) (message.Fail
 	}
 	// Either there was no idle connection, or the one taken died before it accepted a single byte: only then may the
 	// request go out on another.
-	fresh, err := c.dial(ctx, x.deadline, c.tls)
+	fresh, err := c.dial(ctx, x.deadline)
 	if err != nil {
 		return notConnected(ctx, err)
 	}
@@ -66,9 +66,10 @@ func (c *Client) Do(ctx context.Context, x *Exchange, body []byte) (message.Fail
 	return f, err
 }
 
-// Connect reports whether the app accepts a connection before deadline. It sends nothing, not even a TLS handshake.
+// Connect reports whether a request could be sent before deadline, and sends none. A TLS handshake belongs to that: an
+// app with which every handshake fails would otherwise be there and away in turns.
 func (c *Client) Connect(ctx context.Context, deadline time.Time) (message.Failure, error) {
-	conn, err := c.dial(ctx, deadline, nil)
+	conn, err := c.dial(ctx, deadline)
 	if err != nil {
 		return notConnected(ctx, err)
 	}
