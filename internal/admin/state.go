@@ -133,8 +133,9 @@ type Redeclared struct {
 
 // Connection is one of the two connections to the broker.
 type Connection struct {
-	Connected bool `json:"connected"`
-	Blocked   bool `json:"blocked,omitempty"` // the broker has an alarm and takes no publishes
+	Connected bool   `json:"connected"`
+	Blocked   bool   `json:"blocked,omitempty"` // the broker has an alarm and takes no publishes
+	Error     string `json:"error,omitempty"`   // why it is not connected, in the broker's words where it gave any
 }
 
 // Blocked is a resource alarm of the broker: it takes no publishes.

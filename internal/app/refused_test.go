@@ -240,3 +240,32 @@ func TestQueueWithoutPlugin(t *testing.T) {
 		t.Error("ready without a queue")
 	}
 }
+
+// TestBrokerRefuses: while there is no connection, /status has the broker's words for both.
+func TestBrokerRefuses(t *testing.T) {
+	t.Parallel()
+	user := brokertest.User(t, "secret")
+	brokertest.Ctl(t, "set_permissions", user, ".*", ".*", ".*")
+	app := "SIDECAR_APP_URL=" + apptest.NewApp(t).URL
+	for name, c := range map[string]struct {
+		prepare  func(*testing.T)
+		password string
+		says     string
+	}{
+		"password": {func(*testing.T) {}, "another", "username or password not allowed"},
+		"limit of channels": {func(t *testing.T) {
+			t.Helper()
+			brokertest.Ctl(t, "set_user_limits", user, `{"max-channels": 0}`)
+		}, "secret", "user limit of (0)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.prepare(t)
+			a, _, _ := run(t, load(t, app, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, user, c.password)))
+			brokertest.Eventually(t, time.Minute, c.says, func() bool {
+				s := a.Status()
+				return s.State == admin.Starting && strings.Contains(s.Consume.Error, c.says) &&
+					strings.Contains(s.Publish.Error, c.says)
+			})
+		})
+	}
+}

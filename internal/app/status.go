@@ -128,6 +128,9 @@ func (a *App) Status() admin.Status {
 	}
 	if len(a.subscriptions) > 0 {
 		st.Consume = &admin.Connection{Connected: connected(a.subscriptions)}
+		if !st.Consume.Connected {
+			st.Consume.Error = a.dialer.Failure()
+		}
 	}
 	if since, reason := a.alarm.Since(); !since.IsZero() {
 		st.Blocked, st.Publish.Blocked = &admin.Blocked{Since: since, Reason: reason}, true
@@ -250,7 +253,9 @@ func (a *App) publishing() admin.Connection {
 	}
 	c := admin.Connection{Connected: true}
 	for _, p := range publishers {
-		c.Connected = c.Connected && p.Connected()
+		if !p.Connected() {
+			c.Connected, c.Error = false, p.Failure()
+		}
 	}
 	return c
 }

@@ -24,6 +24,8 @@ type Dialer struct {
 	hidden     telemetry.Throttle // lines about header values
 
 	tries atomic.Uint32 // of URLs, so far
+
+	failure atomic.Pointer[string] // see Failure
 }
 
 // NewDialer returns a Dialer; it connects to nothing yet.

@@ -71,6 +71,9 @@ func (p *Publisher) current() *Session {
 // Connected reports whether there is a connection to publish on.
 func (p *Publisher) Connected() bool { return p.current() != nil }
 
+// Failure says why there is no connection, or why there was none before this one; see Dialer.Failure.
+func (p *Publisher) Failure() string { return p.dialer.Failure() }
+
 // Server is the broker's host:port of the URL that was dialled, "" without a connection.
 func (p *Publisher) Server() string {
 	if s := p.current(); s != nil {

@@ -53,6 +53,8 @@ func Supervise(ctx context.Context, d *Dialer, serves ...Serve) error {
 			return nil
 		}
 		why, pause, log := d.lost(err, lasted, &backoff)
+		text := err.Error()
+		d.failure.Store(&text)
 		log.Warn("broker session over")
 		if why == causeAuth || why == causeConfig {
 			d.waitUnlessChanged(ctx, pause, credentials)
@@ -63,6 +65,15 @@ func Supervise(ctx context.Context, d *Dialer, serves ...Serve) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// Failure says why Supervise has lost its last session, or has found none, in the broker's words where it gave any; ""
+// if that never happened. It stays while the next session is up.
+func (d *Dialer) Failure() string {
+	if text := d.failure.Load(); text != nil {
+		return *text
+	}
+	return ""
 }
 
 // superviseOnce returns nil only when each serve returned nil on a session that was still up. lasted is how long the

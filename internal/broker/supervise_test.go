@@ -184,8 +184,12 @@ func TestSuperviseTakesACorrectedPassword(t *testing.T) {
 	o.Username, o.Registerer = text(user), r
 	o.Password = func() (string, error) { return password.Load().(string), nil }
 	sessions := make(chan *Session, 10)
-	supervise(t, NewDialer(o), wait(sessions))
+	dialer := NewDialer(o)
+	supervise(t, dialer, wait(sessions))
 	brokertest.Eventually(t, 60*time.Second, "a refused login", func() bool { return reconnects(t, r, causeAuth) >= 1 })
+	brokertest.Eventually(t, 60*time.Second, "the broker's words", func() bool {
+		return strings.Contains(dialer.Failure(), "username or password not allowed")
+	})
 	password.Store("right")
 	s := <-sessions
 

@@ -22,6 +22,7 @@ func TestBrokerAway(t *testing.T) {
 	proxy.Refuse()
 	b.until("#state-title", "Broker away")
 	b.until("#state-lines", "no restart is needed")
+	b.until("#state-lines", "refused")
 	b.until("#facts", "no connection for consuming")
 	b.inspect("broker-away")
 	b.expect("503")

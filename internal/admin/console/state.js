@@ -33,7 +33,7 @@ function judge(s) {
   if (s.state === 'publishing' && s.blocked) return blocked;
   if (s.state === 'publishing') return ['Publishing', s.problems?.length > 0 ? 'bad' : 'good', [OFF]];
   if (!s.consume.connected) {
-    return ['Broker away', 'bad', ['It dials again by itself; no restart is needed. The messages wait in the broker.']];
+    return ['Broker away', 'bad', ['It dials again by itself; no restart is needed. The messages wait in the broker.', s.consume.error && visible(s.consume.error)]];
   }
   const idle = s.subscriptions?.filter((own) => own.state !== 'consuming' || own.findings.length > 0).length;
   if (idle > 0) {

@@ -134,7 +134,7 @@ func Command(vhost string, args ...string) (string, error) {
 	case name == "delete_vhost" && len(texts) == 1:
 		return Call("rabbit_vhost:delete", texts[0], Actor), nil
 	case name == "add_user" && len(texts) == 2, name == "change_password" && len(texts) == 2, name == "delete_user" &&
-		len(texts) == 1:
+		len(texts) == 1, name == "set_user_limits" && len(texts) == 2:
 		return Call(users+name, append(texts, Actor)...), nil
 	case name == "set_permissions" && len(texts) == 4:
 		return Call(users+name, texts[0], vhost, texts[1], texts[2], texts[3], Actor), nil
