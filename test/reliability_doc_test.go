@@ -24,7 +24,7 @@ func TestReliabilityDocNamesRealTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]map[string]bool{}
-	named := regexp.MustCompile("`([a-z]+) ((?:Test|Fuzz)[A-Za-z0-9_]+)`")
+	named := regexp.MustCompile("`([a-z/]+) ((?:Test|Fuzz)[A-Za-z0-9_]+)`")
 	count := 0
 	for i, line := range strings.Split(string(raw), "\n") {
 		for _, m := range named.FindAllStringSubmatch(line, -1) {
@@ -80,13 +80,11 @@ func missingRows(text string) (missing []string) {
 	return missing
 }
 
-// testsOf lists the tests of a package by the last part of its path.
+// testsOf lists the tests of a package by its path in internal, or of the black-box tests.
 func testsOf(t *testing.T, pkg string) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join("..", "internal", pkg, "*_test.go"))
 	switch pkg {
-	case "declare":
-		files, err = filepath.Glob(filepath.Join("..", "internal", "topology", pkg, "*_test.go"))
 	case "test":
 		files, err = filepath.Glob("*_test.go")
 	case "charts", "kubernetes":

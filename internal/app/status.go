@@ -254,7 +254,7 @@ func (a *App) publishing() admin.Connection {
 	c := admin.Connection{Connected: true}
 	for _, p := range publishers {
 		if !p.Connected() {
-			c.Connected, c.Error = false, p.Failure()
+			c.Connected, c.Error = false, cmp.Or(c.Error, p.Failure())
 		}
 	}
 	return c

@@ -86,12 +86,8 @@ func newSubscription(
 	s.sightings = declare.NewSightings(s.redeclared, func() (int, bool) { return s.consumer.Forget() })
 	s.watcher = declare.NewWatcher(declare.WatchOptions{
 		Depths: s.depths, Sightings: s.sightings, Ask: s.measure,
-		Registered: func() declare.Consumer {
-			if c := s.consumer.Registered(); c != nil {
-				return c
-			}
-			return nil
-		}, Report: func(missing []declare.Finding) {
+		Registered: s.registered,
+		Report: func(missing []declare.Finding) {
 			s.reportCancelled(missing)
 			s.missing(missing)
 		},
@@ -229,4 +225,12 @@ func ask(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
+}
+
+// registered is the consumer that this process has at the broker; nil, and no nil pointer in it, when there is none.
+func (s *subscription) registered() declare.Consumer {
+	if c := s.consumer.Registered(); c != nil {
+		return c
+	}
+	return nil
 }

@@ -51,9 +51,15 @@ func newSessionForgets(t *testing.T, mode string) {
 	brokertest.Eventually(t, patience, "everything is declared", func() bool { return connected(first.subscriptions) })
 	must.Do(t, stop())
 	proxy := brokertest.NewProxy(t, url)
-	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), isolated(t, proxy))
+	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), isolated(t, proxy), func(a *App) {
+		a.subscriptions[0].checkEvery = time.Hour // a check that runs when the stall begins would keep ours waiting
+	})
 	sub := a.subscriptions[0]
-	brokertest.Eventually(t, patience, "consuming", sub.consumer.Active)
+	brokertest.Eventually(t, patience, "consuming, and no check is asked for or running", func() bool {
+		sub.checkMu.Lock()
+		defer sub.checkMu.Unlock()
+		return sub.consumer.Active() && sub.pending == nil && len(sub.check) == 0
+	})
 	brokertest.Send(t, url, a.plan.Queue, "homeless")
 	brokertest.Eventually(t, patience, "the app has it", func() bool { return len(app.Requests()) > 0 })
 
@@ -303,10 +309,10 @@ func TestLostConsumer(t *testing.T) {
 	a, log, _ := run(t, live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/"), func(a *App) {})
 	sub := a.subscriptions[0]
 	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
-	before := sub.consumer.Registered()
+	before := sub.registered()
 	before.Lost()
 	brokertest.Eventually(t, time.Minute, "consuming again", func() bool {
-		now := sub.consumer.Registered()
+		now := sub.registered()
 		return now != nil && now != before
 	})
 	brokertest.Publish(t, brokertest.Channel(t, brokertest.URL(t)), "", a.plan.Queue, amqp.Publishing{})

@@ -25,7 +25,7 @@ type Dialer struct {
 
 	tries atomic.Uint32 // of URLs, so far
 
-	failure atomic.Pointer[string] // see Failure
+	failure atomic.Pointer[func() error] // see Failure; nil: none yet
 }
 
 // NewDialer returns a Dialer; it connects to nothing yet.

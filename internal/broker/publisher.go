@@ -71,7 +71,7 @@ func (p *Publisher) current() *Session {
 // Connected reports whether there is a connection to publish on.
 func (p *Publisher) Connected() bool { return p.current() != nil }
 
-// Failure says why there is no connection, or why there was none before this one; see Dialer.Failure.
+// Failure says why there is no connection, see Dialer.Failure.
 func (p *Publisher) Failure() string { return p.dialer.Failure() }
 
 // Server is the broker's host:port of the URL that was dialled, "" without a connection.

@@ -47,14 +47,15 @@ func Supervise(ctx context.Context, d *Dialer, serves ...Serve) error {
 		credentials := d.credentials()
 		lasted, err := superviseOnce(ctx, d, link, serves)
 		if ctx.Err() != nil {
+			d.failure.Store(nil) // nothing fails
 			return context.Cause(ctx)
 		}
 		if err == nil {
 			return nil
 		}
 		why, pause, log := d.lost(err, lasted, &backoff)
-		text := err.Error()
-		d.failure.Store(&text)
+		failure := func() error { return err }
+		d.failure.Store(&failure)
 		log.Warn("broker session over")
 		if why == causeAuth || why == causeConfig {
 			d.waitUnlessChanged(ctx, pause, credentials)
@@ -67,11 +68,13 @@ func Supervise(ctx context.Context, d *Dialer, serves ...Serve) error {
 	}
 }
 
-// Failure says why Supervise has lost its last session, or has found none, in the broker's words where it gave any; ""
-// if that never happened. It stays while the next session is up.
+// Failure says why the last session of Supervise has ended, or why there is none, in the broker's words where it gave
+// any; "" while that session is up.
 func (d *Dialer) Failure() string {
-	if text := d.failure.Load(); text != nil {
-		return *text
+	if failure := d.failure.Load(); failure != nil {
+		if err := (*failure)(); err != nil {
+			return err.Error()
+		}
 	}
 	return ""
 }
@@ -84,6 +87,8 @@ func superviseOnce(ctx context.Context, d *Dialer, link *link, serves []Serve) (
 		return 0, err
 	}
 	defer s.Close()
+	failure := s.Err
+	d.failure.Store(&failure)
 	defer func(since time.Time) { lasted = time.Since(since) }(time.Now())
 	d.metrics.setLink(link, s)
 	defer d.metrics.setLink(link, nil)

@@ -98,11 +98,12 @@ type Consumer struct {
 	delayed    atomic.Int64 // held before a requeue
 	received   atomic.Int64
 	registered atomic.Pointer[broker.Consumer]
-	begun      atomic.Bool               // see Begun
-	memoryTurn chan struct{}             // capacity 1, see awaitMemory
-	oversized  atomic.Pointer[oversized] // the last message whose body could not be kept
-	returned   atomic.Int64              // deliveries requeued before a POST
-	cut        atomic.Int64              // messages whose attempt or publish a stop interrupted
+	lasting    atomic.Pointer[broker.Consumer] // registered, until it is being cancelled
+	begun      atomic.Bool                     // see Begun
+	memoryTurn chan struct{}                   // capacity 1, see awaitMemory
+	oversized  atomic.Pointer[oversized]       // the last message whose body could not be kept
+	returned   atomic.Int64                    // deliveries requeued before a POST
+	cut        atomic.Int64                    // messages whose attempt or publish a stop interrupted
 
 	stopping  chan struct{}   // closed: take no more
 	interrupt context.Context // ends: stop what runs
@@ -285,8 +286,8 @@ func (c *Consumer) Received() int64 { return c.received.Load() }
 // Active reports whether a consumer is registered with the broker.
 func (c *Consumer) Active() bool { return c.registered.Load() != nil }
 
-// Registered is the consumer that is registered with the broker; nil: none.
-func (c *Consumer) Registered() *broker.Consumer { return c.registered.Load() }
+// Registered is the consumer that is registered with the broker and not being cancelled; nil: none.
+func (c *Consumer) Registered() *broker.Consumer { return c.lasting.Load() }
 
 // Begun reports whether a consumer is registered, or was on this session and is again as soon as the gate is open.
 func (c *Consumer) Begun() bool { return c.begun.Load() }

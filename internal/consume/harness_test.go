@@ -236,10 +236,12 @@ func (r *rig) run(d Dispatcher, s settings) {
 		cancel()
 		running.Wait()
 		// The Read of the connection that was running at its end drops what was half received, a moment later.
+		defer func() {
+			if t.Failed() {
+				t.Logf("log:\n%s", r.log.String())
+			}
+		}()
 		brokertest.Eventually(t, soon, "no bytes counted as held", func() bool { return memory.Held() == 0 })
-		if t.Failed() {
-			t.Logf("log:\n%s", r.log.String())
-		}
 	})
 }
 

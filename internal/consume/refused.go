@@ -48,12 +48,12 @@ func (c *Consumer) Refused(err error) {
 // register records the consumer that is registered; nil: none. With one the queue is not refused any more.
 func (c *Consumer) register(consumer *broker.Consumer) {
 	c.registered.Store(consumer)
-	active := consumer != nil
-	if active {
+	c.lasting.Store(consumer)
+	if consumer != nil {
 		c.begun.Store(true)
-	}
-	if active && c.o.Flow.Lift(flow.Queue) {
-		c.o.Logger.Info("resumed", "reason", string(flow.Queue))
+		if c.o.Flow.Lift(flow.Queue) {
+			c.o.Logger.Info("resumed", "reason", string(flow.Queue))
+		}
 	}
 	c.o.Flow.Nudge() // releases may wait for it, see retreat
 }

@@ -92,6 +92,7 @@ func (s *session) consume(ctx context.Context) error {
 		registered()
 		s.c.register(consumer)
 		why := s.pump(consumer.Deliveries)
+		s.c.lasting.Store(nil)
 		if s.c.order == nil && (errors.Is(why, errPaused) || errors.Is(why, errStopping)) {
 			if err := s.cancel(ctx, consumer); err != nil {
 				why = err

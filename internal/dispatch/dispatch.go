@@ -210,12 +210,13 @@ func (x *attempt) release() {
 	}
 }
 
-// ErrRefused is wrapped by the error of Probe when nothing listens: connection refused, no such host or socket, or no
-// connection within the time.
+// ErrRefused is wrapped by the error of Probe when no request can get to the app: connection refused, no such host or
+// socket, no connection within the time, or a TLS handshake that fails or takes longer.
 var ErrRefused = errors.New("no connection")
 
 // Probe asks whether the app is there: a GET of the health path must give a 2xx; without a health path the app must
-// accept a connection. Each probe has a connection of its own, so that it proves that the app still accepts.
+// accept a connection, with https its TLS handshake. Each probe has a connection of its own, so that it proves that the
+// app still accepts.
 //
 // errors.Is(err, ErrRefused) when no connection came about.
 func (t *Target) Probe(ctx context.Context) error {

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -71,7 +73,8 @@ func TestProbeRequest(t *testing.T) {
 func TestProbeOfAFailingHandshake(t *testing.T) {
 	t.Parallel()
 	untrusted, _ := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
-	plain := apptest.Listen(t, apptest.Answer(apptest.Status(400)))
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
 	for _, url := range []string{untrusted.URL, strings.Replace(plain.URL, "http:", "https:", 1)} {
 		for _, change := range []func(*Options){health, func(*Options) {}} {
 			err := newTarget(t, url, change).Probe(context.Background())

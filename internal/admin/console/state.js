@@ -96,7 +96,7 @@ export function showStatus(s) {
 
   const publish = s.blocked ? ['The broker has a resource alarm', s.blocked.reason && ` (${visible(s.blocked.reason)})`, ' since ', ago(s.blocked.since, true),
     ' and takes no publishes: parking, retrying, redriving and what the app publishes wait. It ends by itself with the alarm.']
-    : s.publish.connected || s.consume?.connected === false ? '' : `The connection that publishes is down${s.consume ? ': parking and retrying wait' : ''}.`;
+    : s.publish.connected || s.consume?.connected === false ? '' : `The connection that publishes is down${s.consume ? ': parking and retrying wait' : ''}.${s.publish.error ? ` ${visible(s.publish.error)}` : ''}`;
   const warnings = JSON.stringify(s.warnings);
   if (warnings !== warned) {
     byId('warnings').hidden = s.warnings.length === 0;

@@ -3,7 +3,6 @@ package declare
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -138,7 +137,7 @@ func (s *Sightings) Checked(p *topology.Plan, findings []Finding, at time.Time) 
 	defer s.mu.Unlock()
 	for _, o := range objects(p) {
 		if !slices.ContainsFunc(findings, func(f Finding) bool {
-			return f.Problem != ProblemDrift && strings.Contains(f.Object, o.title)
+			return f.Problem != ProblemDrift && f.About(o.title)
 		}) {
 			again = append(again, s.back(o.title)...)
 			s.sight(o.title).checked(&o, at)

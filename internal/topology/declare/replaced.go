@@ -42,7 +42,9 @@ func (s *Sightings) replaced(o *object, found topology.Found) []Redeclared {
 	var again []Redeclared
 	e := s.seen[o.title]
 	if e.lost == nil && !same(e.compared.properties, properties) {
-		e.at, e.measured, e.ready = e.compared.at, e.compared.measured, e.compared.ready
+		if !e.compared.at.IsZero() { // what was seen since then may be the new object
+			e.at, e.measured, e.ready = e.compared.at, e.compared.measured, e.compared.ready
+		}
 		s.lose(o, e.at) // the check of another subscription that saw it since then has counted it
 		again = s.back(o.title)
 	}

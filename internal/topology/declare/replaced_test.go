@@ -25,6 +25,7 @@ func TestReplaced(t *testing.T) {
 			url := brokertest.URL(t)
 			s, ch := session(t, url), channel(t, url)
 			total := NewRedeclaredTotal(prometheus.NewRegistry())
+			counted := map[topology.Kind]float64{}
 			checked := func(seen *Sightings) []Redeclared {
 				t.Helper()
 				begun := time.Now()
@@ -61,8 +62,10 @@ func TestReplaced(t *testing.T) {
 				if again := checked(NewSightings(total, delaysNothing)); len(again) > 0 {
 					t.Errorf("%s: another process: %v", o.title, again)
 				}
-				if n := testutil.ToFloat64(total.WithLabelValues(string(again[0].Kind))); n == 0 {
-					t.Errorf("%s is not counted", o.title)
+				kind := again[0].Kind
+				counted[kind]++
+				if n := testutil.ToFloat64(total.WithLabelValues(string(kind))); n != counted[kind] {
+					t.Errorf("%s: %v of this kind are counted, want %v", o.title, n, counted[kind])
 				}
 			}
 		})

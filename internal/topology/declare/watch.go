@@ -91,10 +91,11 @@ func (w *Watcher) Watch(ctx context.Context, s Session, plan func() *topology.Pl
 			w.o.Sightings.measured(depths, begun)
 		}
 		w.o.Report(findings)
-		if !e.unconsumed || consumer != w.registered() {
-			consumer = nil
+		var missing Consumer
+		if e.unconsumed && consumer == w.registered() { // the same before and behind the check
+			missing = consumer
 		}
-		u.see(consumer, begun, w.o.Every/2)
+		u.see(missing, begun, w.o.Every/2)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -119,11 +120,12 @@ type unconsumed struct {
 }
 
 // see takes what a check that began at that time has found: the consumer that the broker does not have, or nil. One
-// check alone may be wrong, so the consumer is lost when another one, at least so much later, finds the same.
-func (u *unconsumed) see(consumer Consumer, begun time.Time, later time.Duration) {
+// check alone may be wrong, and checks on request come right behind one another, so the consumer is lost when another
+// one, at least gap later, finds the same. Each later check says it again: Lost must do no harm twice.
+func (u *unconsumed) see(consumer Consumer, begun time.Time, gap time.Duration) {
 	if consumer == nil || consumer != u.consumer {
 		*u = unconsumed{consumer, begun}
-	} else if begun.Sub(u.since) >= later {
+	} else if begun.Sub(u.since) >= gap {
 		consumer.Lost()
 	}
 }

@@ -64,7 +64,8 @@ func TestWatch(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- w.Watch(ctx, session(t, url), func() *topology.Plan { return p }) }()
+	s := session(t, url)
+	go func() { ended <- w.Watch(ctx, s, func() *topology.Plan { return p }) }()
 
 	if f := <-reports; f != nil {
 		t.Errorf("all is there, but %v", f)
@@ -137,11 +138,15 @@ func TestQueueWithoutAConsumer(t *testing.T) {
 		Report: func([]Finding) { checks <- struct{}{} },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- w.Watch(ctx, session(t, url), func() *topology.Plan { return p }) }()
+	ended := make(chan error, 1)
+	s := session(t, url)
+	go func() { defer close(checks); ended <- w.Watch(ctx, s, func() *topology.Plan { return p }) }()
 	look := func() {
+		t.Helper()
 		for range 5 {
-			<-checks
+			if _, running := <-checks; !running {
+				t.Fatalf("the watcher ended: %v", <-ended)
+			}
 		}
 	}
 	consumer := new(lost)
@@ -169,20 +174,16 @@ func TestQueueWithoutAConsumer(t *testing.T) {
 	other.Store(false)
 	found("this process has no consumer")
 	registered.Store(consumer)
-	for consumer.times.Load() == 0 {
-		<-checks
+	for end := time.Now().Add(soon); consumer.times.Load() == 0; look() {
+		if time.Now().After(end) {
+			t.Fatal("not lost")
+		}
 	}
 	cancel()
-	for {
-		select {
-		case <-checks:
-			continue
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("the session ended: %v", err)
-			}
-		}
-		break
+	for range checks { // it may be in a report
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the session ended: %v", err)
 	}
 }
 
@@ -221,7 +222,8 @@ func TestWatchOnRequest(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error)
-	go func() { ended <- w.Watch(ctx, session(t, url), func() *topology.Plan { return p }) }()
+	s := session(t, url)
+	go func() { ended <- w.Watch(ctx, s, func() *topology.Plan { return p }) }()
 	<-looked
 	if d := w.depths(); len(d) != 3 || d[2] != (Depth{p.Queue, p.Queue, topology.KindMain, 0}) {
 		t.Errorf("%v", d)
