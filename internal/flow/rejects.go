@@ -25,8 +25,9 @@ const (
 	rejectsEarly = time.Minute
 )
 
-// Statuses that may mean that the app refuses everything: rejectsStatuses are the answers to a wrong path, token,
-// method, media type, host or protocol, and each 3xx that of a wrong URL, which a service before the app may write.
+// Statuses that may mean that the app refuses everything: rejectsStatuses are the answers to a wrong path, host, token,
+// method, media type or protocol, and each 3xx that of a wrong URL, which a service before the app may write. 404 and
+// 410 may also be about one message: see rejectsQuiet.
 var (
 	rejectsStatuses      = []int{401, 403, 404, 405, 406, 407, 410, 411, 415, 421, 426, 501}
 	rejectsEarlyStatuses = []int{400, 422}

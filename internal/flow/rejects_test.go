@@ -3,7 +3,11 @@ package flow
 import (
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +15,7 @@ import (
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 )
 
 // refuse answers n first attempts with status.
@@ -515,6 +520,30 @@ func TestBadMessagesOrAWrongApp(t *testing.T) {
 					}
 				})
 			})
+		}
+	}
+}
+
+// TestDocsNameTheRefusals: each list of these statuses in the documents is this one.
+func TestDocsNameTheRefusals(t *testing.T) {
+	t.Parallel()
+	list := regexp.MustCompile(`401, 403(?:(?:,| or| and) \d{3})+`)
+	for _, file := range []string{
+		"README.md", "CHANGELOG.md", "docs/architecture.md", "docs/runbooks/README.md", "docs/runbooks/RetryStorm.md",
+		"docs/reliability.md", "docs/dead-letters.md", "docs/decisions/0029-an-app-that-refuses-everything.md",
+	} {
+		found := list.FindAllString(string(must.Get(os.ReadFile(filepath.Join("..", "..", file)))(t)), -1)
+		if len(found) == 0 {
+			t.Errorf("%s has no such list", file)
+		}
+		for _, text := range found {
+			var statuses []int
+			for _, s := range regexp.MustCompile(`\d+`).FindAllString(text, -1) {
+				statuses = append(statuses, must.Get(strconv.Atoi(s))(t))
+			}
+			if !slices.Equal(statuses, rejectsStatuses) {
+				t.Errorf("%s: %s", file, text)
+			}
 		}
 	}
 }
