@@ -45,7 +45,7 @@ type App struct {
 	Token Secret `env:"APP_TOKEN" check:"token" allowed:"visible ASCII characters, no spaces"`
 
 	// Asked with GET before messages are taken and while the app is away: any 2xx means it is up. Unset: a connection
-	// that opens is enough.
+	// that opens is enough, with `https` its TLS handshake.
 	HealthPath string `env:"APP_HEALTH_PATH" check:"path" mask:"query" allowed:"a path starting with one '/', without fragment and '..'"`
 
 	// Pause between two probes of an app that is down.
