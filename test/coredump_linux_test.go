@@ -19,17 +19,12 @@ func TestNoCoreDumps(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.Command("sh", "-c", "ulimit -c unlimited; cd "+dir+" && exec "+program)
 	cmd.Env, cmd.SysProcAttr = environ(env), dieWithTest()
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := newOutput(t)
+	log.of(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	log := &output{}
-	read := make(chan struct{})
-	go func() { log.follow(out); close(read) }()
 	eventually(t, "the sidecar runs", func() bool { return log.mentions("listening") })
 
 	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", cmd.Process.Pid))
@@ -46,7 +41,6 @@ func TestNoCoreDumps(t *testing.T) {
 	if err := cmd.Process.Signal(syscall.SIGABRT); err != nil {
 		t.Fatal(err)
 	}
-	<-read
 	_ = cmd.Wait()
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() || status.CoreDump() {

@@ -211,13 +211,14 @@ func TestCrashJournalThatCannotBe(t *testing.T) {
 func TestCrashJournalOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	sc := guarded(t, 2).seed()
-	log := launchBinary(t, "sh", sc.env, "-c", "ulimit -f 0 && exec "+program).log
+	log := launchBinary(t, "bash", sc.env, "-c", withoutFiles+"exec "+program).log
 	ids := numbered("m", 50)
 	sc.send(ids...)
 	sc.app.awaitAll(ids...)
 	eventually(t, "all settled", func() bool { return sc.ready(sc.queue()) == 0 && sc.ready(sc.dlq()) == 0 })
-	lines := log.find(func(e entry) bool { return e.is("crash journal not written") })
-	if len(lines) != 1 || lines[0].text("level") != "error" {
+	unwritten := func() []entry { return log.find(func(e entry) bool { return e.is("crash journal not written") }) }
+	eventually(t, "a line that says so", func() bool { return len(unwritten()) > 0 })
+	if lines := unwritten(); len(lines) != 1 || lines[0].text("level") != "error" {
 		t.Errorf("%d lines, want one error:\n%s", len(lines), log.tail(20))
 	}
 }

@@ -1,11 +1,16 @@
 package test
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
+	"testing"
 )
 
 // entry is one JSON log line.
@@ -19,35 +24,83 @@ func (e entry) text(key string) string {
 // is reports whether the line has this msg.
 func (e entry) is(msg string) bool { return e.text("msg") == msg }
 
-// output gathers what a sidecar writes to both its streams.
+// output is what a process writes to both its streams. They go to files: what the process has written before it did
+// something that a test can see is there, which a reader of a pipe could not promise.
 type output struct {
+	t       testing.TB
+	streams [2]*stream // stdout and stderr: in one file a line of one could end up inside a line of the other
+
 	mu      sync.Mutex
+	closed  bool
 	raw     []string
 	entries []entry
 }
 
-func (o *output) follow(r io.Reader) {
-	s := bufio.NewScanner(r)
-	s.Buffer(nil, 4<<20)
-	for s.Scan() {
-		o.add(s.Text())
+// stream is a file that a process writes to.
+type stream struct {
+	to, from *os.File // the same
+	rest     []byte   // of a line that is not complete
+}
+
+func newOutput(t testing.TB) *output {
+	t.Helper()
+	o := &output{t: t}
+	dir := t.TempDir()
+	for i := range o.streams {
+		path := filepath.Join(dir, strconv.Itoa(i))
+		to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		from, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.streams[i] = &stream{to: to, from: from}
+	}
+	t.Cleanup(o.close)
+	return o
+}
+
+// of makes what cmd writes the output.
+func (o *output) of(cmd *exec.Cmd) { cmd.Stdout, cmd.Stderr = o.streams[0].to, o.streams[1].to }
+
+func (o *output) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.update()
+	o.closed = true
+	for _, s := range o.streams {
+		_, _ = s.to.Close(), s.from.Close()
 	}
 }
 
-func (o *output) add(line string) {
-	var e entry
-	err := json.Unmarshal([]byte(line), &e)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.raw = append(o.raw, line)
-	if err == nil {
-		o.entries = append(o.entries, e)
+// update reads what was written since the last call. mu is locked.
+func (o *output) update() {
+	if o.closed {
+		return
+	}
+	for _, s := range o.streams {
+		more, err := io.ReadAll(s.from)
+		if err != nil {
+			o.t.Errorf("read the output of a process: %v", err)
+		}
+		lines := bytes.Split(append(s.rest, more...), []byte("\n"))
+		s.rest = lines[len(lines)-1]
+		for _, line := range lines[:len(lines)-1] {
+			o.raw = append(o.raw, string(line))
+			var e entry
+			if json.Unmarshal(line, &e) == nil {
+				o.entries = append(o.entries, e)
+			}
+		}
 	}
 }
 
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.update()
 	return strings.Join(o.raw, "\n")
 }
 
@@ -55,6 +108,7 @@ func (o *output) String() string {
 func (o *output) tail(n int) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.update()
 	var b strings.Builder
 	for _, l := range o.raw[max(0, len(o.raw)-n):] {
 		b.WriteString(l[:min(len(l), 600)] + "\n")
@@ -65,6 +119,7 @@ func (o *output) tail(n int) string {
 func (o *output) find(match func(entry) bool) []entry {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.update()
 	var found []entry
 	for _, e := range o.entries {
 		if match(e) {
@@ -94,6 +149,7 @@ func (o *output) outcomes(id string) []string {
 func (o *output) mentions(words ...string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.update()
 	for _, l := range o.raw {
 		l, all := strings.ToLower(l), true
 		for _, w := range words {

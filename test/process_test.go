@@ -2,12 +2,10 @@ package test
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,22 +29,14 @@ func launch(t testing.TB, env map[string]string, args ...string) *sidecar {
 
 func launchBinary(t testing.TB, binary string, env map[string]string, args ...string) *sidecar {
 	t.Helper()
-	s := &sidecar{t: t, log: &output{}, exited: make(chan struct{})}
+	s := &sidecar{t: t, log: newOutput(t), exited: make(chan struct{})}
 	s.cmd = exec.Command(binary, args...)
 	s.cmd.Env, s.cmd.SysProcAttr = environ(env), dieWithTest()
-	var readers sync.WaitGroup
-	for _, pipe := range []func() (io.ReadCloser, error){s.cmd.StdoutPipe, s.cmd.StderrPipe} {
-		r, err := pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		readers.Go(func() { s.log.follow(r) })
-	}
+	s.log.of(s.cmd)
 	if err := s.cmd.Start(); err != nil {
 		t.Fatalf("start the sidecar: %v", err)
 	}
 	go func() {
-		readers.Wait()
 		_ = s.cmd.Wait()
 		close(s.exited)
 	}()
