@@ -102,7 +102,7 @@ var troubles = []trouble{
 		closed := brokertest.Eval(q.t, fmt.Sprintf(`length([P || C <- rabbit_amqqueue:consumers_all(<<%q>>),
 			{queue_name, {resource, _, _, <<%q>>}} <- C, {channel_pid, P} <- C,
 			ok =:= gen_server:cast(P, {method, {'basic.ack', 123456789, false}, none, noflow}),
-			ok =:= timer:sleep(200), not is_process_alive(P)])`,
+			begin R = monitor(process, P), receive {'DOWN', R, process, P, _} -> true after 60000 -> false end end])`,
 			brokertest.VhostName(q.t), q.of("queue", victim)))
 		if closed != "1" {
 			q.t.Errorf("%s channels were closed", closed)

@@ -216,7 +216,7 @@ func closedChannel(_ context.Context, r *queueRig, f *queues.Fault) error {
 	n, err := r.node.count(`length([P || C <- rabbit_amqqueue:consumers_all(<<"/">>),
 		{queue_name, {resource, _, _, %s}} <- C, {channel_pid, P} <- C,
 		ok =:= gen_server:cast(P, {method, {'basic.ack', 123456789, false}, none, noflow}),
-		ok =:= timer:sleep(200), not is_process_alive(P)])`,
+		begin R = monitor(process, P), receive {'DOWN', R, process, P, _} -> true after 60000 -> false end end])`,
 		console.Binary(r.run.Queues[f.Queue]))
 	if err == nil && n == 0 {
 		err = errors.New("no channel was closed")
