@@ -153,7 +153,7 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 // is compared in one round trip, whatever the size of the topology. After that has failed, the objects are checked one
 // at a time until they fit; so are they in the first check of a session with Leftovers.
 func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
-	begun := time.Now()
+	begun := s.sightings.Begin()
 	if !s.oneByOne && (s.connected() || s.plan.Leftovers() == nil) {
 		plan, tolerated := s.found, s.status.tolerated()
 		check := declare.CompareAtOnce

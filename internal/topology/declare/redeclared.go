@@ -108,6 +108,7 @@ type Sightings struct {
 
 	mu    sync.Mutex
 	seen  map[string]*sighting // by title
+	begun map[string]sighting  // what was seen when the last check began; nil: see Begin
 	again []Redeclared         // at most maxShown, in the order of the time
 }
 
@@ -128,6 +129,31 @@ type sighting struct {
 // block.
 func NewSightings(total *RedeclaredTotal, forget func() (waited int, delays bool)) *Sightings {
 	return &Sightings{total: total, forget: forget, seen: map[string]*sighting{}}
+}
+
+// Begin has to be called before a check whose report is for Declared, and returns the time. What is measured during the
+// check may be of a queue that the check has just declared: what was in the one before is what was known now.
+func (s *Sightings) Begin() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begun = map[string]sighting{}
+	for title, e := range s.seen {
+		s.begun[title] = *e
+	}
+	return time.Now()
+}
+
+// restore forgets what was seen of an object since the last check began. mu is locked.
+func (s *Sightings) restore(title string) {
+	e, since := s.seen[title], s.begun
+	if e == nil || e.lost != nil || since == nil {
+		return
+	}
+	if before, known := since[title]; known {
+		*e = before
+	} else {
+		delete(s.seen, title)
+	}
 }
 
 // Checked records a check of p that began at that time: each object exists unless a finding says that it is missing or
@@ -174,6 +200,7 @@ func (s *Sightings) Declared(r *Report, begun time.Time) (again []Redeclared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range r.declared {
+		s.restore(o.title)
 		s.lose(&o, begun)
 		again = append(again, s.back(o.title)...)
 	}

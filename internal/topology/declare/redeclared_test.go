@@ -173,3 +173,32 @@ func TestDeletionsOfAMergedFinding(t *testing.T) {
 		t.Errorf("the next check says something else: %v", again.Findings)
 	}
 }
+
+// TestDepthOfTheQueueBefore: a check takes a while, and what it has declared is measured before it ends.
+func TestDepthOfTheQueueBefore(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	s, ch := session(t, url), channel(t, url)
+	seen := NewSightings(NewRedeclaredTotal(prometheus.NewRegistry()), delaysNothing)
+	measured := func(ready int) {
+		seen.measured([]Depth{{Queue: p.Park.Queue, Kind: topology.KindDLQ, Ready: ready}}, time.Now())
+	}
+	check := func() []Redeclared {
+		t.Helper()
+		begun := seen.Begin()
+		r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
+		measured(0)
+		return append(seen.Declared(&r, begun), seen.Checked(r.Plan, r.Findings, begun)...)
+	}
+	if again := check(); len(again) > 0 {
+		t.Errorf("the first declaration is reported: %+v", again)
+	}
+	measured(5)
+	known := time.Now()
+	must.Get(ch.QueueDelete(p.Park.Queue, false, false, false))(t)
+	again := check()
+	if len(again) != 1 || again[0].LastDepth == nil || *again[0].LastDepth != 5 || again[0].LostSince.After(known) {
+		t.Errorf("declared again: %+v", again)
+	}
+}
