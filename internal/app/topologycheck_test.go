@@ -283,7 +283,20 @@ func TestUnboundKeyAsksForNoCheck(t *testing.T) {
 // TestReplacedQueue: another client has declared the retry queue again with another argument, so what waited in it is lost.
 func TestReplacedQueue(t *testing.T) {
 	t.Parallel()
-	a, log, _ := run(t, live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/"), func(a *App) {
+	for _, mode := range []string{"declare", "verify"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			replacedQueue(t, mode)
+		})
+	}
+}
+
+func replacedQueue(t *testing.T, mode string) {
+	app := "SIDECAR_APP_URL=" + apptest.NewApp(t).URL + "/"
+	first, _, stop := run(t, live(t, app)) // declares what the second may only verify
+	brokertest.Eventually(t, time.Minute, "everything is declared", func() bool { return connected(first.subscriptions) })
+	must.Do(t, stop())
+	a, log, _ := run(t, live(t, app, "SIDECAR_TOPOLOGY_MODE="+mode), func(a *App) {
 		a.subscriptions[0].checkEvery = time.Hour
 	})
 	sub := a.subscriptions[0]

@@ -235,7 +235,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 		r.drain(0)
 		cancel()
 		running.Wait()
-		// The Read of the connection that was running at its end drops what was half received, a moment later.
+		// A delivery may be half received when the connection ends. The goroutine that reads drops it, a moment later.
 		defer func() {
 			if t.Failed() {
 				t.Logf("log:\n%s", r.log.String())

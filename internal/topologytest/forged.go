@@ -60,8 +60,8 @@ func forgedHistory(t *testing.T, r *shared) {
 	// No retry is left, but the try is.
 	for _, name := range []string{"max", "overflow", "retry-huge", "retry-decimal", "attempt-decimal", "final-huge"} {
 		list := r.app.Seen("forged-" + name + "-false")
-		// RabbitMQ 3.10 loses the process of a queue, see above, and delivers its messages again. A broker that does so
-		// replaces this count by its own, also in what it dead-letters from then on.
+		// RabbitMQ 3.10 loses the process of a queue, see above, and delivers its messages again, with its own count in place
+		// of this one. So a copy that a retry publishes has none.
 		replaced := func(a *apptest.Request) bool { return a.Header.Get("Amqp-Redelivered") == "true" }
 		if name == "attempt-decimal" && slices.ContainsFunc(list, replaced) {
 			continue

@@ -108,7 +108,7 @@ type Sightings struct {
 
 	mu    sync.Mutex
 	seen  map[string]*sighting // by title
-	begun map[string]sighting  // what was seen when the last check began; nil: see Begin
+	begun map[string]sighting  // seen, as it was when the last check began; nil before the first Begin
 	again []Redeclared         // at most maxShown, in the order of the time
 }
 
@@ -131,8 +131,8 @@ func NewSightings(total *RedeclaredTotal, forget func() (waited int, delays bool
 	return &Sightings{total: total, forget: forget, seen: map[string]*sighting{}}
 }
 
-// Begin has to be called before a check whose report is for Declared, and returns the time. What is measured during the
-// check may be of a queue that the check has just declared: what was in the one before is what was known now.
+// Begin keeps what is known when a check begins, and returns the time. The watcher may measure a queue that the check
+// has just declared again, before Declared is called: the report of the deletion then has what Begin kept.
 func (s *Sightings) Begin() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,13 +143,13 @@ func (s *Sightings) Begin() time.Time {
 	return time.Now()
 }
 
-// restore forgets what was seen of an object since the last check began. mu is locked.
+// restore makes what is known of an object what Begin kept. mu is locked.
 func (s *Sightings) restore(title string) {
-	e, since := s.seen[title], s.begun
-	if e == nil || e.lost != nil || since == nil {
+	e := s.seen[title]
+	if e == nil || e.lost != nil || s.begun == nil {
 		return
 	}
-	if before, known := since[title]; known {
+	if before, known := s.begun[title]; known {
 		*e = before
 	} else {
 		delete(s.seen, title)

@@ -16,6 +16,15 @@ import (
 
 func delaysNothing() (int, bool) { return 0, false }
 
+// checked makes a check in mode declare, calls meanwhile before its end, and returns what it reports.
+func checked(t *testing.T, s Session, p *topology.Plan, seen *Sightings, meanwhile func()) []Redeclared {
+	t.Helper()
+	begun := seen.Begin()
+	r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
+	meanwhile()
+	return append(seen.Declared(&r, begun), seen.Checked(r.Plan, r.Findings, begun)...)
+}
+
 // TestDeclaredAgain: each object of every preset that is deleted is missed, declared again and reported with its kind.
 // The first declaration is not reported, nor is one by a process that has not seen the object.
 func TestDeclaredAgain(t *testing.T) {
@@ -26,13 +35,9 @@ func TestDeclaredAgain(t *testing.T) {
 			url := brokertest.URL(t)
 			s, ch := session(t, url), channel(t, url)
 			total := NewRedeclaredTotal(prometheus.NewRegistry())
-			check := func(seen *Sightings) (again []Redeclared) {
+			check := func(seen *Sightings) []Redeclared {
 				t.Helper()
-				begun := time.Now()
-				r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
-				again = seen.Declared(&r, begun)
-				seen.Checked(r.Plan, r.Findings, begun)
-				return again
+				return checked(t, s, p, seen, func() {})
 			}
 			seen := NewSightings(total, delaysNothing)
 			if again := check(seen); len(again) > 0 {
@@ -174,7 +179,8 @@ func TestDeletionsOfAMergedFinding(t *testing.T) {
 	}
 }
 
-// TestDepthOfTheQueueBefore: a check takes a while, and what it has declared is measured before it ends.
+// TestDepthOfTheQueueBefore: the watcher measures a queue that a check has just declared. The report of the deletion has
+// the depth of the queue before.
 func TestDepthOfTheQueueBefore(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
@@ -186,10 +192,7 @@ func TestDepthOfTheQueueBefore(t *testing.T) {
 	}
 	check := func() []Redeclared {
 		t.Helper()
-		begun := seen.Begin()
-		r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
-		measured(0)
-		return append(seen.Declared(&r, begun), seen.Checked(r.Plan, r.Findings, begun)...)
+		return checked(t, s, p, seen, func() { measured(0) })
 	}
 	if again := check(); len(again) > 0 {
 		t.Errorf("the first declaration is reported: %+v", again)

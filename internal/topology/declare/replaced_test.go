@@ -26,11 +26,9 @@ func TestReplaced(t *testing.T) {
 			s, ch := session(t, url), channel(t, url)
 			total := NewRedeclaredTotal(prometheus.NewRegistry())
 			counted := map[topology.Kind]float64{}
-			checked := func(seen *Sightings) []Redeclared {
+			check := func(seen *Sightings) []Redeclared {
 				t.Helper()
-				begun := time.Now()
-				r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
-				return append(seen.Declared(&r, begun), seen.Checked(r.Plan, r.Findings, begun)...)
+				return checked(t, s, p, seen, func() {})
 			}
 			if !EnsureAtOnce(t.Context(), s, p, topology.ModeDeclare) {
 				must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
@@ -43,12 +41,12 @@ func TestReplaced(t *testing.T) {
 					continue
 				}
 				ready(7)
-				if again := append(checked(inFull), checked(atOnce)...); len(again) > 0 {
+				if again := append(check(inFull), check(atOnce)...); len(again) > 0 {
 					t.Errorf("nothing is new: %v", again)
 				}
 				replace(t, ch, &o)
 				ready(0) // of the new one
-				again := checked(inFull)
+				again := check(inFull)
 				if len(again) != 1 || again[0].Object != o.title || o.queue == nil && again[0].Kind != KindExchange ||
 					o.queue != nil && again[0].Kind != o.queue.Kind {
 					t.Fatalf("%s: %+v", o.title, again)
@@ -56,10 +54,10 @@ func TestReplaced(t *testing.T) {
 				if d := again[0].LastDepth; o.name == p.Queue && (d == nil || *d != 7) {
 					t.Errorf("%s: the depth before is not 7: %+v", o.title, again[0])
 				}
-				if again := append(checked(inFull), checked(atOnce)...); len(again) > 0 {
+				if again := append(check(inFull), check(atOnce)...); len(again) > 0 {
 					t.Errorf("%s: reported again: %+v", o.title, again)
 				}
-				if again := checked(NewSightings(total, delaysNothing)); len(again) > 0 {
+				if again := check(NewSightings(total, delaysNothing)); len(again) > 0 {
 					t.Errorf("%s: another process: %v", o.title, again)
 				}
 				kind := again[0].Kind
