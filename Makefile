@@ -169,7 +169,7 @@ chaos-selftest: build ## shows that the judge finds each of 27 deliberate bugs; 
 	@scripts/chaos.sh selftest $(ARGS)
 
 .PHONY: soak
-soak: build ## what is too long for each change: all seeds and deliberate bugs of simulation and storm, a million messages; two hours (PARTS='sim bugs storm')
+soak: build ## what is too long for each change: all seeds and deliberate bugs of simulation and storm, a million messages; three hours (PARTS='sim bugs storm', PARTS=nightly: the tests that make test leaves out)
 	@scripts/soak.sh $(ARGS)
 
 .PHONY: rolling

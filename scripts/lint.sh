@@ -7,7 +7,7 @@ echo "lint: go.mod"
 go mod tidy -diff
 go -C examples/outbox/go mod tidy -diff
 echo "lint: go vet"
-go vet -tags charts,kubernetes ./...
+go vet -tags charts,kubernetes,nightly ./...
 go -C examples/outbox/go vet ./...
 echo "lint: builds for other systems"
 for os in darwin windows; do GOOS=$os CGO_ENABLED=0 go build -o /dev/null ./cmd/sidecar; done
@@ -17,7 +17,7 @@ echo "lint: dead code"
 deadcode=$(scripts/gotool.sh golang.org/x/tools/cmd/deadcode@v0.52.0)
 # First without tests: a function of a program that only tests call is a finding, too. Then all code, that of the tests
 # included. deadcode exits with 0 whatever it prints.
-dead=$("$deadcode" ./cmd/... ./scripts/... ./bench/... && "$deadcode" -tags charts,kubernetes -test ./...)
+dead=$("$deadcode" ./cmd/... ./scripts/... ./bench/... && "$deadcode" -tags charts,kubernetes,nightly -test ./...)
 if [ -n "$dead" ]; then printf '%s\n' "$dead" >&2; exit 1; fi
 echo "lint: links in the documentation"
 scripts/links.sh

@@ -2,12 +2,22 @@
 # soak.sh [FLAG...]: all that is too long for each change, one after the other: 10,000 seeds of the simulation and each of its
 # deliberate bugs, each deliberate bug of the storm, a storm of a million messages and 200 faults, the same with queues of RabbitMQ 4.3
 # that delay retries themselves, one of a million messages of 10,000 keys in order, with 100 faults, and one of a million messages in
-# batches, a hundred lost connections, and large messages of each kind in a small memory cgroup. FLAGs are the storms' (test/chaos).
-# PARTS (default "sim bugs storm native order batches cuts memory") narrows it, SEEDS the seeds.
+# batches, a hundred lost connections, large messages of each kind in a small memory cgroup, and the tests of files that begin with
+# `//go:build nightly`. FLAGs are the storms' (test/chaos).
+# PARTS (default "sim bugs storm native order batches cuts memory nightly") narrows it, SEEDS the seeds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-for part in ${PARTS:-sim bugs storm native order batches cuts memory}; do
+# nightly runs the tests of files that begin with //go:build nightly, and no others of their packages.
+nightly() {
+  local files packages names
+  mapfile -t files < <(grep -rlE --include='*_test.go' '^//go:build ([^/]*[ (])?nightly' bench cmd internal scripts test | sort)
+  packages=$(printf './%s/\n' "${files[@]%/*}" | sort -u | paste -sd ' ')
+  names=$(sed -nE 's/^func (Test[A-Za-z0-9_]*)\(t \*testing\.T\).*/\1/p' "${files[@]}" | grep -vx TestMain | paste -sd '|')
+  GOFLAGS="${GOFLAGS:-} -tags=nightly" PKG=$packages ARGS="-run ^($names)\$" scripts/test.sh
+}
+
+for part in ${PARTS:-sim bugs storm native order batches cuts memory nightly}; do
   echo "soak: $part"
   case $part in
     sim)
@@ -29,6 +39,7 @@ for part in ${PARTS:-sim bugs storm native order batches cuts memory}; do
         -outbox 2000 -rollback 200 -publish 1000 "$@" ;;
     cuts) make chaos-cuts ARGS="$*" ;;
     memory) LARGE_MESSAGES=all make test PKG=./test/ ARGS='-run LargeMessages -v -timeout 2h' ;;
-    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts, memory" >&2; exit 64 ;;
+    nightly) nightly ;;
+    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts, memory, nightly" >&2; exit 64 ;;
   esac
 done

@@ -73,7 +73,7 @@ func blocksOf(t *testing.T, page string) (all []block) {
 	return all
 }
 
-// runs reports that a block is pasted by TestPaste.
+// runs reports that a block is pasted by TestPaste or TestPasteOthers.
 func (b *block) runs() bool {
 	return b.info == "sh" && !strings.HasPrefix(b.comment, "not run: ") && !strings.HasPrefix(b.comment, "generated: ")
 }

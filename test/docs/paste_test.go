@@ -21,27 +21,27 @@ mount --rbind "$1" /tmp
 ip link set lo up
 cd /tmp/clone
 
-# paste PLACE FILE [TEXT] runs a block and waits until something has printed the text.
+# paste PLACE TEXT runs the block of its standard input and waits until something has printed the text.
 paste() {
   echo "=== $1"
   local from i
   from=$(stat -c %s /tmp/output)
-  . "$2" </dev/null
-  [ -n "${3:-}" ] || return 0
+  cat >/tmp/block
+  . /tmp/block </dev/null
   for ((i = 0; i < 600; i++)); do
-    if tail -c "+$from" /tmp/output | grep -qF -- "$3"; then return 0; fi
+    if tail -c "+$from" /tmp/output | grep -qF -- "$2"; then return 0; fi
     sleep 0.1
   done
-  echo "$1: nothing has printed \"$3\" within a minute"
+  echo "$1: nothing has printed \"$2\" within a minute"
   return 1
 }
 
-# accept PLACE FILE runs a block of settings, and the sidecar has to accept them.
+# accept PLACE runs a block of settings, and the sidecar has to accept them.
 accept() (
   echo "=== $1"
   export SIDECAR_SERVICE=demo-orders SIDECAR_OUTBOX_DSN=postgres://127.0.0.1/shop
   set -a
-  . "$2"
+  . /dev/stdin
   said=$(bin/sidecar config 2>&1 >/dev/null) && [[ $said != *"not used"* ]] || { echo "$said"; exit 1; }
 )
 
@@ -51,72 +51,40 @@ stop() {
 }
 `
 
-// bench is what the pages but README.md expect: a broker, a database, an app, and the sidecar in the PATH.
-const bench = `
-make build
-scripts/postgres.sh start /tmp/postgres 5433 &
-scripts/broker.sh start /tmp/rabbit 5672
-wait
-export PATH=$PWD/bin:$PATH DATABASE_URL='postgres://postgres@127.0.0.1:5433/postgres?sslmode=disable'
-examples/app-python/app.py 8080 &
-`
-
-// before is what a page expects in addition.
-var before = map[string]string{
-	"docs/publish.md": `
-SIDECAR_SERVICE=audit-log SIDECAR_EXCHANGE=audit.events sidecar plan --format definitions >/tmp/audit.json
-/tmp/rabbit/rabbitmqctl -q import_definitions /tmp/audit.json
-SIDECAR_SERVICE=demo-orders SIDECAR_PUBLISH_ADDR=127.0.0.1:9092 SIDECAR_PUBLISH_EXCHANGES=audit=audit.events,queues=amq.default sidecar &
-curl -fs --retry 20 --retry-connrefused --retry-delay 1 http://127.0.0.1:9090/readyz
-`,
-}
-
-// TestPaste pastes the blocks of README.md, from top to bottom, into one shell, and those of all other pages into
-// another one.
+// TestPaste pastes the blocks of README.md, from top to bottom, into one shell, in which the sidecar that they have
+// built has to accept the settings of all other pages then.
 func TestPaste(t *testing.T) {
 	t.Parallel()
-	t.Run("README", func(t *testing.T) {
-		t.Parallel()
-		paste(t, "", "README.md")
-	})
-	t.Run("others", func(t *testing.T) {
-		t.Parallel()
-		others := slices.DeleteFunc(pages(t), func(page string) bool { return page == "README.md" })
-		paste(t, bench, others...)
-	})
+	readme := slices.DeleteFunc(blocksOf(t, "README.md"), func(b block) bool { return !b.runs() })
+	script := sectionOf("README.md", "", readme)
+	for _, page := range pages(t) {
+		if page != "README.md" {
+			script += sectionOf(page, "", slices.DeleteFunc(blocksOf(t, page), func(b block) bool { return !b.runs() || !b.settings() }))
+		}
+	}
+	enter(t, script)
 }
 
-// paste runs the blocks of the pages in a session that has run setup.
-func paste(t *testing.T, setup string, pages ...string) {
+// sectionOf is the part of a script that runs blocks of a page after setup. Its variables are its own.
+func sectionOf(page, setup string, blocks []block) string {
+	var script strings.Builder
+	fmt.Fprintf(&script, "(\n%s", setup)
+	for _, b := range blocks {
+		run, place := "paste", fmt.Sprintf("%s:%d", page, b.line)
+		if b.settings() {
+			run = "accept"
+		}
+		prints, _ := strings.CutPrefix(b.comment, "prints: ")
+		fmt.Fprintf(&script, "%s %s '%s' <<'BLOCK'\n%sBLOCK\n", run, place, prints, b.text)
+	}
+	return script.String() + "stop\n)\n"
+}
+
+// enter runs a script in a session of its own.
+func enter(t *testing.T, script string) {
 	t.Helper()
 	dir := t.TempDir()
 	clone(t, filepath.Join(dir, "clone"))
-	script := session + setup
-	for _, page := range pages {
-		script += "(\n" + before[page] // its variables are its own
-		for _, b := range blocksOf(t, page) {
-			if !b.runs() {
-				continue
-			}
-			file := fmt.Sprintf("%s-%d.sh", strings.ReplaceAll(page, "/", "-"), b.line)
-			write(t, filepath.Join(dir, file), b.text)
-			run, prints := "paste", ""
-			if b.settings() {
-				run = "accept"
-			}
-			if text, ok := strings.CutPrefix(b.comment, "prints: "); ok {
-				prints = text
-			}
-			script += fmt.Sprintf("%s %s:%d /tmp/%s '%s'\n", run, page, b.line, file, prints)
-		}
-		script += "stop\n)\n"
-	}
-	enter(t, dir, script)
-}
-
-// enter runs a script in namespaces of its own.
-func enter(t *testing.T, dir, script string) {
-	t.Helper()
 	args := []string{"--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"}
 	if os.Getuid() != 0 {
 		args = append([]string{"--user", "--map-current-user", "--keep-caps"}, args...)
@@ -125,7 +93,7 @@ func enter(t *testing.T, dir, script string) {
 		t.Fatalf("blocks are pasted in namespaces, which cannot be made here: be root, or let users make them "+
 			"(sysctl kernel.apparmor_restrict_unprivileged_userns=0 kernel.unprivileged_userns_clone=1): %v\n%s", err, out)
 	}
-	write(t, filepath.Join(dir, "session.sh"), script)
+	write(t, filepath.Join(dir, "session.sh"), session+script)
 	write(t, filepath.Join(dir, "output"), "")
 	output, err := os.OpenFile(filepath.Join(dir, "output"), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
