@@ -1,3 +1,5 @@
+//go:build nightly
+
 package main
 
 import (
@@ -45,20 +47,5 @@ func TestBatches(t *testing.T) {
 	}
 	if f := found.figures(); len(f) != 4 {
 		t.Errorf("%d figures", len(f))
-	}
-}
-
-// TestAddedLatency is the difference of two runs of one round, whichever was first.
-func TestAddedLatency(t *testing.T) {
-	t.Parallel()
-	s := batchesResult{Rate: []paced{
-		{Candidate: single, P50: 1, P99: 4}, {Candidate: "100, jsonl", P50: 12, P99: 24},
-		{Candidate: "100, jsonl", P50: 13, P99: 30}, {Candidate: single, P50: 3, P99: 5},
-	}}
-	if got := s.added(p50); !slices.Equal(got, []float64{11, 10}) {
-		t.Errorf("p50 %v", got)
-	}
-	if got := s.added(p99); !slices.Equal(got, []float64{20, 25}) {
-		t.Errorf("p99 %v", got)
 	}
 }

@@ -8,29 +8,6 @@ import (
 	"testing"
 )
 
-func TestFlags(t *testing.T) {
-	t.Parallel()
-	o, err := parse([]string{
-		"-against", "a=/x", "-against", "b=/y=z", "-env", "GOGC=50", "-only", "slow,growth", "-n", "500", "-runs", "3", "-strict",
-	}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(o.against, []binary{{"a", "/x"}, {"b", "/y=z"}}) || !slices.Equal(o.env, []string{"GOGC=50"}) ||
-		!slices.Equal(o.only, []string{"slow", "growth"}) || o.messages != 500 || o.runs != 3 || !o.strict {
-		t.Errorf("parsed: %+v", o)
-	}
-	if o, err = parse([]string{"-docs", "-only", "produce"}, io.Discard); err != nil || !o.wants(produce) || o.wants(consume) {
-		t.Errorf("one half: %+v, %v", o, err)
-	}
-	if o, err = parse([]string{"-only", "batches"}, io.Discard); err != nil || len(o.only) != 2 || !o.wants(batches) {
-		t.Errorf("a part with a scenario of its name: %+v, %v", o, err)
-	}
-	if o, err = parse([]string{"-quick"}, io.Discard); err != nil || o.messages != 3000 || o.runs != 2 || !o.wants(produce) || !o.wants(consume) {
-		t.Errorf("quick: %+v, %v", o, err)
-	}
-}
-
 func TestFlagsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{

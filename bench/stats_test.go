@@ -27,19 +27,6 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-func TestQuantile(t *testing.T) {
-	t.Parallel()
-	v := []float64{0, 10, 20, 30, 40}
-	for q, want := range map[float64]float64{0: 0, 0.25: 10, 0.5: 20, 0.9: 36, 1: 40} {
-		if got := quantile(v, q); math.Abs(got-want) > 1e-9 {
-			t.Errorf("quantile %v: %v, want %v", q, got, want)
-		}
-	}
-	if quantile(nil, 0.5) != 0 || quantile([]float64{5}, 0.99) != 5 {
-		t.Error("none or one value")
-	}
-}
-
 func TestFit(t *testing.T) {
 	t.Parallel()
 	base, slope := fit([]float64{0, 100, 200, 400}, []float64{15, 17, 19, 23})
@@ -120,48 +107,50 @@ func TestBendIsTheDistanceFromTheLine(t *testing.T) {
 	}
 }
 
-func TestHeaderBytesAreThoseOfNamesAndValues(t *testing.T) {
+// TestAddedLatency is the difference of two runs of one round, whichever was first.
+func TestAddedLatency(t *testing.T) {
 	t.Parallel()
-	if n := (load{Headers: 2}).headerBytes(); n != 2*len("x-h-00value-00-of-0") {
-		t.Errorf("%d bytes", n)
+	s := batchesResult{Rate: []paced{
+		{Candidate: single, P50: 1, P99: 4}, {Candidate: "100, jsonl", P50: 12, P99: 24},
+		{Candidate: "100, jsonl", P50: 13, P99: 30}, {Candidate: single, P50: 3, P99: 5},
+	}}
+	if got := s.added(p50); !slices.Equal(got, []float64{11, 10}) {
+		t.Errorf("p50 %v", got)
 	}
-	for i := range 20 { // every message of a load weighs the same
-		if m := (load{Headers: 64, Body: 7}).message(i); len(m.Headers) != 64 || len(m.Body) != 7 {
-			t.Errorf("message %d: %d headers, %d bytes", i, len(m.Headers), len(m.Body))
-		}
+	if got := s.added(p99); !slices.Equal(got, []float64{20, 25}) {
+		t.Errorf("p99 %v", got)
 	}
 }
 
-func TestNiceStep(t *testing.T) {
+// TestShares: a rate is divided by that of the candidate without what is measured, whichever ran first.
+func TestShares(t *testing.T) {
 	t.Parallel()
-	for v, want := range map[float64]float64{0.7: 1, 1: 1, 1.2: 2, 2.1: 5, 5.1: 10, 34: 50, 0.013: 0.02} {
-		if got := niceStep(v); math.Abs(got-want) > 1e-9 {
-			t.Errorf("step for %v: %v, want %v", v, got, want)
-		}
-	}
-	if got := niceStep(0); got <= 0 {
-		t.Errorf("step for 0: %v", got)
-	}
-}
-
-func TestShort(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int]string{
-		0: "0", 50: "50", 1000: "1000", 1024: "1Ki", 128 << 10: "128Ki", 1 << 20: "1Mi", 10_000: "10k", 1_000_000: "1M",
+	for _, runs := range [][]*run{
+		{{Candidate: "alone", Rate: 100}, {Candidate: "beside", Rate: 95}, {Candidate: "beside", Rate: 90}, {Candidate: "alone", Rate: 90}},
+		{{Candidate: "beside", Rate: 95}, {Candidate: "alone", Rate: 100}, {Candidate: "alone", Rate: 90}, {Candidate: "beside", Rate: 90}},
 	} {
-		if got := short(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
+		if got := share(runs); len(got) != 2 || got[0] != 0.95 || got[1] != 1 {
+			t.Errorf("%v", got)
 		}
+	}
+	if got := share(nil); got != nil {
+		t.Errorf("%v of nothing", got)
 	}
 }
 
-func TestNumber(t *testing.T) {
+func TestTenthsOfALongRun(t *testing.T) {
 	t.Parallel()
-	for v, want := range map[float64]string{
-		0: "0", 1.6: "1.6", 0.3: "0.3", 0.1234: "0.123", 0.0001: "0", 2.9999: "3", 12.34: "12.3", 50: "50", 123.4: "123", 15342.7: "15343",
-	} {
-		if got := number(v); got != want {
-			t.Errorf("%v: %q, want %q", v, got, want)
-		}
+	l := &long{Run: relayRun{Load: pending{Rows: 1000}}, Series: []sample{
+		{Seconds: 0, Sent: 0, RSS: 10}, {Seconds: 1, Sent: 100, RSS: 20, Claims: 10, ClaimMS: 20}, {Seconds: 5, Sent: 500, RSS: 22, Claims: 50, ClaimMS: 90},
+		{Seconds: 9, Sent: 900, RSS: 19, Claims: 90, ClaimMS: 170}, {Seconds: 13, Sent: 1000, RSS: 21, Claims: 100, ClaimMS: 250},
+	}}
+	if rate, claim := l.between(0, 0.1); rate != 100 || claim != 2 {
+		t.Errorf("first tenth: %v rows/s, %v ms a claim", rate, claim)
+	}
+	if rate, claim := l.between(0.9, 1); rate != 25 || claim != 8 {
+		t.Errorf("last tenth: %v rows/s, %v ms a claim", rate, claim)
+	}
+	if g := l.growth(); g < 0.0999 || g > 0.1001 {
+		t.Errorf("memory changes by %v", g)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -119,41 +118,6 @@ func TestMessagesOfABatchAreCounted(t *testing.T) {
 	}
 }
 
-func TestRequestThatBreaksOffIsNotReceived(t *testing.T) {
-	t.Parallel()
-	b, data, control := startApp(t)
-	call(t, control+"/reset", `{"expect":10}`)
-	c := dial(t, data)
-	whole := request("0", strings.Repeat("x", 200<<10))
-	must.Get(io.WriteString(c, whole[:len(whole)-1]))(t)
-	_ = c.(*net.TCPConn).CloseWrite()
-	if _, err := c.Read(make([]byte, 1)); err == nil {
-		t.Error("half a request was answered")
-	}
-	if s := b.stats(); s.Received != 0 || s.Distinct != 0 {
-		t.Errorf("half a request was received: %+v", s)
-	}
-}
-
-func TestRequestWithoutALengthIsUnknown(t *testing.T) {
-	t.Parallel()
-	b, data, control := startApp(t)
-	call(t, control+"/reset", `{"expect":10}`)
-	for _, head := range []string{
-		"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
-		"POST / HTTP/1.1\r\nContent-Length: 1\r\nX: " + strings.Repeat("x", bufferSize-60) + "\r\n\r\n",
-	} {
-		c := dial(t, data)
-		must.Get(io.WriteString(c, head))(t)
-		if _, err := c.Read(make([]byte, 1)); err == nil {
-			t.Error("it was answered")
-		}
-	}
-	if s := b.stats(); s.Unknown != 2 {
-		t.Errorf("in the books: %+v", s)
-	}
-}
-
 func TestAnswersAreHeldUntilReleased(t *testing.T) {
 	t.Parallel()
 	b, data, control := startApp(t)
@@ -191,53 +155,4 @@ func TestAnswersAreHeldUntilReleased(t *testing.T) {
 	if n := b.inflight.Load(); n != 0 {
 		t.Errorf("%d in flight after the last answer", n)
 	}
-}
-
-func TestResetLetsHeldAnswersGo(t *testing.T) {
-	t.Parallel()
-	b, data, control := startApp(t)
-	call(t, control+"/reset", `{"expect":1,"hold":true}`)
-	done := make(chan struct{})
-	c := dial(t, data)
-	go func() {
-		defer close(done)
-		send(t, c, request("0", "x"))
-	}()
-	call(t, control+"/wait", `{"inflight":1,"timeout":60000000000}`)
-	call(t, control+"/reset", `{"expect":1}`)
-	<-done
-	if s := b.stats(); s.Received != 0 || s.Distinct != 0 || s.Connections != 0 {
-		t.Errorf("the books are not new: %+v", s)
-	}
-}
-
-func TestWaitEndsWithTheGoalOrItsTimeout(t *testing.T) {
-	t.Parallel()
-	_, data, control := startApp(t)
-	call(t, control+"/reset", `{"expect":2}`)
-	if code := call(t, control+"/wait", `{"received":1,"timeout":1000000}`); code != http.StatusGatewayTimeout {
-		t.Errorf("nothing has come: %d", code)
-	}
-	reached := make(chan int)
-	go func() { reached <- call(t, control+"/wait", `{"received":2,"timeout":60000000000}`) }()
-	c := dial(t, data)
-	send(t, c, request("0", "x"))
-	send(t, c, request("1", "x"))
-	if code := <-reached; code != http.StatusOK {
-		t.Errorf("both have come: %d", code)
-	}
-	for _, path := range []string{"/reset", "/wait"} {
-		if code := call(t, control+path, "nonsense"); code != http.StatusBadRequest {
-			t.Errorf("%s takes nonsense: %d", path, code)
-		}
-	}
-}
-
-func TestStatsAreJSON(t *testing.T) {
-	t.Parallel()
-	_, _, control := startApp(t)
-	resp := must.Get(http.Get(control + "/stats"))(t)
-	defer func() { _ = resp.Body.Close() }()
-	var s stats
-	must.Do(t, json.NewDecoder(resp.Body).Decode(&s))
 }

