@@ -38,3 +38,21 @@ spawn(fun() ->
   end,
   Accept()
 end).
+
+%% RabbitMQ before 4.3 has one supervisor, with one restart allowed in five seconds, for the workers of all quorum queues that
+%% dead-letter at least once. A worker of a queue that was deleted right after its declaration cannot be restarted, so the
+%% supervisor ends, and nothing starts it again: no such queue of the node works any more. Here a failed worker is not restarted; a
+%% queue starts a new one when it gets a leader. From 4.3 on only a worker that failed is restarted, up to a hundred times a second.
+spawn(fun() ->
+  Once = fun Once() ->
+    case whereis(rabbit_fifo_dlx_sup) of
+      undefined -> timer:sleep(100), Once();
+      Supervisor -> Supervisor
+    end
+  end,
+  sys:replace_state(Once(), fun(State) ->
+    {Ids, Children} = element(4, State),
+    Spare = fun(_, Child) when element(5, Child) =:= permanent -> setelement(5, Child, temporary); (_, Child) -> Child end,
+    setelement(4, State, {Ids, maps:map(Spare, Children)})
+  end)
+end).
