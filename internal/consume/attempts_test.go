@@ -14,7 +14,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
-	"sidecar/internal/flow"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
@@ -97,126 +96,6 @@ func TestQueueThatDelaysCountsEachAttempt(t *testing.T) {
 	}
 }
 
-// TestLostConnectionIsNoAttempt: the link is cut while messages wait, and during the second attempt of each, which is
-// counted, and not made again.
-func TestLostConnectionIsNoAttempt(t *testing.T) {
-	t.Parallel()
-	var c counts
-	attempts := make(chan struct{}, 100)
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		n := c.add(m)
-		attempts <- struct{}{}
-		if n == 2 {
-			<-m.Lost
-		}
-		return answer(409)
-	}), native)
-	ids := bodies(3)
-	r.publish(ids...)
-	for range ids {
-		<-attempts
-	}
-	r.proxy.Cut()
-	for range ids {
-		<-attempts
-	}
-	r.proxy.Cut()
-	r.allParked(len(ids), 3)
-	for _, id := range ids {
-		if got := c.of(id); !slices.Equal(got, []int{0, 1, 2, 3}) {
-			t.Errorf("%s: retry counts %v", id, got)
-		}
-	}
-}
-
-// TestLostConnectionsLoseNoAttempt: the link is cut again and again at any time.
-func TestLostConnectionsLoseNoAttempt(t *testing.T) {
-	t.Parallel()
-	var c counts
-	attempts := make(chan struct{}, 1000)
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		c.add(m)
-		attempts <- struct{}{}
-		return answer(409)
-	}), native)
-	ids := bodies(20)
-	r.publish(ids...)
-	for range 3 {
-		for range 13 {
-			<-attempts
-		}
-		r.proxy.Cut()
-	}
-	r.allParked(len(ids), 3)
-	for _, id := range ids {
-		if got := c.of(id); !slices.IsSorted(got) || len(got) < 4 || got[len(got)-1] != 3 {
-			t.Errorf("%s: retry counts %v", id, got)
-		}
-	}
-}
-
-// TestPauseIsNoAttempt: what a pause gives back, and what comes too early, has the attempts that it had.
-func TestPauseIsNoAttempt(t *testing.T) {
-	t.Parallel()
-	var c counts
-	started, let := make(chan struct{}, 100), make(chan struct{})
-	s := native
-	s.concurrency, s.prefetch = 1, 20
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		n := c.add(m)
-		if n == 2 || n == 3 {
-			started <- struct{}{}
-			<-let
-			return answer(425)
-		}
-		return answer(409)
-	}), s)
-	ids := bodies(5)
-	r.publish(ids...)
-	<-started
-	r.flow.Hold(flow.Operator, "")
-	let <- struct{}{}
-	r.eventually("the consumer is cancelled", func() bool { return !r.Active() })
-	r.eventually("those behind it are given back", func() bool {
-		q, err := r.ch.QueueDeclarePassive(r.plan.Queue, true, false, false, false, nil)
-		return err == nil && q.Messages == len(ids)
-	})
-	close(let)
-	r.flow.Lift(flow.Operator)
-	r.allParked(len(ids), 3)
-	for _, id := range ids {
-		if got := c.of(id); !slices.Equal(got, []int{0, 1, 1, 1, 2, 3}) {
-			t.Errorf("%s: retry counts %v", id, got)
-		}
-	}
-}
-
-// TestMoreMessagesThanAreRemembered: attempts of a message without a place are not counted, those of the others are.
-func TestMoreMessagesThanAreRemembered(t *testing.T) {
-	t.Parallel()
-	var c counts
-	s := native
-	s.retryDelay = 100 * time.Millisecond
-	r := start(t, dispatcher(c.fail), s)
-	r.attempts.mu.Lock()
-	r.attempts.limit = 2
-	r.attempts.mu.Unlock()
-	ids := bodies(8)
-	r.publish(ids...)
-	r.allParked(len(ids), 3)
-	for _, id := range ids {
-		got := c.of(id)
-		if n := len(got); n < 4 || !slices.Equal(got[n-4:], []int{0, 1, 2, 3}) || !slices.IsSorted(got) {
-			t.Errorf("%s: retry counts %v: a place was taken away", id, got)
-		}
-	}
-	r.attempts.mu.Lock()
-	defer r.attempts.mu.Unlock()
-	if r.attempts.taken != 0 || len(r.attempts.known) != 0 {
-		t.Errorf("%d places are kept, %d messages known", r.attempts.taken, len(r.attempts.known))
-	}
-}
-
 // TestQueueThatDoesNotDelay: a policy takes the delays away.
 func TestQueueThatDoesNotDelay(t *testing.T) {
 	t.Parallel()
@@ -230,48 +109,6 @@ func TestQueueThatDoesNotDelay(t *testing.T) {
 	r.eventually("a report", func() bool { return r.undelayed.Load() > 0 })
 	if n := len(c.of("a")); n < maxAtOnce {
 		t.Errorf("a report after %d attempts", n)
-	}
-}
-
-// ackLost publishes, and returns when the session of the message has ended.
-type ackLost struct {
-	Publisher
-	cut func()
-}
-
-func (p ackLost) Publish(ctx context.Context, m *message.Publication) error {
-	defer p.cut()
-	return p.Publisher.Publish(ctx, m)
-}
-
-// TestLostAckOfAParkedMessage: the message returns, and is acked because it has been parked.
-func TestLostAckOfAParkedMessage(t *testing.T) {
-	t.Parallel()
-	var c counts
-	var r *rig
-	var once sync.Once
-	lost := make(chan (<-chan struct{}), 100)
-	s := native
-	s.publisher = func(p Publisher) Publisher {
-		return ackLost{p, func() {
-			once.Do(func() {
-				r.proxy.Cut()
-				for range 4 {
-					<-<-lost
-				}
-			})
-		}}
-	}
-	r = start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		c.add(m)
-		lost <- m.Lost
-		return answer(409)
-	}), s)
-	r.publish("a")
-	r.counted(1, message.Ack, message.ReasonReplaced)
-	r.allParked(1, 3)
-	if got := c.of("a"); !slices.Equal(got, []int{0, 1, 2, 3}) {
-		t.Errorf("retry counts %v", got)
 	}
 }
 
@@ -357,8 +194,12 @@ func TestMessagesThatWentElsewhereAreForgotten(t *testing.T) {
 			t.Errorf("known: %v", a.known)
 		}
 		a.ended(kept, topology.FinalRequeue, true)
-		if r := returning(a, "a", 2); r.failed != 1 {
+		r := returning(a, "a", 2)
+		if r.failed != 1 {
 			t.Errorf("%d attempts of a message that returned", r.failed)
+		}
+		if a.ended(r, topology.FinalAck, false); a.taken != 0 {
+			t.Errorf("%d places are kept", a.taken)
 		}
 	})
 }

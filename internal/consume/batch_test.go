@@ -113,81 +113,63 @@ func TestBatchIsSettledByMessage(t *testing.T) {
 	}
 }
 
-// TestFailedBatchIsNotCounted: its messages go out again alone, and only the one that fails then is counted.
-func TestFailedBatchIsNotCounted(t *testing.T) {
+// TestFailedBatch: what the failure of a batch says about its messages is not known, so each of them goes out again alone,
+// and only a failure there is counted. An answer that acks all of them or gives them back is taken for each.
+func TestFailedBatch(t *testing.T) {
 	t.Parallel()
-	for name, whole := range map[string]message.Outcome{
-		"status": answer(500), "timeout": {Failure: message.FailureTimeout, RetryAfter: -1}, "reset": {Failure: message.FailureReset, RetryAfter: -1},
-		"verdicts": {Failure: message.FailureMalformed, RetryAfter: -1}, "park": {Status: 200, Disposition: message.DispositionPark, RetryAfter: -1},
+	alone := []string{"a#0", "a#0 b#0 c#0", "b#0", "c#0"}
+	for name, c := range map[string]struct {
+		whole      message.Outcome
+		fails      bool // b fails alone, too, once
+		maxRetries int  // below 0: none
+		action     message.Action
+		reason     message.Reason
+		posts      []string
+		split      int
+	}{
+		"not counted": {whole: answer(500), fails: true, posts: slices.Insert(slices.Clone(alone), 3, "b#1"), split: 1},
+		"no retries":  {whole: answer(500), maxRetries: -1, posts: alone, split: 1},
+		"no answer":   {whole: message.Outcome{Failure: message.FailureMalformed, RetryAfter: -1}, posts: alone, split: 1},
+		"park":        {whole: message.Outcome{Status: 200, Disposition: message.DispositionPark, RetryAfter: -1}, posts: alone, split: 1},
+		"ack": {
+			whole:  message.Outcome{Status: 500, Disposition: message.DispositionAck, RetryAfter: -1},
+			action: message.Ack, reason: message.ReasonDisposition, posts: alone[1:2],
+		},
+		"too early":    {whole: answer(425), action: message.Requeue, reason: message.ReasonTooEarly, posts: alone},
+		"app is down":  {whole: refused, action: message.Release, reason: message.ReasonAppDown, posts: alone},
+		"a panic here": {whole: message.Outcome{Failure: message.FailurePanic}, action: message.Requeue, reason: message.ReasonPanic, posts: alone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := &batched{answer: func(ms []*message.Message) (message.Outcome, []message.Outcome) {
-				if len(ms) > 1 || ms[0].MessageID == "b" && ms[0].RetryCount == 0 {
-					return whole, nil
+				switch {
+				case len(ms) > 1 && c.whole.Failure == message.FailurePanic:
+					panic("a bug")
+				case len(ms) > 1 || c.fails && ms[0].MessageID == "b" && ms[0].RetryCount == 0:
+					return c.whole, nil
 				}
 				return answer(200), []message.Outcome{answer(200)}
 			}}
-			r := start(t, d, three())
+			s := three()
+			s.change = func(p *topology.Plan) {
+				if c.maxRetries < 0 {
+					p.MaxRetries = 0
+				}
+			}
+			r := start(t, d, s)
 			r.publish("a", "b", "c")
-			want := []string{"a#0", "a#0 b#0 c#0", "b#0", "b#1", "c#0"}
-			if name == "park" {
-				want = slices.Delete(want, 3, 4)
-				r.acked(2)
-				r.parked()
-			} else {
+			if c.action != message.Ack || c.reason == message.ReasonSuccess {
 				r.acked(3)
 			}
-			d.wants(t, want...)
-			r.eventually("one split batch", func() bool { return r.split() == 1 })
-			if !strings.Contains(r.log.String(), `"batch failed"`) {
-				t.Error("no line in the log")
+			if c.split == 0 {
+				r.counted(3, c.action, c.reason)
+			}
+			d.wants(t, c.posts...)
+			if r.split() != c.split || strings.Contains(r.log.String(), `"batch failed"`) != (c.split > 0) {
+				t.Errorf("%d batches split", r.split())
 			}
 		})
 	}
-}
-
-// TestNoRetriesAndAFailedBatch: a failed batch parks nothing where the first failure of a message does.
-func TestNoRetriesAndAFailedBatch(t *testing.T) {
-	t.Parallel()
-	d := &batched{answer: severalGet(answer(500))}
-	s := three()
-	s.change = func(p *topology.Plan) { p.MaxRetries = 0 }
-	r := start(t, d, s)
-	r.publish("a", "b", "c")
-	r.acked(3)
-	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0")
-}
-
-func TestBatchThatIsAcked(t *testing.T) {
-	t.Parallel()
-	d := &batched{answer: severalGet(message.Outcome{Status: 500, Disposition: message.DispositionAck, RetryAfter: -1})}
-	r := start(t, d, three())
-	r.publish("a", "b", "c")
-	r.counted(3, message.Ack, message.ReasonDisposition)
-	d.wants(t, "a#0 b#0 c#0")
-}
-
-// TestBatchTooEarly: every message of it returns to the queue, and is alone after that.
-func TestBatchTooEarly(t *testing.T) {
-	t.Parallel()
-	d := &batched{answer: severalGet(answer(425))}
-	r := start(t, d, three())
-	r.publish("a", "b", "c")
-	r.acked(3)
-	r.counted(3, message.Requeue, message.ReasonTooEarly)
-	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0")
-}
-
-// TestBatchAndAnAppThatIsDown: all its messages return to the queue uncounted.
-func TestBatchAndAnAppThatIsDown(t *testing.T) {
-	t.Parallel()
-	d := &batched{answer: severalGet(refused)}
-	r := start(t, d, three())
-	r.publish("a", "b", "c")
-	r.acked(3)
-	r.counted(3, message.Release, message.ReasonAppDown)
-	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0")
 }
 
 // TestRetryAfterOnABatch: the replica pauses, its messages go back uncounted and are alone after that.
@@ -233,21 +215,6 @@ func TestBatchFailsBehindAPause(t *testing.T) {
 	r.acked(3)
 }
 
-func TestAPanicOverABatch(t *testing.T) {
-	t.Parallel()
-	d := &batched{answer: func(ms []*message.Message) (message.Outcome, []message.Outcome) {
-		if len(ms) > 1 {
-			panic("a bug")
-		}
-		return answer(200), []message.Outcome{answer(200)}
-	}}
-	r := start(t, d, three())
-	r.publish("a", "b", "c")
-	r.acked(3)
-	r.counted(3, message.Requeue, message.ReasonPanic)
-	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0")
-}
-
 // TestBatchOfALostLink: its messages are delivered again, each for a POST of its own.
 func TestBatchOfALostLink(t *testing.T) {
 	t.Parallel()
@@ -286,40 +253,20 @@ func TestDrainReturnsWhatWasGathered(t *testing.T) {
 	d.wants(t)
 }
 
-// TestBatchesWait: one that does not fill goes out when its first message has waited.
-func TestBatchesWait(t *testing.T) {
-	t.Parallel()
-	d := &batched{answer: eachOf(func(*message.Message) message.Outcome { return answer(200) })}
-	s := three()
-	s.batch.Wait = 300 * time.Millisecond
-	r := start(t, d, s)
-	r.publish("a", "b")
-	r.acked(2)
-	d.wants(t, "a#0 b#0")
-}
-
-func TestBatchesByRoute(t *testing.T) {
+// TestBatchesAreGathered by URL, with as many messages as the rate lets through at once. One that does not fill goes out
+// when its first message has waited.
+func TestBatchesAreGathered(t *testing.T) {
 	t.Parallel()
 	d := &batched{
 		answer: eachOf(func(*message.Message) message.Outcome { return answer(200) }),
 		route:  func(m *message.Message) string { return m.MessageID[:1] },
 	}
-	r := start(t, d, three())
-	r.publish("a1", "b1", "a2", "b2", "a3", "b3")
-	r.acked(6)
-	d.wants(t, "a1#0 a2#0 a3#0", "b1#0 b2#0 b3#0")
-}
-
-// TestBatchesAndRates: a batch has at most what the rate lets through at once.
-func TestBatchesAndRates(t *testing.T) {
-	t.Parallel()
-	d := &batched{answer: eachOf(func(*message.Message) message.Outcome { return answer(200) })}
 	s := three()
-	s.rates = []*rate.Limiter{rate.NewLimiter(1000, 2)}
+	s.batch.Wait, s.rates = 300*time.Millisecond, []*rate.Limiter{rate.NewLimiter(1000, 2)}
 	r := start(t, d, s)
-	r.publish("a", "b", "c", "d")
-	r.acked(4)
-	d.wants(t, "a#0 b#0", "c#0 d#0")
+	r.publish("a1", "b1", "a2", "b2", "a3")
+	r.acked(5)
+	d.wants(t, "a1#0 a2#0", "a3#0", "b1#0 b2#0")
 }
 
 // TestBatchesInOrder: a batch has one message of a key, and a failed batch keeps the order of each.
@@ -358,22 +305,30 @@ func TestBatchesInOrder(t *testing.T) {
 	}
 }
 
-// TestVerdictsTripTheBreaker: each counts, also behind one that succeeded.
-func TestVerdictsTripTheBreaker(t *testing.T) {
+// TestEachVerdictCounts for the breaker and for an app that refuses everything, also behind a first one that says
+// something else. Each message is parked by its verdict, so no further attempt counts.
+func TestEachVerdictCounts(t *testing.T) {
 	t.Parallel()
 	const size = 30
-	var posts atomic.Int64
-	d := &batched{answer: eachOf(func(*message.Message) message.Outcome {
-		if posts.Add(1)%size == 1 {
-			return answer(200)
-		}
-		return answer(503)
-	})}
-	r := start(t, d, settings{concurrency: 1, prefetch: size, batch: Batch{Size: size, Wait: time.Hour, Bytes: 1 << 20}})
-	var ids []string
-	for n := range size {
-		ids = append(ids, fmt.Sprint(n))
+	for reason, statuses := range map[flow.Reason][2]int{flow.Breaker: {200, 503}, flow.AppRejectsAll: {503, 404}} {
+		t.Run(string(reason), func(t *testing.T) {
+			t.Parallel()
+			var posts atomic.Int64
+			d := &batched{answer: eachOf(func(*message.Message) message.Outcome {
+				if posts.Add(1) == 1 {
+					return answer(statuses[0])
+				}
+				return answer(statuses[1])
+			})}
+			r := start(t, d, settings{
+				concurrency: 1, prefetch: size, batch: Batch{Size: size, Wait: time.Hour, Bytes: 1 << 20},
+				change: func(p *topology.Plan) { p.MaxRetries = 0 },
+			})
+			r.publish(bodies(size)...)
+			r.eventually("the verdicts are carried out", func() bool { return r.count(message.Park, message.ReasonMaxRetries) >= size-1 })
+			if !strings.Contains(r.log.String(), `"msg":"paused","reason":"`+string(reason)+`"`) {
+				t.Error("no pause")
+			}
+		})
 	}
-	r.publish(ids...)
-	r.eventually("a pause", func() bool { return strings.Contains(r.log.String(), `"msg":"paused","reason":"breaker"`) })
 }

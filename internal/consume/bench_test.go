@@ -84,12 +84,7 @@ func line(tb testing.TB, headers amqp.Table) (next func()) {
 func pumped(tb testing.TB, concurrency int) (next func()) {
 	tb.Helper()
 	headers := traced()
-	return pumpedBy(tb, benchOptions(tb, concurrency), func(uint64) amqp.Table { return headers })
-}
-
-func pumpedBy(tb testing.TB, o Options, headers func(tag uint64) amqp.Table) (next func()) {
-	tb.Helper()
-	c := New(o)
+	c := New(benchOptions(tb, concurrency))
 	tb.Cleanup(func() { c.Drain(context.Background()) })
 	r := benchSession(tb, c)
 	deliveries := amqpwire.NewDeliveries(0)
@@ -104,62 +99,10 @@ func pumpedBy(tb testing.TB, o Options, headers func(tag uint64) amqp.Table) (ne
 	tag, now := uint64(0), time.Now()
 	return func() {
 		tag++
-		deliveries.Add(benchDelivery(tag, headers(tag), now))
+		deliveries.Add(benchDelivery(tag, headers, now))
 		for c.Received() < int64(tag) {
 			runtime.Gosched()
 		}
-	}
-}
-
-// BenchmarkOrder is BenchmarkConsume with 1,000 keys, in order and not.
-func BenchmarkOrder(b *testing.B) {
-	for _, by := range []string{"", byKey} {
-		b.Run("by="+by, func(b *testing.B) {
-			o := benchOptions(b, 50)
-			o.OrderBy = by
-			next := pumpedBy(b, o, func(tag uint64) amqp.Table {
-				return amqp.Table{"traceparent": traceparent, "key": fmt.Sprint(tag % 1000)}
-			})
-			b.ReportAllocs()
-			for b.Loop() {
-				next()
-			}
-		})
-	}
-}
-
-// BenchmarkOrderAtABroker is the time of a message through a real broker, with an app that takes a millisecond and 50
-// messages at once: 1,000 keys in order, and without order.
-func BenchmarkOrderAtABroker(b *testing.B) {
-	const messages, keys = 20_000, 1000
-	for _, by := range []string{"", byKey} {
-		b.Run("by="+by, func(b *testing.B) {
-			for b.Loop() {
-				b.StopTimer()
-				release := make(chan struct{})
-				r := start(b, dispatcher(func(context.Context, *message.Message) message.Outcome {
-					<-release
-					time.Sleep(time.Millisecond)
-					return answer(200)
-				}), settings{order: by, concurrency: 50, prefetch: 100, quiet: true})
-				r.eventuallyDeclared()
-				for n := range messages {
-					if err := r.ch.Publish("", r.plan.Queue, false, false, amqp.Publishing{
-						MessageId: fmt.Sprint(n), Body: make([]byte, 1024), DeliveryMode: 2, Headers: amqp.Table{"key": fmt.Sprint(rand.N(keys))},
-					}); err != nil {
-						b.Fatal(err)
-					}
-				}
-				r.holds(r.plan.Queue, messages-100)
-				b.StartTimer()
-				close(release)
-				r.acked(messages)
-				b.StopTimer()
-				r.drain(time.Minute)
-				b.StartTimer()
-			}
-			b.ReportMetric(messages*float64(b.N)/b.Elapsed().Seconds(), "messages/s")
-		})
 	}
 }
 
@@ -299,18 +242,6 @@ func BenchmarkWindow(b *testing.B) {
 				ack()
 			}
 		})
-	}
-}
-
-func TestWindowAllocatesNothing(t *testing.T) {
-	for _, a := range arrivals() {
-		ack := coalesce(a)
-		for range len(a.tags) {
-			ack() // until the window is as large as it gets
-		}
-		if n := testing.AllocsPerRun(1000, ack); n != 0 {
-			t.Errorf("%s: %v allocations", a.name, n)
-		}
 	}
 }
 

@@ -28,34 +28,13 @@ func bodies(n int) []string {
 	return out
 }
 
+// TestEveryMessageIsAckedOnce: the first one, whose attempt goes on and on, does not hold the others.
 func TestEveryMessageIsAckedOnce(t *testing.T) {
 	t.Parallel()
 	var s seen
-	r := start(t, s.answers(), settings{concurrency: 8, prefetch: 16})
-	r.publish(bodies(100)...)
-	r.acked(100)
-	if s.Total() != 100 {
-		t.Errorf("%d attempts for 100 messages", s.Total())
-	}
-	for name, o := range map[string]prometheus.Observer{"age": r.metrics().age, "retries": r.metrics().retries} {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(o.(prometheus.Collector))
-		families, err := registry.Gather()
-		if err != nil || families[0].GetMetric()[0].GetHistogram().GetSampleCount() != 100 {
-			t.Errorf("%s: %v, %v, want 100 messages observed", name, families, err)
-		}
-	}
-	if d := r.drain(time.Second); d != (Drained{}) {
-		t.Errorf("an idle consumer drained %+v", d)
-	}
-	r.holds(r.plan.Queue, 0)
-}
-
-func TestAStuckMessageDoesNotHoldTheOthers(t *testing.T) {
-	t.Parallel()
 	release := make(chan struct{})
 	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if m.MessageID == "m0" {
+		if s.Add(m.MessageID); m.MessageID == "m0" {
 			<-release
 		}
 		return answer(200)
@@ -64,6 +43,21 @@ func TestAStuckMessageDoesNotHoldTheOthers(t *testing.T) {
 	r.acked(59)
 	close(release)
 	r.acked(60)
+	if s.Total() != 60 {
+		t.Errorf("%d attempts for 60 messages", s.Total())
+	}
+	for name, o := range map[string]prometheus.Observer{"age": r.metrics().age, "retries": r.metrics().retries} {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(o.(prometheus.Collector))
+		families, err := registry.Gather()
+		if err != nil || families[0].GetMetric()[0].GetHistogram().GetSampleCount() != 60 {
+			t.Errorf("%s: %v, %v, want 60 messages observed", name, families, err)
+		}
+	}
+	if d := r.drain(time.Second); d != (Drained{}) {
+		t.Errorf("an idle consumer drained %+v", d)
+	}
+	r.holds(r.plan.Queue, 0)
 }
 
 func TestRetryUntilParked(t *testing.T) {
@@ -84,33 +78,6 @@ func TestRetryUntilParked(t *testing.T) {
 		return strings.Contains(r.log.String(), `"event":"RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"`)
 	})
 	r.counted(2, message.Retry, message.ReasonServerError)
-}
-
-func TestDispositionsLeaveTheirTrace(t *testing.T) {
-	t.Parallel()
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		o := answer(200)
-		o.Detail, o.Unknown = "because", m.MessageID == "unknown"
-		switch m.MessageID {
-		case "discard":
-			o.Disposition = message.DispositionDiscard
-		case "park":
-			o.Disposition = message.DispositionPark
-		}
-		return o
-	}), settings{})
-	r.publish("discard", "park", "unknown")
-	r.counted(1, message.Discard, message.ReasonDisposition)
-	r.counted(1, message.Park, message.ReasonDisposition)
-	r.acked(1)
-	for _, want := range []string{`"unknown_disposition":true`, `"detail":"because"`, `"outcome":"discard"`} {
-		if !strings.Contains(r.log.String(), want) {
-			t.Errorf("no %s in the log", want)
-		}
-	}
-	if d := r.parked(); d.MessageId != "park" {
-		t.Errorf("parked %q", d.MessageId)
-	}
 }
 
 func TestRequeueIsNotCounted(t *testing.T) {
@@ -197,19 +164,6 @@ func TestNothingCanBeParked(t *testing.T) {
 	}
 	r.holds(r.dlq(), 6)
 	r.holds(r.plan.Queue, 0)
-}
-
-func TestDrainGivesBackWhatCannotBeParked(t *testing.T) {
-	t.Parallel()
-	f := &failing{}
-	r := start(t, always(500), settings{maxRetries: 1, publisher: f.before})
-	r.publish("a")
-	r.eventually("a failed park", func() bool { return testutil.ToFloat64(r.metrics().parkFailures) > 0 })
-	if d := r.drain(100 * time.Millisecond); d.Interrupted != 1 {
-		t.Errorf("drained %+v, want one interrupted", d)
-	}
-	r.holds(r.plan.Queue, 1)
-	r.holds(r.dlq(), 0)
 }
 
 func TestDetourThatFailsHoldsInstead(t *testing.T) {
@@ -334,20 +288,6 @@ func TestRetryAfterPausesTheReplica(t *testing.T) {
 		h := r.flow.Holds()
 		return len(h) == 1 && h[0].Reason == flow.RetryAfter && !r.Active()
 	})
-}
-
-func TestAPanicKeepsTheProcess(t *testing.T) {
-	t.Parallel()
-	var s seen
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if m.MessageID == "bad" && s.Add("bad") == 1 {
-			panic("a bug")
-		}
-		return answer(200)
-	}), settings{concurrency: 1, prefetch: 2})
-	r.publish("bad", "good")
-	r.acked(2)
-	r.counted(1, message.Requeue, message.ReasonPanic)
 }
 
 func TestSubscribeFails(t *testing.T) {

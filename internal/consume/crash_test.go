@@ -3,20 +3,13 @@ package consume
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"sidecar/internal/apptest"
-	"sidecar/internal/brokertest"
 	"sidecar/internal/crash"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
@@ -24,44 +17,14 @@ import (
 )
 
 // guard opens a journal for four workers.
-func guard(t *testing.T, dir string) *crash.Guard {
+func guard(t *testing.T) *crash.Guard {
 	t.Helper()
-	g, err := crash.Open(crash.Options{Dir: dir, Queue: "q", Workers: 4, Logger: slog.New(slog.DiscardHandler)})
+	g, err := crash.Open(crash.Options{Dir: t.TempDir(), Queue: "q", Workers: 4, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(g.Close)
 	return g
-}
-
-// died is the directory of a process that died while it POSTed a message.
-func died(t *testing.T, m *message.Message) string {
-	t.Helper()
-	dir, left := t.TempDir(), t.TempDir()
-	guard(t, dir).Around(dispatcher(func(context.Context, *message.Message) message.Outcome {
-		files, err := filepath.Glob(filepath.Join(dir, "*"))
-		if err != nil || len(files) != 1 {
-			t.Fatalf("%v %v", files, err)
-		}
-		b, err := os.ReadFile(files[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(left, filepath.Base(files[0])), b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return answer(200)
-	}), nil).Dispatch(t.Context(), m)
-	return left
-}
-
-// survivor publishes a message that says of itself that it has been through one crash: such a one is handled alone.
-func (r *rig) survivor(id string) {
-	r.t.Helper()
-	r.eventuallyDeclared()
-	brokertest.Publish(r.t, r.ch, "", r.plan.Queue, amqp.Publishing{
-		MessageId: id, Body: []byte(id), Headers: amqp.Table{message.HeaderCrashes: int32(1)},
-	})
 }
 
 // TestAPanicIsACrash: a message that the sidecar itself fails over does not go round for ever. Without a way to retry
@@ -78,7 +41,7 @@ func TestAPanicIsACrash(t *testing.T) {
 					panic("a bug")
 				}
 				return answer(200)
-			}), settings{crashes: guard(t, t.TempDir()), crashLimit: 3, change: change})
+			}), settings{crashes: guard(t), crashLimit: 3, change: change})
 			r.publish("a", "bad", "b", "c")
 			d := r.parked()
 			if d.MessageId != "bad" || d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(3) ||
@@ -120,7 +83,7 @@ func TestAPanicBesideTheWorkers(t *testing.T) {
 	t.Parallel()
 	var once sync.Once
 	r := start(t, always(500), settings{publisher: func(p Publisher) Publisher {
-		return publisher(func(ctx context.Context, pub *message.Publication) error {
+		return publisherFunc(func(ctx context.Context, pub *message.Publication) error {
 			once.Do(func() { panic("a bug") })
 			return p.Publish(ctx, pub)
 		})
@@ -130,11 +93,6 @@ func TestAPanicBesideTheWorkers(t *testing.T) {
 		t.Errorf("parked %s after %d requeues", d.MessageId, r.count(message.Requeue, message.ReasonPanic))
 	}
 }
-
-// publisher wraps the real one.
-type publisher func(ctx context.Context, p *message.Publication) error
-
-func (p publisher) Publish(ctx context.Context, pub *message.Publication) error { return p(ctx, pub) }
 
 var errReset = errors.New("reset: the app closed the connection without an answer")
 
@@ -165,7 +123,7 @@ func TestCrashesOfTheApp(t *testing.T) {
 			return reset()
 		}
 		return answer(200)
-	}), settings{crashes: guard(t, t.TempDir()), crashLimit: 2, appGone: true})
+	}), settings{crashes: guard(t), crashLimit: 2, appGone: true})
 	warm := r.warm()
 	r.publish("a", "bad", "b", "c")
 	d := r.parked()
@@ -186,104 +144,4 @@ func (r *rig) warm() (sent int) {
 		r.acked(sent)
 	}
 	return sent
-}
-
-// TestABrokenConnectionIsNotACrash while the app still accepts connections.
-func TestABrokenConnectionIsNotACrash(t *testing.T) {
-	t.Parallel()
-	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome { return reset() }),
-		settings{crashes: guard(t, t.TempDir()), crashLimit: 1, maxRetries: 1})
-	r.publish("a")
-	if d := r.parked(); d.Headers["x-final-reason"] != "max_retries" || d.Headers["x-retry-crashes"] != nil {
-		t.Errorf("parked: %v", d.Headers)
-	}
-}
-
-// TestASuspectIsParkedWithoutAnotherTry at its limit of crashes; below it the count is published first.
-func TestASuspectIsParkedWithoutAnotherTry(t *testing.T) {
-	t.Parallel()
-	for limit, tries := range map[int]int{2: 0, 3: 1} {
-		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
-			t.Parallel()
-			var s seen
-			in := &message.Message{MessageID: "bad", Body: []byte("bad")}
-			var r *rig
-			ready := make(chan struct{})
-			d := dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-				<-ready
-				if s.Add(m.MessageID); m.Crashes != 2 {
-					t.Errorf("%d crashes, want 2", m.Crashes)
-				}
-				return answer(200)
-			})
-			// The name of the queue, which is the routing key, is known only now.
-			r = start(t, d, settings{change: func(p *topology.Plan) { in.RoutingKey = p.Queue }, crashLimit: limit, guard: func() *crash.Guard {
-				return guard(t, died(t, in))
-			}})
-			close(ready)
-			r.survivor("bad")
-			if tries == 0 {
-				if d := r.parked(); d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(2) ||
-					d.Headers["x-final-error"] != crash.ErrEnded.Error() {
-					t.Errorf("parked: %v", d.Headers)
-				}
-			} else {
-				r.acked(1)
-				r.counted(1, message.Requeue, message.ReasonCrash)
-			}
-			if s.Of("bad") != tries {
-				t.Errorf("%d tries, want %d", s.Of("bad"), tries)
-			}
-		})
-	}
-}
-
-// hanging starts a rig in which the survivor "first" is being POSTed and "second" waits for its turn.
-func hanging(t *testing.T, s *seen) (r *rig, let chan struct{}, warm int) {
-	t.Helper()
-	let = make(chan struct{})
-	r = start(t, dispatcher(func(ctx context.Context, m *message.Message) message.Outcome {
-		s.Add(m.MessageID)
-		if m.MessageID == "first" {
-			select {
-			case <-let:
-			case <-ctx.Done():
-				return message.Outcome{Failure: message.FailureInterrupted, Err: context.Cause(ctx), RetryAfter: -1}
-			}
-		}
-		return answer(200)
-	}), settings{crashes: guard(t, t.TempDir()), crashLimit: 2})
-	warm = r.warm()
-	r.survivor("first")
-	r.eventually("the first", func() bool { return s.Of("first") == 1 })
-	r.survivor("second")
-	r.eventually("both in flight", func() bool { return r.Inflight() == 2 })
-	return r, let, warm
-}
-
-func TestWaitingForATurnEndsWithTheDrain(t *testing.T) {
-	t.Parallel()
-	var s seen
-	r, _, _ := hanging(t, &s)
-	// An interruption during the cancellation ends the session: then the second may also be returned as not begun.
-	r.Stop()
-	r.eventually("no consumer", func() bool { return !r.Active() })
-	if d := r.drain(0); d.Interrupted != 2 || s.Of("second") != 0 {
-		t.Errorf("interrupted %d, want 2; the second was POSTed %d times, want 0", d.Interrupted, s.Of("second"))
-	}
-	r.holds(r.plan.Queue, 2)
-}
-
-// TestWaitingForATurnOutlastsTheSession: what the broker delivers again must not be POSTed by the old session too.
-func TestWaitingForATurnOutlastsTheSession(t *testing.T) {
-	t.Parallel()
-	var s seen
-	r, let, warm := hanging(t, &s)
-	r.proxy.Cut()
-	r.eventually("the old second has ended", func() bool { return testutil.ToFloat64(r.metrics().stale) == 1 })
-	close(let)
-	r.acked(warm + 2)
-	if s.Of("first") != 1 || s.Of("second") != 1 {
-		t.Errorf("the first was POSTed %d times and the second %d times, want 1", s.Of("first"), s.Of("second"))
-	}
 }

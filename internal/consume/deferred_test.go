@@ -17,10 +17,9 @@ func TestDeferredMessagesLoseNoRetry(t *testing.T) {
 	t.Parallel()
 	f := &failing{}
 	for name, s := range map[string]settings{
-		"classic":       {queueType: "classic"},
-		"quorum":        {queueType: "quorum"},
+		"classic":       {},
 		"native":        {native: true},
-		"in order":      {order: byKey, queueType: "quorum"},
+		"in order":      {order: byKey},
 		"not published": {publisher: f.before},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,6 +39,20 @@ func (d dispatcher) Dispatch(ctx context.Context, m *message.Message) message.Ou
 	return d(ctx, m)
 }
 
+// eachAlone answers every message of a batch by itself.
+type eachAlone struct{ Dispatcher }
+
+func (eachAlone) Route(*message.Message) (route int, url string) { return 0, "" }
+
+func (d eachAlone) DispatchBatch(ctx context.Context, ms []*message.Message, _ message.TraceContext) (
+	whole message.Outcome, each []message.Outcome,
+) {
+	for _, m := range ms {
+		each = append(each, d.Dispatch(ctx, m))
+	}
+	return answer(200), each
+}
+
 func answer(status int) message.Outcome {
 	return message.Outcome{Status: status, RetryAfter: -1, At: time.Now()}
 }
@@ -98,7 +112,6 @@ type settings struct {
 	change                func(*topology.Plan)
 	crashes               *crash.Guard
 	crashLimit            int
-	guard                 func() *crash.Guard // the same, made after change
 	appGone               bool
 	opens                 bool // the gate, although the app has not been probed
 	memory                int64
@@ -171,9 +184,6 @@ func (r *rig) run(d Dispatcher, s settings) {
 	if current == nil {
 		current = func() *topology.Plan { return plan }
 	}
-	if s.guard != nil {
-		s.crashes = s.guard()
-	}
 	level := "debug"
 	if s.quiet {
 		level = "warn"
@@ -199,7 +209,10 @@ func (r *rig) run(d Dispatcher, s settings) {
 		publisher = s.publisher(real)
 	}
 	if s.batch.Size > 0 {
-		s.batch.Dispatcher = d.(BatchDispatcher)
+		var ok bool
+		if s.batch.Dispatcher, ok = d.(BatchDispatcher); !ok {
+			s.batch.Dispatcher = eachAlone{d}
+		}
 	}
 	policy := retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond, CrashHold: 20 * time.Millisecond}
 	if s.crashes != nil {

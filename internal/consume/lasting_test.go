@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,17 +34,6 @@ func (a *parking) Dispatch(_ context.Context, m *message.Message) message.Outcom
 	return o
 }
 
-func (a *parking) Route(*message.Message) (route int, url string) { return 0, "" }
-
-func (a *parking) DispatchBatch(ctx context.Context, ms []*message.Message, _ message.TraceContext) (
-	whole message.Outcome, each []message.Outcome,
-) {
-	for _, m := range ms {
-		each = append(each, a.Dispatch(ctx, m))
-	}
-	return answer(200), each
-}
-
 // TestParkedFromMemory: a message whose last answer came while the link was away is parked with the same headers as the
 // next one, which is parked at once.
 func TestParkedFromMemory(t *testing.T) {
@@ -56,9 +46,8 @@ func TestParkedFromMemory(t *testing.T) {
 	}{
 		"no retries":  {settings{change: none}, 500, message.DispositionNone},
 		"disposition": {settings{}, 200, message.DispositionPark},
-		"in order":    {settings{change: none, order: byKey, queueType: "quorum"}, 500, message.DispositionNone},
+		"in order":    {settings{change: none, order: byKey}, 500, message.DispositionNone},
 		"batch":       {settings{change: none, batch: Batch{Size: 5, Wait: time.Millisecond, Bytes: 1 << 20}}, 500, message.DispositionNone},
-		"native":      {settings{native: true}, 400, message.DispositionPark},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,6 +73,37 @@ func TestParkedFromMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostAckOfAParkedMessage: the link is cut when the copy was published. The message returns, and is acked because it
+// has been parked.
+func TestLostAckOfAParkedMessage(t *testing.T) {
+	t.Parallel()
+	var s seen
+	var r *rig
+	var once sync.Once
+	lost := make(chan (<-chan struct{}), 1)
+	r = start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		s.Add(m.MessageID)
+		lost <- m.Lost
+		return answer(409)
+	}), settings{
+		change: func(p *topology.Plan) { p.MaxRetries = 0 }, publisher: func(p Publisher) Publisher {
+			return publisherFunc(func(ctx context.Context, m *message.Publication) error {
+				defer once.Do(func() {
+					r.proxy.Cut()
+					<-<-lost
+				})
+				return p.Publish(ctx, m)
+			})
+		},
+	})
+	r.publish("a")
+	r.counted(1, message.Ack, message.ReasonReplaced)
+	if r.parked(); s.Total() != 1 {
+		t.Errorf("%d attempts", s.Total())
+	}
+	r.holds(r.plan.Queue, 0)
 }
 
 // final are the headers about the park, without its time.

@@ -71,36 +71,30 @@ func TestAMessageLargerThanMemory(t *testing.T) {
 	}
 }
 
-// TestTriedAgainWhenMemoryIsFree: a message that found no memory waits for that, not for a time.
+// TestTriedAgainWhenMemoryIsFree: in order, too, a message that found no memory waits for that, not for a time.
 func TestTriedAgainWhenMemoryIsFree(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]settings{"in no order": {}, "in order": {order: byKey}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			gate := make(chan struct{})
-			var posts atomic.Int64
-			s.memory, s.missingHold = 1<<20, time.Hour
-			r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
-				posts.Add(1)
-				<-gate
-				return answer(200)
-			}), s)
-			body := bytes.Repeat([]byte("b"), 700<<10)
-			r.send(amqp.Publishing{MessageId: "1", Body: body, Headers: amqp.Table{"key": "a"}})
-			r.eventually("the first is being handled", func() bool { return posts.Load() == 1 })
-			r.send(amqp.Publishing{MessageId: "2", Body: body, Headers: amqp.Table{"key": "b"}})
-			r.eventually("the second has no memory", func() bool { return r.Oversized() != "" })
-			close(gate)
-			r.acked(2)
-		})
-	}
+	gate := make(chan struct{})
+	var posts atomic.Int64
+	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
+		posts.Add(1)
+		<-gate
+		return answer(200)
+	}), settings{memory: 1 << 20, missingHold: time.Hour, order: byKey})
+	body := bytes.Repeat([]byte("b"), 700<<10)
+	r.send(amqp.Publishing{MessageId: "1", Body: body, Headers: amqp.Table{"key": "a"}})
+	r.eventually("the first is being handled", func() bool { return posts.Load() == 1 })
+	r.send(amqp.Publishing{MessageId: "2", Body: body, Headers: amqp.Table{"key": "b"}})
+	r.eventually("the second has no memory", func() bool { return r.Oversized() != "" })
+	close(gate)
+	r.acked(2)
 }
 
 // TestOneMessageForFreeMemory: several messages wait for memory that is for one of them at a time. Each time that it is
 // free one of them is requeued, not all.
 func TestOneMessageForFreeMemory(t *testing.T) {
 	t.Parallel()
-	const n = 30
+	const n = 9
 	gate := make(chan struct{})
 	var posts atomic.Int64
 	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
@@ -229,10 +223,7 @@ func TestMemoryThatIsNotCountedIsNotReferredTo(t *testing.T) {
 				all.add(m)
 				return c.answer(&s, m)
 			}
-			var d Dispatcher = dispatcher(func(_ context.Context, m *message.Message) message.Outcome { return one(m) })
-			if c.batch.Size > 0 {
-				d = &batched{answer: eachOf(one)}
-			}
+			d := dispatcher(func(_ context.Context, m *message.Message) message.Outcome { return one(m) })
 			c.concurrency, c.prefetch = 4, 40
 			r := start(t, d, c.settings)
 			for i := range n {

@@ -3,9 +3,7 @@ package consume
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,7 +20,6 @@ import (
 	"sidecar/internal/brokertest"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
-	"sidecar/internal/topology"
 )
 
 const byKey = "header:key"
@@ -121,16 +118,16 @@ func TestKeysAreInOrder(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		return answer(200)
 	}), settings{order: byKey, concurrency: 8, prefetch: 40})
-	for from := range 10 {
-		for _, key := range []string{"a", "b", "c", "d", "e", ""} {
-			r.publishKeyed(key, 5*from, 5*from+5)
+	for from := range 6 {
+		for _, key := range []string{"a", "b", "c", ""} {
+			r.publishKeyed(key, 3*from, 3*from+3)
 		}
 	}
-	r.acked(300)
-	for _, key := range []string{"a", "b", "c", "d", "e"} {
-		same(t, &l, key, inOrder(key, 0, 50))
+	r.acked(72)
+	for _, key := range []string{"a", "b", "c"} {
+		same(t, &l, key, inOrder(key, 0, 18))
 	}
-	if len(l.of("")) != 50 || l.most < 2 {
+	if len(l.of("")) != 18 || l.most < 2 {
 		t.Errorf("%d attempts without a key; %d at once", len(l.of("")), l.most)
 	}
 	r.eventually("nothing is left in the order", func() bool {
@@ -185,43 +182,29 @@ func TestFailedMessageHoldsItsKey(t *testing.T) {
 	r.holds(r.plan.Queue, 0)
 }
 
-// TestRetryAfterInOrder: what the app asks for holds the message, not the consumer.
-func TestRetryAfterInOrder(t *testing.T) {
-	t.Parallel()
-	var l ledger
-	r := start(t, l.answers(func(m *message.Message) message.Outcome {
-		o := answer(200)
-		if m.MessageID == "a/0" && m.RetryCount == 0 {
-			o.Status, o.RetryAfter = 503, time.Hour
-		}
-		return o
-	}), settings{order: byKey, concurrency: 1, prefetch: 8})
-	r.publishKeyed("a", 0, 2)
-	r.eventually("the message is held", func() bool { return r.Delayed() == 1 })
-	r.publishKeyed("b", 0, 5)
-	r.acked(5)
-	if !r.flow.Open() || len(r.flow.Holds()) != 0 {
-		t.Errorf("paused: %+v", r.flow.Holds())
-	}
-	if d := r.drain(time.Minute); d.Interrupted != 0 {
-		t.Errorf("%+v", d)
-	}
-	same(t, &l, "a", []string{"a/0#0"})
-	r.holds(r.plan.Queue, 2)
+// blocked is a stderr that is not read before it is closed.
+type blocked chan struct{}
+
+func (b blocked) Write(p []byte) (int, error) {
+	<-b
+	return len(p), nil
 }
 
-// TestFullWindowIsShown: held keys that take every place of the window are a reason of the gate, which stays open.
+// TestFullWindowIsShown: held keys that take every place of the window are a reason of the gate, which stays open. Its
+// messages are handled while the line about it cannot be written.
 func TestFullWindowIsShown(t *testing.T) {
 	t.Parallel()
 	var fails atomic.Bool
 	fails.Store(true)
 	var l ledger
+	stderr := make(blocked)
 	r := start(t, l.answers(func(m *message.Message) message.Outcome {
 		if m.MessageID == "a/0" && fails.Load() {
 			return answer(500)
 		}
 		return answer(200)
-	}), settings{order: byKey, concurrency: 2, prefetch: 4, maxRetries: 1000})
+	}), settings{order: byKey, concurrency: 2, prefetch: 4, maxRetries: 1000, quiet: true, stderr: stderr})
+	defer close(stderr)
 	r.publishKeyed("a", 0, 6)
 	r.eventually("the reason", func() bool {
 		h := r.flow.Holds()
@@ -232,189 +215,73 @@ func TestFullWindowIsShown(t *testing.T) {
 	r.eventually("no reason", func() bool { return len(r.flow.Holds()) == 0 })
 }
 
-// blockedStderr is a stderr that is not read for a while.
-type blockedStderr struct {
-	once          sync.Once
-	begun, opened chan struct{}
-}
-
-func (b *blockedStderr) Write(p []byte) (int, error) {
-	b.once.Do(func() { close(b.begun) })
-	<-b.opened
-	return len(p), nil
-}
-
-// TestOrderGoesOnWithoutALog: while the line about a full window cannot be written, its messages are still handled.
-func TestOrderGoesOnWithoutALog(t *testing.T) {
-	t.Parallel()
-	stderr := &blockedStderr{begun: make(chan struct{}), opened: make(chan struct{})}
-	var l ledger
-	r := start(t, l.answers(func(m *message.Message) message.Outcome {
-		select {
-		case <-stderr.begun:
-			return answer(200)
-		default:
-			return answer(500)
-		}
-	}), settings{order: byKey, concurrency: 2, prefetch: 4, maxRetries: 1000, quiet: true, stderr: stderr})
-	defer close(stderr.opened)
-	r.publishKeyed("a", 0, 4)
-	r.acked(4)
-}
-
-// TestOrderWaitsForAPark: where the message that the others wait for cannot be parked, the gate and an error say so, with
-// the number of such messages.
-func TestOrderWaitsForAPark(t *testing.T) {
-	t.Parallel()
-	f := &failing{}
-	r := start(t, always(409), settings{
-		order: byKey, concurrency: 2, prefetch: 4, publisher: f.before, change: func(p *topology.Plan) { p.MaxRetries = 0 },
-	})
-	r.publishKeyed("a", 0, 6)
-	r.eventually("the reason", func() bool {
-		h := r.flow.Holds()
-		return len(h) == 1 && h[0].Reason == flow.Publishing && strings.Contains(h[0].Detail, "cannot be parked") && r.flow.Open()
-	})
-	r.eventually("the log line", func() bool {
-		return strings.Contains(r.log.String(), `"level":"error","msg":"paused","reason":"publishing","waiting":1,`)
-	})
-	f.works.Store(true)
-	r.counted(6, message.Park, message.ReasonMaxRetries)
-}
-
 // TestPauseInOrder: a pause finishes what is in flight, cuts waits short and returns the rest in its place; the attempts
 // are remembered.
 func TestPauseInOrder(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"classic", "quorum"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			var l ledger
-			posting, release := make(chan struct{}, 1), make(chan struct{})
-			r := start(t, l.answers(func(m *message.Message) message.Outcome {
-				switch {
-				case m.MessageID == "slow/0":
-					posting <- struct{}{}
-					<-release
-				case m.MessageID == "a/0" && m.RetryCount < 2:
-					return answer(500)
-				}
-				return answer(200)
-			}), settings{order: byKey, queueType: kind, retryDelay: 500 * time.Millisecond})
-			r.publishKeyed("slow", 0, 2)
-			r.publishKeyed("a", 0, 3)
-			<-posting
-			r.eventually("a failed message is held", func() bool { return r.Delayed() == 1 })
-			r.flow.Hold(flow.Operator, "")
-			r.eventually("the wait is cut short", func() bool { return r.Delayed() == 0 })
-			if len(l.of("slow")) != 1 || r.count(message.Ack, message.ReasonSuccess) != 0 {
-				t.Errorf("attempts %v", l.of("slow"))
-			}
-			close(release)
-			r.holds(r.plan.Queue, 4)
-			r.flow.Lift(flow.Operator)
-			r.acked(5)
-			same(t, &l, "slow", inOrder("slow", 0, 2))
-			same(t, &l, "a", []string{"a/0#0", "a/0#1", "a/0#2", "a/1#0", "a/2#0"})
-			if n := testutil.ToFloat64(r.metrics().stale); n != 0 {
-				t.Errorf("%v stale settlements", n)
-			}
-		})
-	}
-}
-
-// TestAppDownInOrder: what the app refuses returns to its place uncounted, and a message that crashes the app each time
-// is parked in the end.
-func TestAppDownInOrder(t *testing.T) {
-	t.Parallel()
 	var l ledger
-	var down atomic.Bool
+	posting, release := make(chan struct{}, 1), make(chan struct{})
 	r := start(t, l.answers(func(m *message.Message) message.Outcome {
 		switch {
-		case down.Load():
-			return message.Outcome{Failure: message.FailureRefused, Err: errRefused, RetryAfter: -1, At: time.Now()}
-		case m.MessageID == "a/1": // it crashes the app
-			down.Store(true)
-			return message.Outcome{Failure: message.FailureReset, RetryAfter: -1, At: time.Now()}
+		case m.MessageID == "slow/0":
+			posting <- struct{}{}
+			<-release
+		case m.MessageID == "a/0" && m.RetryCount < 2:
+			return answer(500)
 		}
 		return answer(200)
-	}), settings{order: byKey, maxRetries: 2, probe: func(context.Context) error {
-		if down.Load() {
-			return errRefused
-		}
-		return nil
-	}})
-	go func() {
-		for t.Context().Err() == nil { // it is started again each time
-			time.Sleep(200 * time.Millisecond)
-			down.Store(false)
-		}
-	}()
-	r.publishKeyed("a", 0, 4)
-	r.publishKeyed("b", 0, 20)
-	r.acked(23)
-	if d := r.parked(); d.MessageId != "a/1" || d.Headers["x-final-retry-count"] != int32(2) {
-		t.Errorf("parked %s with %v", d.MessageId, d.Headers)
+	}), settings{order: byKey, retryDelay: 500 * time.Millisecond})
+	r.publishKeyed("slow", 0, 2)
+	r.publishKeyed("a", 0, 3)
+	<-posting
+	r.eventually("a failed message is held", func() bool { return r.Delayed() == 1 })
+	r.flow.Hold(flow.Operator, "")
+	r.eventually("the wait is cut short", func() bool { return r.Delayed() == 0 })
+	if len(l.of("slow")) != 1 || r.count(message.Ack, message.ReasonSuccess) != 0 {
+		t.Errorf("attempts %v", l.of("slow"))
 	}
-	l.check(t)
-	for _, key := range []string{"a", "b"} {
-		if got := firsts(l.of(key)); !slices.IsSorted(got) {
-			t.Errorf("attempts of %s: %v", key, l.of(key))
-		}
+	close(release)
+	r.holds(r.plan.Queue, 4)
+	r.flow.Lift(flow.Operator)
+	r.acked(5)
+	same(t, &l, "slow", inOrder("slow", 0, 2))
+	same(t, &l, "a", []string{"a/0#0", "a/0#1", "a/0#2", "a/1#0", "a/2#0"})
+	if n := testutil.ToFloat64(r.metrics().stale); n != 0 {
+		t.Errorf("%v stale settlements", n)
 	}
-}
-
-// firsts returns the numbers of messages in the order of their first attempts.
-func firsts(attempts []string) (all []int) {
-	seen := map[int]bool{}
-	for _, a := range attempts {
-		var n, count int
-		id := a[strings.IndexByte(a, '/')+1:]
-		if _, err := fmt.Sscanf(id, "%d#%d", &n, &count); err == nil && !seen[n] {
-			seen[n] = true
-			all = append(all, n)
-		}
-	}
-	return all
 }
 
 // TestReplicaTakesOver: after a drain another replica goes on where the first ended, with nothing out of order or twice.
 func TestReplicaTakesOver(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"classic", "quorum"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			var l ledger
-			d := l.answers(func(m *message.Message) message.Outcome {
-				time.Sleep(5 * time.Millisecond)
-				return answer(200)
-			})
-			s := settings{order: byKey, queueType: kind, concurrency: 4, prefetch: 20}
-			r := start(t, d, s)
-			r.publishKeyed("a", 0, 1)
-			r.acked(1)
-			other := r.replica(d, s)
-			r.eventually("the other one waits", other.Active)
-			for n := range 40 {
-				for _, key := range []string{"a", "b", "c"} {
-					r.publishKeyed(key, n, n+1)
-				}
-			}
-			if n := other.Received(); n != 0 {
-				t.Fatalf("%d messages were delivered to the replica that waits", n)
-			}
-			before := r.metrics()
-			if got := r.drain(time.Minute); got.Interrupted != 0 {
-				t.Errorf("drained %+v", got)
-			}
-			took := int(testutil.ToFloat64(before.settled[message.Ack][message.ReasonSuccess]))
-			other.acked(121 - took)
-			same(t, &l, "a", append([]string{"a/0#0"}, inOrder("a", 0, 40)...))
-			same(t, &l, "b", inOrder("b", 0, 40))
-			same(t, &l, "c", inOrder("c", 0, 40))
-			other.holds(r.plan.Queue, 0)
-		})
+	var l ledger
+	d := l.answers(func(*message.Message) message.Outcome {
+		time.Sleep(5 * time.Millisecond)
+		return answer(200)
+	})
+	s := settings{order: byKey, queueType: "quorum", concurrency: 4, prefetch: 20}
+	r := start(t, d, s)
+	r.publishKeyed("a", 0, 1)
+	r.acked(1)
+	other := r.replica(d, s)
+	r.eventually("the other one waits", other.Active)
+	for n := range 20 {
+		for _, key := range []string{"a", "b"} {
+			r.publishKeyed(key, n, n+1)
+		}
 	}
+	if n := other.Received(); n != 0 {
+		t.Fatalf("%d messages were delivered to the replica that waits", n)
+	}
+	before := r.metrics()
+	if got := r.drain(time.Minute); got.Interrupted != 0 {
+		t.Errorf("drained %+v", got)
+	}
+	took := int(testutil.ToFloat64(before.settled[message.Ack][message.ReasonSuccess]))
+	other.acked(41 - took)
+	same(t, &l, "a", append([]string{"a/0#0"}, inOrder("a", 0, 20)...))
+	same(t, &l, "b", inOrder("b", 0, 20))
+	other.holds(r.plan.Queue, 0)
 }
 
 // TestLostSessionInOrder: an attempt of a lost session keeps its key busy, and its message is handled again first.
@@ -477,21 +344,6 @@ func TestStopClosesTheChannel(t *testing.T) {
 	queue := r.plan.Queue
 	r.drain(time.Minute)
 	r.holds(queue, 3)
-}
-
-// TestPanicInOrder: the message waits in its place.
-func TestPanicInOrder(t *testing.T) {
-	t.Parallel()
-	var l ledger
-	r := start(t, l.answers(func(m *message.Message) message.Outcome {
-		if m.MessageID == "a/0" && len(l.of("a")) == 1 {
-			panic("over a message")
-		}
-		return answer(200)
-	}), settings{order: byKey})
-	r.publishKeyed("a", 0, 3)
-	r.acked(3)
-	same(t, &l, "a", []string{"a/0#0", "a/0#0", "a/1#0", "a/2#0"})
 }
 
 // TestNoMemoryInOrder: a message without a body holds its key; another delivery of it may have one.
@@ -644,36 +496,32 @@ func TestLeavingDoesNotWaitForARate(t *testing.T) {
 	})
 }
 
-// TestFailingParkInOrder: it is shown when nothing else can be handled, and a pause returns its message to its place.
+// TestFailingParkInOrder: where nothing else can be handled, the gate and an error say how many messages cannot be parked,
+// and a pause returns the message to its place.
 func TestFailingParkInOrder(t *testing.T) {
 	t.Parallel()
 	var l ledger
-	var fails atomic.Bool
-	fails.Store(true)
+	f := &failing{}
 	r := start(t, l.answers(func(m *message.Message) message.Outcome {
 		if m.MessageID == "a/0" {
 			return answer(500)
 		}
 		return answer(200)
-	}), settings{order: "queue", concurrency: 1, prefetch: 2, maxRetries: 1, publisher: func(real Publisher) Publisher {
-		return publisherFunc(func(ctx context.Context, p *message.Publication) error {
-			if fails.Load() {
-				return errRefused
-			}
-			return real.Publish(ctx, p)
-		})
-	}})
+	}), settings{order: "queue", concurrency: 1, prefetch: 2, maxRetries: 1, publisher: f.before})
 	r.publishKeyed("a", 0, 4)
 	r.eventually("the reason", func() bool {
 		h := r.flow.Holds()
-		return len(h) == 1 && h[0].Reason == flow.Publishing && r.flow.Open() && r.Active()
+		return len(h) == 1 && h[0].Reason == flow.Publishing && strings.Contains(h[0].Detail, "cannot be parked") && r.flow.Open() && r.Active()
+	})
+	r.eventually("the log line", func() bool {
+		return strings.Contains(r.log.String(), `"level":"error","msg":"paused","reason":"publishing","waiting":1,`)
 	})
 	r.flow.Hold(flow.Operator, "")
 	r.holds(r.plan.Queue, 4)
 	if h := r.flow.Holds(); len(h) != 1 || h[0].Reason != flow.Operator {
 		t.Errorf("reasons %+v", h)
 	}
-	fails.Store(false)
+	f.works.Store(true)
 	r.flow.Lift(flow.Operator)
 	r.acked(3)
 	if d := r.parked(); d.MessageId != "a/0" || d.Headers["x-final-retry-count"] != int32(1) {
@@ -685,140 +533,3 @@ func TestFailingParkInOrder(t *testing.T) {
 type publisherFunc func(ctx context.Context, p *message.Publication) error
 
 func (f publisherFunc) Publish(ctx context.Context, p *message.Publication) error { return f(ctx, p) }
-
-// history checks the attempts of one key: first attempts in the order of publishing, one at a time, a retry directly
-// behind its attempt. When a connection was cut since the last attempt, a key may go back, and runs in order from there:
-// without the messages that a replica remembers the app has taken.
-type history struct {
-	last   int  // message of the last attempt
-	failed bool // the last attempt
-	cuts   int
-	taken  map[int]bool
-}
-
-func (h *history) attempt(n, cuts int) (ok bool) {
-	expected := h.last + 1
-	if h.failed {
-		expected = h.last
-	}
-	for cuts > 0 && expected < n && h.taken[expected] {
-		expected++
-	}
-	ok = n == expected || n < expected && cuts != h.cuts
-	h.last, h.cuts = n, cuts
-	return ok
-}
-
-// histories are those of all keys of a test whose connections are cut.
-type histories struct {
-	t        testing.TB
-	mu       sync.Mutex // a cut holds it until the sidecar has noticed: until then no attempt begins
-	keys     map[string]*history
-	attempts int
-	cuts     int
-	random   *rand.Rand
-}
-
-// begin records an attempt and returns its outcome, by chance.
-func (hs *histories) begin(m *message.Message) (failed, slow bool) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	select {
-	case <-m.Lost: // the broker delivers it again
-		return true, false
-	default:
-	}
-	key, number, _ := strings.Cut(m.MessageID, "/")
-	n, _ := strconv.Atoi(number)
-	h := hs.keys[key]
-	if h == nil {
-		h = &history{last: -1, taken: map[int]bool{}}
-		hs.keys[key] = h
-	}
-	if was := *h; !h.attempt(n, hs.cuts) {
-		hs.t.Errorf("an attempt of %s after %+v, and %d cuts", m.MessageID, was, hs.cuts)
-	}
-	hs.attempts++
-	if h.failed = hs.random.IntN(5) == 0; !h.failed {
-		h.taken[n] = true
-	}
-	return h.failed, hs.random.IntN(4) == 0
-}
-
-func (hs *histories) Dispatch(_ context.Context, m *message.Message) message.Outcome {
-	failed, slow := hs.begin(m)
-	if slow {
-		time.Sleep(time.Millisecond)
-	}
-	if failed {
-		return answer(500)
-	}
-	return answer(200)
-}
-
-// cut ends the connections of a replica.
-func (hs *histories) cut(r *rig) {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	hs.cuts++
-	before := r.sessions.Load()
-	r.proxy.Cut()
-	r.eventually("the next session", func() bool { return r.sessions.Load() > before })
-}
-
-// reached reports whether there have been n attempts.
-func (hs *histories) reached(n int) bool {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	return hs.attempts >= n
-}
-
-// ended reports whether the app has taken the last message of each of n keys.
-func (hs *histories) ended(n, last int) bool {
-	hs.mu.Lock()
-	defer hs.mu.Unlock()
-	for _, h := range hs.keys {
-		if h.taken[last] {
-			n--
-		}
-	}
-	return n == 0
-}
-
-// TestOrderSurvivesFaults: with many keys, random failures, cut connections, pauses and replicas that come and go, each
-// key stays in order.
-func TestOrderSurvivesFaults(t *testing.T) {
-	t.Parallel()
-	const keys, each = 40, 30
-	for _, kind := range []string{"classic", "quorum"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			all := &histories{t: t, keys: map[string]*history{}, random: rand.New(rand.NewPCG(rand.Uint64(), 0))}
-			s := settings{order: byKey, queueType: kind, concurrency: 8, prefetch: 60, retryDelay: 10 * time.Millisecond, maxRetries: 1000}
-			r := start(t, all, s)
-			r.publishKeyed("warm-up", 0, 1)
-			r.acked(1)
-			other := r.replica(all, s)
-			published := make(chan struct{})
-			go func() {
-				defer close(published)
-				for n := range each {
-					for k := range keys {
-						r.publishKeyed(fmt.Sprint("k", k), n, n+1)
-					}
-				}
-			}()
-			faults := []func(){
-				func() { all.cut(r) }, func() { r.flow.Hold(flow.Operator, "") }, func() { r.flow.Lift(flow.Operator) }, func() { all.cut(other) },
-			}
-			for n := range 16 {
-				r.eventually("messages are handled between two faults", func() bool { return all.reached(60 * (n + 1)) })
-				faults[n%len(faults)]()
-			}
-			r.drain(time.Minute)
-			<-published
-			r.eventually("everything was handled", func() bool { return all.ended(keys, each-1) })
-			other.holds(r.plan.Queue, 0)
-		})
-	}
-}

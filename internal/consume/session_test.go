@@ -3,7 +3,6 @@ package consume
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 
@@ -39,33 +38,6 @@ func TestLateAnswerOfALostSession(t *testing.T) {
 	if got := testutil.ToFloat64(r.metrics().stale); got != 1 {
 		t.Errorf("%v stale deliveries, want 1", got)
 	}
-}
-
-// TestLateFailureParksOnce: the copy is parked by the verdict on the attempt of the lost session.
-func TestLateFailureParksOnce(t *testing.T) {
-	t.Parallel()
-	hold := make(chan struct{})
-	var s seen
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		s.Add(m.MessageID)
-		<-hold
-		o := answer(200)
-		o.Disposition = message.DispositionPark
-		return o
-	}), settings{concurrency: 1, prefetch: 2})
-	r.publish("A")
-	r.eventually("A in flight", func() bool { return s.Of("A") == 1 })
-	r.proxy.Cut()
-	r.eventually("the copy", func() bool { return testutil.ToFloat64(r.metrics().received[1]) == 1 })
-	close(hold)
-	r.counted(1, message.Park, message.ReasonDisposition)
-	if n := testutil.ToFloat64(r.metrics().stale); n != 1 || !strings.Contains(r.log.String(), `"reason":"session_lost"`) {
-		t.Errorf("%v stale settlements", n)
-	}
-	if s.Total() != 1 {
-		t.Errorf("%d attempts", s.Total())
-	}
-	r.holds(r.dlq(), 1)
 }
 
 // awaited reports whether a copy has waited for an attempt that is under way.

@@ -15,19 +15,15 @@ import (
 	"sidecar/internal/topology"
 )
 
-// first answers the first attempt of a message as it says, in a batch or not, and later ones with a 200.
-func first(o message.Outcome) *batched {
+// first answers the first attempt of a message as it says, and later ones with a 200.
+func first(o message.Outcome) dispatcher {
 	var s seen
-	return &batched{answer: func(ms []*message.Message) (whole message.Outcome, each []message.Outcome) {
-		for _, m := range ms {
-			if s.Add(m.MessageID) == 1 {
-				each = append(each, o)
-			} else {
-				each = append(each, answer(200))
-			}
+	return func(_ context.Context, m *message.Message) message.Outcome {
+		if s.Add(m.MessageID) == 1 {
+			return o
 		}
-		return answer(200), each
-	}}
+		return answer(200)
+	}
 }
 
 // asks is a 200 with what the app asks for by Amqp-Disposition.
@@ -65,19 +61,15 @@ func TestSettledLinesHaveTheSameFields(t *testing.T) {
 		then            func(*rig) // after the message was published
 	}{
 		"acked":                     {app: first(answer(200)), outcome: "ack", reason: "success"},
-		"acked in a batch":          {app: first(answer(200)), s: batches, outcome: "ack", reason: "success"},
 		"acked in order":            {app: first(answer(200)), s: inOrder, outcome: "ack", reason: "success"},
 		"discarded":                 {app: first(asks(message.DispositionDiscard)), outcome: "discard", reason: "disposition"},
 		"parked":                    {app: first(asks(message.DispositionPark)), outcome: "park", reason: "disposition"},
-		"parked from a batch":       {app: first(asks(message.DispositionPark)), s: batches, outcome: "park", reason: "disposition"},
-		"parked in order":           {app: first(asks(message.DispositionPark)), s: inOrder, outcome: "park", reason: "disposition"},
-		"retries used up":           {app: always(500), s: settings{maxRetries: 1}, outcome: "park", reason: "max_retries"},
+		"an unknown word":           {app: first(message.Outcome{Status: 200, RetryAfter: -1, Unknown: true, Detail: "because"}), outcome: "ack", reason: "success"},
 		"retried by a reject":       {app: first(answer(500)), outcome: "retry", reason: "server_error"},
 		"retried by a publish":      {app: first(answer(500)), s: published, outcome: "retry", reason: "server_error"},
 		"retried in order":          {app: first(answer(500)), s: inOrder, outcome: "retry", reason: "server_error"},
 		"retried by the queue":      {app: first(answer(500)), s: native, outcome: "retry", reason: "server_error"},
 		"requeued":                  {app: first(answer(425)), outcome: "requeue", reason: "too_early"},
-		"requeued from a batch":     {app: first(answer(425)), s: batches, outcome: "requeue", reason: "too_early"},
 		"an app that is down":       {app: first(refused), outcome: "release", reason: "app_down"},
 		"one that is down, batches": {app: first(refused), s: batches, outcome: "release", reason: "app_down"},
 		"no memory": {
@@ -127,7 +119,9 @@ func TestSettledLinesHaveTheSameFields(t *testing.T) {
 			} {
 				all := slices.Concat(r.settledLines(c.outcome, c.reason), r.settledLines("release", "session_lost"))
 				for _, line := range all {
-					if line[field] != want || line["retry_count"] == nil || line["duration_ms"] == nil {
+					_, unknown := line["unknown_disposition"]
+					if line[field] != want || line["retry_count"] == nil || line["duration_ms"] == nil ||
+						unknown != (name == "an unknown word") || unknown != (line["detail"] == "because") {
 						t.Errorf("%s is not %q in %v", field, want, line)
 					}
 				}

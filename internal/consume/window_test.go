@@ -94,30 +94,6 @@ func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
 	}
 }
 
-func TestWindowStuckHead(t *testing.T) {
-	t.Parallel()
-	w := newWindow(4)
-	for tag := uint64(2); tag <= 4; tag++ {
-		w.ack(ending{tag: tag})
-	}
-	if _, taken := w.prefix(); len(taken) != 0 {
-		t.Fatalf("took %v although 1 is unfinished", taken)
-	}
-	if !w.crowded() {
-		t.Fatal("3 of 4 wait behind the head and the window does not call that crowded")
-	}
-	if got := len(w.behind(0)); got != 3 {
-		t.Fatalf("took %d from behind the head, want 3", got)
-	}
-	w.ack(ending{tag: 1})
-	if last, taken := w.prefix(); last != 1 || len(taken) != 1 {
-		t.Fatalf("last %d taken %v, want a single ack of 1", last, taken)
-	}
-	if w.head != 5 {
-		t.Fatalf("head %d, want 5", w.head)
-	}
-}
-
 // What waits behind a head that moves is passed by it soon; acking it singly at once would cost a frame per message as
 // soon as an answer takes longer than a tick.
 func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
