@@ -34,8 +34,12 @@ func TestDocumentedBatches(t *testing.T) {
 		},
 	}
 	boundary := regexp.MustCompile(`[A-Z2-7]{26}`)
+	again, _, _ := postAll(t, "multipart", ms)
 	for format := range formats {
 		r, _, _ := postAll(t, format, ms)
+		if r.Header.Get("Content-Type") == again.Header.Get("Content-Type") {
+			t.Errorf("%s: the boundary is used twice", format)
+		}
 		got := "POST /events HTTP/1.1\nContent-Type: " + r.Header.Get("Content-Type") + "\n\n" + string(r.Body)
 		got = boundary.ReplaceAllString(strings.ReplaceAll(got, "\r\n", "\n"), "UDKJ3NJ7Q5YLLWYIGBZZEHIQ7J")
 		got = strings.ReplaceAll(strings.TrimSuffix(got, "\n"), "\x00\xff", "(two bytes)")

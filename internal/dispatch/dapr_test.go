@@ -49,22 +49,15 @@ func TestDaprBodies(t *testing.T) {
 		`{"status":"RETRY"}`:                      saidRetry,
 		`{"status":"DROP"}`:                       saidDrop,
 		`{"status":"retry"}`:                      saidUnknown,
-		`{"status":"success"}`:                    saidUnknown,
-		`{"status":"ok"}`:                         saidUnknown,
 		`{"status":" RETRY"}`:                     saidUnknown,
 		`{"status":""}`:                           saidNothing,
 		`{"status":null}`:                         saidNothing,
 		`{"status":5}`:                            saidNothing,
-		`{"status":["RETRY"]}`:                    saidNothing,
-		`{"id":7}`:                                saidNothing,
 		`{}`:                                      saidNothing,
 		``:                                        saidNothing,
 		`ok`:                                      saidNothing,
-		`"RETRY"`:                                 saidNothing,
-		`null`:                                    saidNothing,
 		`[{"status":"RETRY"}]`:                    saidNothing,
 		`{"status":"RETRY"`:                       saidNothing,
-		`{"status":"RETRY",}`:                     saidNothing,
 		`{"a":{"status":"RETRY"}}`:                saidNothing,
 		`{"id":7,"status":"RETRY"}`:               saidRetry,
 		` {"\u0073tatus" : "R\u0045TRY"} more`:    saidRetry,
@@ -72,9 +65,7 @@ func TestDaprBodies(t *testing.T) {
 		`{"Status":"DROP"}`:                       saidDrop,
 		`{"status":"RETRY"}{"status":"DROP"}`:     saidRetry,
 		`{"status":"RETRY","status":"DROP"}`:      saidDrop,
-		`{"status":"RETRY","more":tru}`:           saidNothing,
 		"\ufeff{\"status\":\"RETRY\"}":            saidNothing,
-		`{"status":"SECRET-` + "\n" + `"}`:        saidNothing,
 		`{"status":"canary of the body"}`:         saidUnknown,
 		`{"status":` + strings.Repeat("[", 11000): saidNothing,
 		`{"status":"DROP","pad":"` + strings.Repeat("p", 60<<10) + `"}`: saidDrop,
@@ -102,10 +93,7 @@ func TestDaprAnswers(t *testing.T) {
 	}{
 		"201":                        {"201 Created", saidDrop},
 		"as a problem document":      {"200 OK\r\nContent-Type: application/problem+json", saidDrop},
-		"as HTML":                    {"200 OK\r\nContent-Type: text/html", saidDrop},
-		"404":                        {"404 No", saidNothing},
 		"500":                        {"500 No", saidNothing},
-		"302":                        {"302 There", saidNothing},
 		"header":                     {"200 OK\r\nAmqp-Disposition: ack", said{d: message.DispositionAck}},
 		"header with a reason":       {"200 OK\r\nAmqp-Disposition: retry\r\nAmqp-Reason: r", said{d: message.DispositionRetry, detail: "r"}},
 		"a reason alone":             {"200 OK\r\nAmqp-Reason: r", said{d: message.DispositionPark, detail: "r"}},
@@ -121,8 +109,25 @@ func TestDaprAnswers(t *testing.T) {
 	if o := scripted(t, apptest.AnswerAndClose("HTTP/1.0 200 OK\r\n\r\n"+drop), dapr); heard(o) != saidDrop {
 		t.Errorf("until the end of the connection: got %+v", heard(o))
 	}
-	if o := answered(t, apptest.Status(204), dapr); heard(o) != saidNothing || o.Status != 204 {
-		t.Errorf("204: got %+v", heard(o))
+}
+
+// TestDaprBodyThatDoesNotCome: what is read of a body must come in time, and its end is awaited even if it is too long.
+func TestDaprBodyThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	defer close(hold)
+	for _, size := range []string{"40", "70000"} {
+		s := apptest.Listen(t, func(c *apptest.Conn) {
+			_, _ = c.Next()
+			c.Send("HTTP/1.1 200 OK\r\nContent-Length: " + size + "\r\n\r\n{\"status\":\"RETRY\"}")
+			<-hold
+		})
+		o := dispatch(t, newTarget(t, s.URL, dapr, timeout(patience)), sample())
+		wantFailure(t, o, message.FailureTimeout, "in time")
+		ctx, stop := context.WithCancelCause(t.Context())
+		time.AfterFunc(100*time.Millisecond, func() { stop(errors.New("drain")) })
+		o = newTarget(t, s.URL, dapr).Dispatch(ctx, sample())
+		wantFailure(t, o, message.FailureInterrupted, "drain")
 	}
 }
 
@@ -134,7 +139,6 @@ func TestDaprBrokenBody(t *testing.T) {
 		failure      message.Failure
 	}{
 		"short of its length": {"Content-Length: 40\r\n\r\n{\"status\":\"RETRY\"}", "within the answer's body", message.FailureReset},
-		"between chunks":      {"Transfer-Encoding: chunked\r\n\r\n12\r\n{\"status\":\"RETRY\"}\r\n", "within the answer's body", message.FailureReset},
 		"within a chunk":      {"Transfer-Encoding: chunked\r\n\r\n12\r\n{\"sta", "within the answer's body", message.FailureReset},
 		"a bad chunk":         {"Transfer-Encoding: chunked\r\n\r\nzz\r\n", "bad chunk", message.FailureMalformed},
 		"a chunk too long":    {"Transfer-Encoding: chunked\r\n\r\n2\r\n{}}\r\n0\r\n\r\n", "bad chunk", message.FailureMalformed},
@@ -149,42 +153,6 @@ func TestDaprBrokenBody(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestDaprBodyThatDoesNotEnd(t *testing.T) {
-	t.Parallel()
-	hold := make(chan struct{})
-	s := apptest.Listen(t, func(c *apptest.Conn) {
-		_, _ = c.Next()
-		c.Send("HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n{")
-		<-hold
-	})
-	defer close(hold)
-	o := dispatch(t, newTarget(t, s.URL, dapr, timeout(patience)), sample())
-	wantFailure(t, o, message.FailureTimeout, "in time")
-
-	ctx, stop := context.WithCancelCause(t.Context())
-	time.AfterFunc(100*time.Millisecond, func() { stop(errors.New("drain")) })
-	o = newTarget(t, s.URL, dapr).Dispatch(ctx, sample())
-	wantFailure(t, o, message.FailureInterrupted, "drain")
-}
-
-// What one answer said does not hold for the next.
-func TestDaprBodyIsForgotten(t *testing.T) {
-	t.Parallel()
-	s := apptest.Listen(t, func(c *apptest.Conn) {
-		for _, body := range []string{`{"status":"DROP"}`, ``, `{}`} {
-			_, _ = c.Next()
-			c.Send("HTTP/1.1 200 OK\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n" + body)
-		}
-	})
-	target := newTarget(t, s.URL, dapr)
-	for i, want := range []said{saidDrop, saidNothing, saidNothing} {
-		if got := heard(dispatch(t, target, sample())); got != want {
-			t.Errorf("answer %d: got %+v, want %+v", i, got, want)
-		}
-	}
-	wantSeen(t, s, 1, 3)
 }
 
 // FuzzDapr reads a body in both framings and in pieces of any size. What is heard must be the same each time, from the
@@ -254,42 +222,4 @@ func wantHeard(body []byte) said {
 		return want
 	}
 	return saidUnknown
-}
-
-func daprAnswers() []sent {
-	answer := func(body string) string {
-		return "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: " + itoa(len(body)) + "\r\n\r\n" + body
-	}
-	return []sent{
-		{"204", typicalAnswer}, {"text", answer("ok")}, {"success", answer(`{"status":"SUCCESS"}`)}, {"retry", answer(`{"status":"RETRY"}`)},
-		{"drop-4K", answer(`{"status":"DROP","pad":"` + strings.Repeat("p", 4<<10) + `"}`)},
-	}
-}
-
-func BenchmarkDaprAnswer(b *testing.B) {
-	for _, a := range daprAnswers() {
-		b.Run(a.name, func(b *testing.B) {
-			x := newAttempt(&Target{}, time.Time{})
-			defer x.release()
-			x.answer.dapr = true
-			next := parse(b, x, a.text)
-			b.ReportAllocs()
-			for b.Loop() {
-				x.out = message.Outcome{}
-				next()
-			}
-		})
-	}
-}
-
-// An answer without a JSON object costs nothing with the dialect on either.
-func TestDaprAnswersWithoutJSONAllocateNothing(t *testing.T) {
-	for _, a := range daprAnswers()[:2] {
-		x := newAttempt(&Target{}, time.Time{})
-		x.answer.dapr = true
-		if n := testing.AllocsPerRun(100, parse(t, x, a.text)); n != 0 {
-			t.Errorf("%s: %v allocations", a.name, n)
-		}
-		x.release()
-	}
 }

@@ -39,18 +39,10 @@ func (r *trickle) Read(p []byte) (int, error) {
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		typicalAnswer,
-		"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nok\r\n0\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 9\r\n\r\n0\r\nX: y\r\n\r\n",
-		"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n",
-		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nrest",
-		"HTTP/1.1 204\nA: b\n c\n\n", "HTTP/1.1 304 x\r\nContent-Length: 4\r\n\r\nHTTP", "HTTP/1.1 101 x\r\n\r\n",
-		"HTTP/1.1 200 OK\r\nConnection: a, Close\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 000 x\r\nContent-Length: 0\r\n\r\nx",
+		"HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 000 x\r\nContent-Length: 0\r\n\r\nx",
 		"HTTP/1.1 422 x\r\nContent-Type: application/problem+json\r\nContent-Length: 13\r\nRetry-After: 7\r\nAmqp-Reason: r\r\nAmqp-Disposition: park\r\n\r\n{\"title\":\"T\"}",
-		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
 		"HTTP/1.1 500 x\r\nContent-Type: application/problem+json\r\n\r\n{" + strings.Repeat(`"a":0,`, 12000) + `"title":"T"}`,
 		"HTTP/1.1 200 x\r\nX: " + strings.Repeat("x", 60000) + "\r\n\r\n{\"status\":\"" + strings.Repeat(`\u0041`, 10000) + `"}`,
-		"HTTP/2.0 200 OK\r\n\r\n", "HTTP/1.1 +20 OK\r\n\r\n", "220 mail\r\n", "",
 	} {
 		f.Add([]byte(seed), uint8(255))
 		f.Add([]byte(seed), uint8(1))

@@ -12,7 +12,7 @@ import (
 	"sidecar/internal/message"
 )
 
-// TestAppThatHangsUpAfterOneMillisecond is B3 at its worst: 2,000 messages, each sent about when the app hangs up.
+// TestAppThatHangsUpAfterOneMillisecond is B3 at its worst: 800 messages, each sent about when the app hangs up.
 //
 // What can be promised is that no message arrives twice and that none fails which the app has taken. What cannot is
 // that none fails at all: once the app has made up its mind to close, its kernel still takes bytes until the close is
@@ -57,10 +57,10 @@ func hangUpAfter(d time.Duration) func(*apptest.Conn) {
 	}
 }
 
-// postAtRandom posts 2,000 messages at random moments, checks that the app's books agree with the outcomes, and
+// postAtRandom posts 800 messages at random moments, checks that the app's books agree with the outcomes, and
 // returns the number of failures.
 func postAtRandom(t *testing.T, s *apptest.Server, target *Target) int64 {
-	const workers, posts = 10, 2000
+	const workers, posts = 10, 800
 	var answered, lost, next atomic.Int64
 	var done sync.WaitGroup
 	for range workers {

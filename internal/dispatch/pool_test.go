@@ -7,13 +7,6 @@ import (
 	"sidecar/internal/apptest"
 )
 
-func TestIdleConnectionExpires(t *testing.T) {
-	t.Parallel()
-	s, target := listen(t, 204, func(o *Options) { o.IdleTimeout = 1 })
-	wantStatuses(t, target, 3, 204)
-	wantSeen(t, s, 3, 3)
-}
-
 // An idle connection is closed without any further message.
 func TestIdleConnectionIsReaped(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/message"
 )
 
 func health(o *Options) { o.HealthPath, o.HealthTimeout = "/health?x=1", 5*time.Second }
@@ -26,12 +27,10 @@ func TestProbe(t *testing.T) {
 	}{
 		"connect":                  {silent, func(*Options) {}, ""},
 		"200":                      {ok, health, ""},
-		"204":                      {apptest.Answer(apptest.Status(204)), health, ""},
 		"body without end":         {apptest.AnswerAndClose("HTTP/1.1 200 OK\r\n\r\nhello"), health, ""},
 		"503":                      {apptest.Answer(apptest.Status(503)), health, "answered 503"},
 		"302":                      {apptest.Answer(apptest.Status(302, "Location: https://u:p@login.example/in;s=1?next=secret#f")), health, "answered 302 and Location https://login.example/in"},
 		"201 with a Location":      {apptest.Answer(apptest.Status(201, "Location: /x")), health, ""},
-		"503 with a Location":      {apptest.Answer(apptest.Status(503, "Location: /x")), health, "answered 503"},
 		"not HTTP":                 {apptest.Answer("hello\r\n"), health, "not HTTP/1"},
 		"closes":                   {apptest.AnswerAndClose(""), health, "closed the connection"},
 		"resets":                   {func(c *apptest.Conn) { _, _ = c.Head(); _ = c.Reset() }, health, "reset"},
@@ -69,43 +68,43 @@ func TestProbeRequest(t *testing.T) {
 	}
 }
 
-// TestProbeOfAFailingHandshake: an app to which no POST can get is away for the probe, too.
-func TestProbeOfAFailingHandshake(t *testing.T) {
+// TestNoConnectionInTime: an app that hangs answers no TLS handshake. It is away, as an app that refuses, but no text calls
+// that refused.
+func TestNoConnectionInTime(t *testing.T) {
 	t.Parallel()
-	untrusted, _ := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
-	plain := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(plain.Close)
-	for _, url := range []string{untrusted.URL, strings.Replace(plain.URL, "http:", "https:", 1)} {
-		for _, change := range []func(*Options){health, func(*Options) {}} {
-			err := newTarget(t, url, change).Probe(context.Background())
-			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "tls handshake") {
-				t.Errorf("%s: %v", url, err)
-			}
+	s := apptest.Listen(t, func(c *apptest.Conn) { c.WaitClosed() })
+	url, short := strings.Replace(s.URL, "http:", "https:", 1), 50*time.Millisecond
+	for _, path := range []string{"", "/health"} {
+		target := newTarget(t, url, timeout(short), func(o *Options) { o.HealthPath, o.HealthTimeout = path, short })
+		err := target.Probe(context.Background())
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "the app did not answer in time: ") || strings.Contains(err.Error(), "refused") {
+			t.Errorf("%v", err)
 		}
+		wantFailure(t, dispatch(t, target, sample()), message.FailureRefused, "connect to the app: timeout: the app did not answer in time: ")
 	}
 }
 
-func TestProbeOverTLSAndUnix(t *testing.T) {
+// TestProbeOfAnAddress: an app to which no POST can get is away for the probe, too, with a health path or without.
+func TestProbeOfAnAddress(t *testing.T) {
 	t.Parallel()
 	ok := apptest.Answer(apptest.Status(200))
 	secure, trust := apptest.ListenTLS(t, ok)
-	for _, url := range []string{secure.URL, apptest.ListenUnix(t, ok).URL} {
+	untrusted, _ := apptest.ListenTLS(t, ok)
+	plain := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(plain.Close)
+	for url, says := range map[string]string{ // "": it is there
+		secure.URL: "", apptest.ListenUnix(t, ok).URL: "", untrusted.URL: "tls handshake", strings.Replace(plain.URL, "http:", "https:", 1): "tls handshake",
+		apptest.Refused(t): "refused", "unix://" + t.TempDir() + "/none.sock": "no such file", "http://app.invalid/": "lookup app.invalid",
+		strings.Replace(apptest.Refused(t), "http:", "https:", 1): "refused",
+	} {
 		for _, change := range []func(*Options){health, func(*Options) {}} {
 			target := newTarget(t, url, change, func(o *Options) { o.TLS = trust })
-			if err := target.Probe(context.Background()); err != nil {
+			err := target.Probe(context.Background())
+			if (err == nil) != (says == "") || err != nil && (!errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), says)) {
 				t.Errorf("%s: %v", url, err)
 			}
-		}
-	}
-}
-
-func TestProbeOfNothing(t *testing.T) {
-	t.Parallel()
-	for _, url := range []string{apptest.Refused(t), "unix://" + t.TempDir() + "/none.sock", "http://app.invalid/"} {
-		for _, change := range []func(*Options){health, func(*Options) {}} {
-			err := newTarget(t, url, change).Probe(context.Background())
-			if !errors.Is(err, ErrRefused) {
-				t.Errorf("%s: got %v", url, err)
+			if says != "" {
+				wantFailure(t, dispatch(t, target, sample()), message.FailureRefused, says)
 			}
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// TestReleaseForgetsTheMessage is not parallel: it reads what it has given back to the pool.
 func TestReleaseForgetsTheMessage(t *testing.T) { //nolint:paralleltest // reads what it gave back to the pool
 	target := newTarget(t, "http://127.0.0.1:1/")
 	m := withHeaders(sample(), amqp.Table{"tenant": "acme"})

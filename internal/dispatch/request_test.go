@@ -3,9 +3,6 @@ package dispatch
 import (
 	"strings"
 	"testing"
-	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/message"
@@ -13,26 +10,15 @@ import (
 
 func TestRequestBytes(t *testing.T) {
 	t.Parallel()
-	m := &message.Message{
-		Body: []byte("hello"), ContentType: "text/plain", ContentEncoding: "identity", MessageID: "id-1",
-		CorrelationID: "corr", ReplyTo: "reply", Type: "order", AppID: "shop", UserID: "guest", Expiration: "60000",
-		Timestamp: time.Date(2026, 7, 1, 12, 0, 0, 0, time.FixedZone("CEST", 7200)), Priority: 5,
-		Queue: "q", Exchange: "ex", RoutingKey: "a.b", Redelivered: true, RetryCount: 3, MaxRetries: 3,
-		Trace: message.TraceContext{
-			Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-			Tracestate:  "a=b", Baggage: "k=v%20w",
-		},
-		Headers: amqp.Table{"tenant": "acme", "n": int32(7), "x-death": []any{}, "x-original-exchange": "e", "x-original-routing-key": "k",
-			"x-original-queue": "q"},
-	}
+	m := everything()
 	r, _ := post(t, m, func(o *Options) { o.Token = func() string { return "s3cret" } })
 	wantRequest(t, r,
 		"POST / HTTP/1.1",
 		"Host: "+r.Header.Get("Host"),
 		"User-Agent: amqp-sidecar/test",
 		"Authorization: Bearer s3cret",
-		"Content-Type: text/plain",
-		"Content-Length: 5",
+		"Content-Type: application/json",
+		"Content-Length: 8",
 		"Content-Encoding: identity",
 		"Amqp-Message-Id: id-1",
 		"Amqp-Correlation-Id: corr",
@@ -54,9 +40,11 @@ func TestRequestBytes(t *testing.T) {
 		"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		"tracestate: a=b",
 		"baggage: k=v%20w",
+		"Amqp-Header-CC: x",
 		"Amqp-Header-n: 7",
+		"Amqp-Header-secret: s",
 		"Amqp-Header-tenant: acme",
-		"", "hello",
+		"", `{"n": 1}`,
 	)
 }
 
@@ -87,6 +75,19 @@ func TestRequestOfAMessageWithNothingSet(t *testing.T) {
 	)
 }
 
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	s, trust := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
+	target := newTarget(t, s.URL+"/in", func(o *Options) { o.TLS = trust })
+	for i, size := range []int{0, 4<<10 + 1, 64<<10 + 1} {
+		wantStatus(t, dispatch(t, target, sized(size)), 204)
+		if n := len(s.Requests()[i].Body); n != size {
+			t.Errorf("body %d: got %d bytes, want %d", i, n, size)
+		}
+	}
+	wantSeen(t, s, 1, 3)
+}
+
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	s := apptest.ListenUnix(t, apptest.Answer(apptest.Status(204)))
@@ -96,31 +97,6 @@ func TestUnixSocket(t *testing.T) {
 		t.Errorf("target %q, host %q", r.Target, r.Header.Get("Host"))
 	}
 	wantSeen(t, s, 1, 3)
-}
-
-func TestTLS(t *testing.T) {
-	t.Parallel()
-	s, trust := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
-	target := newTarget(t, s.URL+"/in", func(o *Options) { o.TLS = trust })
-	for _, size := range []int{0, 100, 4<<10 + 1, 64<<10 + 1} {
-		m := sized(size)
-		wantStatus(t, dispatch(t, target, m), 204)
-	}
-	wantSeen(t, s, 1, 4)
-	for i, size := range []int{0, 100, 4<<10 + 1, 64<<10 + 1} {
-		if n := len(s.Requests()[i].Body); n != size {
-			t.Errorf("body %d: got %d bytes, want %d", i, n, size)
-		}
-	}
-}
-
-func TestTLSOfAnUnknownAuthorityIsNoAttempt(t *testing.T) {
-	t.Parallel()
-	s, _ := apptest.ListenTLS(t, apptest.Answer(apptest.Status(204)))
-	wantFailure(t, dispatch(t, newTarget(t, s.URL), sample()), message.FailureRefused, "tls handshake")
-	if len(s.Requests()) != 0 {
-		t.Error("a request went out")
-	}
 }
 
 func TestTokenThatCannotBeInAHeaderIsLeftOut(t *testing.T) {

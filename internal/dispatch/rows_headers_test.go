@@ -38,16 +38,12 @@ func TestHostileHeaders(t *testing.T) {
 		left    int
 	}{
 		"65 value with a line break":     {amqp.Table{"X-A": "a\r\nX-Evil: 1"}, map[string]string{"Amqp-Header-X-A": "a%0D%0AX-Evil: 1"}, 0},
-		"66 value with a newline only":   {amqp.Table{"X-A": "a\nX-Evil: 1"}, map[string]string{"Amqp-Header-X-A": "a%0AX-Evil: 1"}, 0},
 		"67 value with a NUL":            {amqp.Table{"X-A": "\x00"}, map[string]string{"Amqp-Header-X-A": "%00"}, 0},
-		"68 value with a DEL":            {amqp.Table{"X-A": "\x7f"}, map[string]string{"Amqp-Header-X-A": "%7F"}, 0},
 		"69 key empty":                   {amqp.Table{"": "v"}, map[string]string{"Amqp-Header-": ""}, 1},
 		"70 key with a space":            {amqp.Table{"a b": "v"}, map[string]string{"Amqp-Header-A-B": "v"}, 0},
-		"70 key with a colon":            {amqp.Table{"a:b": "v"}, map[string]string{"Amqp-Header-Ab": "v"}, 0},
 		"70 key with a line break":       {amqp.Table{"a\r\nX-Evil: 1\r\nb": "v"}, map[string]string{"Amqp-Header-Ax-Evil-1b": "v"}, 0},
 		"70 key in Unicode":              {amqp.Table{"größe": "v"}, map[string]string{"Amqp-Header-Gre": "v"}, 0},
 		"70 key of nothing but others":   {amqp.Table{"日本": "v"}, nil, 1},
-		"70 key of HTTP/2":               {amqp.Table{":authority": "v"}, map[string]string{"Amqp-Header-Authority": "v"}, 0},
 		"70 key with dot, underscore":    {amqp.Table{"a.b_c": "v"}, map[string]string{"Amqp-Header-A-B-C": "v"}, 0},
 		"71 key of 255 bytes":            {amqp.Table{strings.Repeat("k", 255): "v"}, map[string]string{"Amqp-Header-" + strings.Repeat("k", 255): "v"}, 0},
 		"72 value of 1 MiB":              {amqp.Table{"a": strings.Repeat("v", 1<<20), "b": "w"}, map[string]string{"Amqp-Header-A": "", "Amqp-Header-B": "w"}, 1},
@@ -55,16 +51,13 @@ func TestHostileHeaders(t *testing.T) {
 		"72 value of 2 KiB once encoded": {amqp.Table{"a": strings.Repeat("%", maxValue/3+1)}, map[string]string{"Amqp-Header-A": ""}, 1},
 		"75 table 10 deep":               {amqp.Table{"t": deep(10)}, map[string]string{"Amqp-Header-T": strings.Repeat(`{"a":`, 10) + `"x"` + strings.Repeat("}", 10)}, 0},
 		"75 table 100 deep":              {amqp.Table{"t": deep(100)}, map[string]string{"Amqp-Header-T": ""}, 1},
-		"75 table 10000 deep":            {amqp.Table{"t": deep(10000)}, map[string]string{"Amqp-Header-T": ""}, 1},
 		"76 array of tables":             {amqp.Table{"t": []any{amqp.Table{"b": int8(1), "a": nil}, amqp.Table{}}}, map[string]string{"Amqp-Header-T": `[{"a":null,"b":1},{}]`}, 0},
 		"76 table of 5000":               {amqp.Table{"t": wide(5000)}, map[string]string{"Amqp-Header-T": ""}, 1},
-		"76 array of 5000":               {amqp.Table{"t": make([]any, 5000)}, map[string]string{"Amqp-Header-T": ""}, 1},
 		"76 JSON in Unicode":             {amqp.Table{"t": []any{"ü\xff\"\\\n\r\t\x01\x7f"}}, map[string]string{"Amqp-Header-T": `["%C3%BC%EF%BF%BD\"\\\n\r\t\u0001%7F"]`}, 0},
 		"77 bytes that are text":         {amqp.Table{"b": []byte("a b")}, map[string]string{"Amqp-Header-B": "a b"}, 0},
 		"77 bytes that are not UTF-8":    {amqp.Table{"b": []byte{0xff, 0x00}}, map[string]string{"Amqp-Header-B": "/wA="}, 0},
 		"77 bytes in JSON":               {amqp.Table{"b": []any{[]byte{0xff, 0x00}, []byte("t")}}, map[string]string{"Amqp-Header-B": `["/wA=","t"]`}, 0},
 		"77 bytes over the limit":        {amqp.Table{"b": make([]byte, maxValue+1)}, map[string]string{"Amqp-Header-B": ""}, 1},
-		"77 string that is not UTF-8":    {amqp.Table{"b": "\xff"}, map[string]string{"Amqp-Header-B": "%FF"}, 0},
 		"78 void":                        {amqp.Table{"v": nil}, map[string]string{"Amqp-Header-V": "(empty)"}, 0},
 		"78 empty string":                {amqp.Table{"v": ""}, map[string]string{"Amqp-Header-V": "(empty)"}, 0},
 		"79 a type AMQP does not have":   {amqp.Table{"v": struct{}{}, "w": []any{struct{}{}}}, map[string]string{"Amqp-Header-V": "", "Amqp-Header-W": ""}, 2},
@@ -119,7 +112,7 @@ func wantLeftOut(tb testing.TB, r *apptest.Request, counted, want int) {
 	}
 }
 
-// Row 79: every number AMQP has, as text and inside JSON.
+// Row 79: numbers and times as text and inside JSON. amqpvalue TestText has every kind.
 func TestScalarValues(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -128,27 +121,15 @@ func TestScalarValues(t *testing.T) {
 		text, json string
 	}{
 		{true, "true", "true"},
-		{false, "false", "false"},
 		{int8(-128), "-128", "-128"},
-		{uint8(255), "255", "255"},
-		{int16(-32768), "-32768", "-32768"},
-		{uint16(65535), "65535", "65535"},
 		{int32(math.MinInt32), "-2147483648", "-2147483648"},
-		{uint32(math.MaxUint32), "4294967295", "4294967295"},
-		{int64(math.MinInt64), "-9223372036854775808", "-9223372036854775808"},
 		{uint64(math.MaxUint64), "18446744073709551615", "18446744073709551615"},
-		{int(-1), "-1", "-1"},
 		{float32(0.1), "0.1", "0.1"},
 		{float64(1e21), "1e+21", "1e+21"},
-		{float64(1e-7), "1e-07", "1e-07"},
 		{math.Copysign(0, -1), "-0", "-0"},
-		{math.NaN(), "NaN", `"NaN"`},
-		{math.Inf(1), "Infinity", `"Infinity"`},
 		{float32(math.Inf(-1)), "-Infinity", `"-Infinity"`},
 		{amqp.Decimal{Scale: 2, Value: 12345}, "123.45", "123.45"},
-		{amqp.Decimal{Scale: 0, Value: -7}, "-7", "-7"},
 		{amqp.Decimal{Scale: 3, Value: -7}, "-0.007", "-0.007"},
-		{amqp.Decimal{Scale: 3, Value: 123}, "0.123", "0.123"},
 		{amqp.Decimal{Scale: 1, Value: math.MinInt32}, "-214748364.8", "-214748364.8"},
 		{amqp.Decimal{Scale: 255, Value: 1}, "0." + strings.Repeat("0", 254) + "1", "0." + strings.Repeat("0", 254) + "1"},
 		{at, "2026-07-01T12:00:00Z", `"2026-07-01T12:00:00Z"`},

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"sidecar/internal/message"
 )
 
@@ -24,12 +22,10 @@ func TestHostileMessages(t *testing.T) {
 		left   int
 	}{
 		"46 empty body":                     {func(m *message.Message) { m.Body = nil }, map[string]string{"Content-Length": "0"}, 0},
-		"47 one zero byte":                  {func(m *message.Message) { m.Body = []byte{0} }, map[string]string{"Content-Length": "1"}, 0},
 		"49 invalid UTF-8 called JSON":      {func(m *message.Message) { m.Body = []byte("\xff\xfe{") }, map[string]string{"Content-Type": "application/json"}, 0},
 		"50 compressed body is passed on":   {func(m *message.Message) { m.ContentEncoding = "gzip"; m.Body = []byte("\x1f\x8b") }, map[string]string{"Content-Encoding": "gzip"}, 0},
 		"51 content type missing":           {func(m *message.Message) { m.ContentType = "" }, map[string]string{"Content-Type": octetStream}, 0},
 		"52 content type with a line break": {func(m *message.Message) { m.ContentType = "text/plain\r\nX-Evil: 1" }, map[string]string{"Content-Type": octetStream}, 1},
-		"52 content type of 10 KiB":         {func(m *message.Message) { m.ContentType = strings.Repeat("a", 10<<10) }, map[string]string{"Content-Type": octetStream}, 1},
 		"52 content type multipart":         {func(m *message.Message) { m.ContentType = `multipart/form-data; boundary="a%20b"` }, map[string]string{"Content-Type": `multipart/form-data; boundary="a%20b"`}, 0},
 		"52 content type with odd spaces":   {func(m *message.Message) { m.ContentType = " text/plain" }, map[string]string{"Content-Type": octetStream}, 1},
 		"52 content type that is no type":   {func(m *message.Message) { m.ContentType = "json" }, map[string]string{"Content-Type": "json"}, 0},
@@ -39,20 +35,15 @@ func TestHostileMessages(t *testing.T) {
 		"54 message id with a line break":   {func(m *message.Message) { m.MessageID = "a\r\nX-Evil: 1" }, map[string]string{"Amqp-Message-Id": "a%0D%0AX-Evil: 1"}, 0},
 		"54 message id in Unicode":          {func(m *message.Message) { m.MessageID = "größe 100%" }, map[string]string{"Amqp-Message-Id": "gr%C3%B6%C3%9Fe 100%25"}, 0},
 		"56 timestamp 0":                    {func(m *message.Message) { m.Timestamp = time.Unix(0, 0) }, map[string]string{"Amqp-Timestamp": "1970-01-01T00:00:00Z"}, 0},
-		"56 timestamp in the year 9999":     {func(m *message.Message) { m.Timestamp = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC) }, map[string]string{"Amqp-Timestamp": "9999-12-31T23:59:59Z"}, 0},
 		"56 timestamp beyond the year 9999": {func(m *message.Message) { m.Timestamp = time.Unix(math.MaxInt64/2, 0) }, map[string]string{"Amqp-Timestamp": ""}, 1},
 		"56 timestamp uint64 max":           {func(m *message.Message) { m.Timestamp = time.Unix(-1, 0) }, map[string]string{"Amqp-Timestamp": "1969-12-31T23:59:59Z"}, 0},
 		"56 timestamp far below zero":       {func(m *message.Message) { m.Timestamp = time.Unix(math.MinInt64, 0) }, map[string]string{"Amqp-Timestamp": ""}, 1},
-		"57 priority 255":                   {func(m *message.Message) { m.Priority = 255 }, map[string]string{"Amqp-Priority": "255"}, 0},
 		"58 expiration no number":           {func(m *message.Message) { m.Expiration = "abc" }, map[string]string{"Amqp-Expiration": "abc"}, 0},
-		"58 expiration 0":                   {func(m *message.Message) { m.Expiration = "0" }, map[string]string{"Amqp-Expiration": "0"}, 0},
 		"59 reply to with a line break":     {func(m *message.Message) { m.ReplyTo = "\r\n\r\nGET / HTTP/1.1" }, map[string]string{"Amqp-Reply-To": "%0D%0A%0D%0AGET / HTTP/1.1"}, 0},
 		"59 correlation id with a NUL":      {func(m *message.Message) { m.CorrelationID = "a\x00b\x7f" }, map[string]string{"Amqp-Correlation-Id": "a%00b%7F"}, 0},
-		"60 user id":                        {func(m *message.Message) { m.UserID = "guest" }, map[string]string{"Amqp-User-Id": "guest"}, 0},
 		"61 app id and type hostile":        {func(m *message.Message) { m.AppID, m.Type = "\t", " \n " }, map[string]string{"Amqp-App-Id": "%09", "Amqp-Type": "%20%0A%20"}, 0},
 		"62 routing key of 255 bytes":       {func(m *message.Message) { m.RoutingKey = long }, map[string]string{"Amqp-Routing-Key": long}, 0},
 		"62 routing key empty":              {func(m *message.Message) { m.RoutingKey = "" }, map[string]string{"Amqp-Routing-Key": "(empty)"}, 0},
-		"62 routing key with a NUL":         {func(m *message.Message) { m.RoutingKey = "a\x00" }, map[string]string{"Amqp-Routing-Key": "a%00"}, 0},
 		"62 key no broker would deliver":    {func(m *message.Message) { m.RoutingKey = strings.Repeat("é", maxValue) }, map[string]string{"Amqp-Routing-Key": ""}, 1},
 		"64 default exchange":               {func(m *message.Message) { m.Exchange = "" }, map[string]string{"Amqp-Exchange": "(empty)"}, 0},
 	} {
@@ -100,19 +91,4 @@ func TestBodyOverTheLimitIsNotSent(t *testing.T) {
 	o := dispatch(t, target, m)
 	wantFailure(t, o, message.FailureTooLarge, "body too large: 16777217 bytes, limit 16777216")
 	wantSeen(t, s, 1, 1)
-}
-
-// Row 60, and the rule that bodies and headers stay the broker client's own.
-func TestMessageIsNotWrittenTo(t *testing.T) {
-	t.Parallel()
-	m := sample()
-	m.Body = bytes.Repeat([]byte("b"), 100)[:50]
-	m.Headers = amqp.Table{"a": []byte("x y"), "b": amqp.Table{"c": []any{"d"}}}
-	post(t, m)
-	if rest := m.Body[:100]; string(rest[50:]) != strings.Repeat("b", 50) {
-		t.Error("wrote behind the body")
-	}
-	if string(m.Headers["a"].([]byte)) != "x y" || len(m.Headers) != 2 {
-		t.Error("wrote to the headers")
-	}
 }

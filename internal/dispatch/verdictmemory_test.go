@@ -36,43 +36,33 @@ func readFor(tb testing.TB, target *Target, ms []*message.Message, kind, body st
 // what is held at a time, which is a buffer that has grown to the answer's size.
 func TestMemoryOfVerdicts(t *testing.T) { //nolint:paralleltest // measures what is allocated
 	const lines, object = "207 M\r\nContent-Type: application/jsonl", "200 OK\r\nContent-Type: application/json"
-	for _, n := range []int{1, 100, 1000} {
+	for _, n := range []int{1, 300} {
 		limit := int(answerLimit(n))
 		fill := func(start, part, end string) string {
 			return start + strings.Repeat(part, (limit-len(start)-len(end))/len(part)) + end
 		}
 		for name, c := range map[string]struct{ kind, body string }{
-			"blank lines":     {lines, fill("", "\n", "")},
-			"a line":          {lines, fill(`{"index":0,"status":500,"x":"`, "x", `"}`)},
-			"a reason":        {lines, fill(`{"index":0,"status":500,"reason":"`, `\u0001`, `"}`)},
-			"a disposition":   {lines, fill(`{"index":0,"disposition":"`, `x`, `"}`)},
-			"deep":            {lines, fill(`{"index":0,"status":500,"x":`, "[", "")},
-			"deep, closed":    {lines, `{"index":0,"status":500,"x":` + strings.Repeat("[", 9990) + strings.Repeat("]", 9990) + "}"},
-			"numbers":         {lines, fill(`{"index":0,"status":500,"x":[`, "1,", "1]}")},
-			"members":         {lines, fill(`{"index":0,"status":500`, `,"":{}`, "}")},
-			"a number":        {lines, fill(`{"index":0,"status":500,"retry_after":`, "9", "}")},
-			"empty items":     {object, fill(`{"batchItemFailures":[`, "{},", "{}]}")},
-			"items":           {object, fill(`{"batchItemFailures":[`, `{"itemIdentifier":"0"},`, `{"itemIdentifier":"0"}]}`)},
-			"lists":           {object, fill(`{`, `"batchItemFailures":[],`, `"":0}`)},
-			"an identifier":   {object, fill(`{"batchItemFailures":[{"itemIdentifier":"`, "x", `"}]}`)},
-			"a name":          {object, fill(`{"`, "x", `":0}`)},
-			"an array":        {object, fill(`[`, "{},", "{}]")},
-			"a member":        {object, fill(`{"x":[`, `{"x":[{}]},`, "{}]}")},
-			"many verdicts":   {object, fill(`[`, `{"index":0,"status":500},`, `{"index":0,"status":500}]`)},
-			"statuses":        {object, fill(`{"statuses":[`, `{"entryId":"m-0","status":"RETRY"},`, `{}]}`)},
-			"encoded twice":   {object, fill(`"[`, `{\"x\":0},`, `{}]"`)},
-			"strings":         {object, fill(`[`, `"{\"index\":",`, `0]`)},
-			"a string":        {object, fill(`["{`, `\"x\":`, `"]`)},
-			"other notation":  {object, fill(`x `, `index: `, ``)},
-			"other blanks":    {object, fill(`x status:`, "\u00a0", `0`)},
-			"codes":           {object, fill(`x`, `%41`, ``)},
-			"entities":        {object, fill(`x`, `&lt;`, ``)},
-			"coded strings":   {object, fill(`[`, `"%7B%41",`, `0]`)},
-			"a coded string":  {object, fill(`["`, `%7B`, `"]`)},
-			"unreadable":      {object, fill(`[`, `'index',`, `]`)},
-			"an object, deep": {object, fill(`{"x":`, "[", "")},
-			"not JSON":        {object, fill(`{"x":[`, "1,", "}")},
-			"too long":        {object, strings.Repeat("{", 2*limit)},
+			"a line":         {lines, fill(`{"index":0,"status":500,"x":"`, "x", `"}`)},
+			"a reason":       {lines, fill(`{"index":0,"status":500,"reason":"`, `\u0001`, `"}`)},
+			"deep":           {lines, fill(`{"index":0,"status":500,"x":`, "[", "")},
+			"numbers":        {lines, fill(`{"index":0,"status":500,"x":[`, "1,", "1]}")},
+			"members":        {lines, fill(`{"index":0,"status":500`, `,"":{}`, "}")},
+			"a number":       {lines, fill(`{"index":0,"status":500,"retry_after":`, "9", "}")},
+			"items":          {object, fill(`{"batchItemFailures":[`, `{"itemIdentifier":"0"},`, `{"itemIdentifier":"0"}]}`)},
+			"an identifier":  {object, fill(`{"batchItemFailures":[{"itemIdentifier":"`, "x", `"}]}`)},
+			"a name":         {object, fill(`{"`, "x", `":0}`)},
+			"a member":       {object, fill(`{"x":[`, `{"x":[{}]},`, "{}]}")},
+			"many verdicts":  {object, fill(`[`, `{"index":0,"status":500},`, `{"index":0,"status":500}]`)},
+			"statuses":       {object, fill(`{"statuses":[`, `{"entryId":"m-0","status":"RETRY"},`, `{}]}`)},
+			"encoded twice":  {object, fill(`"[`, `{\"x\":0},`, `{}]"`)},
+			"strings":        {object, fill(`[`, `"{\"index\":",`, `0]`)},
+			"a string":       {object, fill(`["{`, `\"x\":`, `"]`)},
+			"other notation": {object, fill(`x `, `index: `, ``)},
+			"other blanks":   {object, fill(`x status:`, "\u00a0", `0`)},
+			"codes":          {object, fill(`x`, `%41`, ``)},
+			"coded strings":  {object, fill(`[`, `"%7B%41",`, `0]`)},
+			"a coded string": {object, fill(`["`, `%7B`, `"]`)},
+			"too long":       {object, strings.Repeat("{", 2*limit)},
 		} {
 			reader, ms := newReader(), samples(n)
 			var before, after runtime.MemStats

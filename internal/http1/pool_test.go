@@ -114,3 +114,26 @@ func TestKeepAliveHint(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleConnectionThatTheAppWillClose: after the time that the app has announced, less a margin, a request takes a
+// connection of its own: on the idle one it would meet the close.
+func TestIdleConnectionThatTheAppWillClose(t *testing.T) {
+	t.Parallel()
+	const announced = time.Second
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		for {
+			c.SetReadDeadline(time.Now().Add(announced))
+			if _, err := c.Next(); err != nil {
+				return
+			}
+			c.Send(apptest.Status(204, "Keep-Alive: timeout=1"))
+		}
+	})
+	client := newClient(t, s.URL, 16, time.Hour)
+	wantStatus(t, client, 7, 204)
+	time.Sleep(announced * 6 / 10) // the margin is half of it
+	wantStatus(t, client, 7, 204)
+	if n := s.Accepted(); n != 2 {
+		t.Errorf("%d connections, want 2", n)
+	}
+}
