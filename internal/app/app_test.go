@@ -147,43 +147,6 @@ func TestDriftKeepsItUpAndUnready(t *testing.T) {
 	}
 }
 
-func TestVerifyPausesWhileSomethingIsMissing(t *testing.T) {
-	t.Parallel()
-	cfg := live(t, "SIDECAR_TOPOLOGY_MODE=verify")
-	a, _, stop := run(t, cfg)
-	brokertest.Eventually(t, time.Minute, "a pause because of what is missing", func() bool {
-		st := a.Status()
-		return st.State == "paused" && len(st.Findings) > 0 && st.Findings[0].Problem == "missing"
-	})
-	var out bytes.Buffer
-	if err := Check(context.Background(), cfg, &out, false, plain); !errors.Is(err, errFindings) || !strings.Contains(out.String(), "note ") {
-		t.Errorf("check: %v\n%s", err, out.String())
-	}
-	if err := stop(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-}
-
-func TestMissingQueueIsDeclaredAgain(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/"))
-	brokertest.Eventually(t, time.Minute, "consuming", func() bool { return a.subscriptions[0].consumer.Active() })
-	ch := brokertest.Channel(t, url)
-	if _, err := ch.QueueDelete(a.plan.Park.Queue, false, false, false); err != nil {
-		t.Fatal(err)
-	}
-	findings, _ := a.subscriptions[0].status.last()
-	a.subscriptions[0].missing(findings) // nothing is missing: changes nothing
-	if !a.subscriptions[0].flow.Open() {
-		t.Fatal("paused although nothing was reported")
-	}
-	ask(a.subscriptions[0].check) // what a returned park does
-	brokertest.Eventually(t, time.Minute, "the dead-letter queue is back", func() bool {
-		return brokertest.Ready(t, url, a.plan.Park.Queue) == 0
-	})
-}
-
 func TestListenFails(t *testing.T) {
 	t.Parallel()
 	taken := httptest.NewServer(http.NotFoundHandler())
@@ -195,13 +158,6 @@ func TestListenFails(t *testing.T) {
 	}
 	if err := a.Run(t.Context(), context.Background()); err == nil || !strings.Contains(err.Error(), addr) {
 		t.Errorf("Run on a taken address: %v", err)
-	}
-}
-
-func TestRenderPlanRefusesOtherFormats(t *testing.T) {
-	t.Parallel()
-	if _, err := RenderPlan(load(t), "yaml"); err == nil {
-		t.Error("rendered yaml")
 	}
 }
 

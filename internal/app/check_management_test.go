@@ -2,12 +2,12 @@ package app
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +20,7 @@ import (
 	"sidecar/internal/management"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
 func managed(t *testing.T, more ...string) *config.Config {
@@ -75,53 +76,73 @@ func TestCheckSeesTheWayBack(t *testing.T) {
 	}
 }
 
-// TestCheckJudgesPolicies: as if the queues had the arguments that the policies amount to.
+// TestCheckJudgesPolicies: as if the queues had the arguments that the policies amount to. What the API says of a policy
+// is read in TestCheckWithAPolicyThatHelps, and merged as the broker does it in management TestBrokerMergesLikeEffective.
 func TestCheckJudgesPolicies(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		kind, queue, policy      string
+	const classic, quorum, native, fanout = "SIDECAR_QUEUE_TYPE=classic", "SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_TOPOLOGY=native", "SIDECAR_TOPOLOGY=fanout"
+	delays := func(kind string, shortest int) management.Table {
+		return management.Table{"delayed-retry-type": kind, "delayed-retry-min": int64(shortest), "delayed-retry-max": int64(5000)}
+	}
+	bare := management.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(200)}
+	shorter := management.Table{"x-queue-type": "quorum", "x-delayed-retry-type": "failed", "x-delayed-retry-min": int64(900), "x-delayed-retry-max": int64(900)}
+	for name, c := range map[string]struct {
+		queue                    string
+		settings, given          management.Table // given: the arguments; nil: those of the plan
 		property, severity, says string
+		env                      []string
 	}{
-		{"classic", "dlq", `{"message-ttl": 60000}`, topology.ArgTTL, "problem", "60000"},
-		{"classic", "retry-queue", `{"message-ttl": 60000}`, "", "", ""}, // its argument is smaller
-		{"classic", "retry-queue", `{"message-ttl": 6}`, topology.ArgTTL, "problem", "do not wait for the delay"},
-		{"classic", "retry-queue", `{"max-length": 5, "overflow": "reject-publish"}`, "x-max-length", "warning", "while the queue is full is lost"},
-		{"classic", "retry-queue", `{"max-length": 5}`, "x-max-length", "warning", "the oldest message returns before its delay is over"},
-		{"quorum", "retry-queue", `{"max-length": 5}`, "x-max-length", "warning", "for minutes, neither ready nor unacked"},
-		{"classic", "queue", `{"max-length": 5, "overflow": "reject-publish"}`, "x-max-length", "warning", "a full queue refuses"},
-		{"quorum", "queue", `{"overflow": "drop-head"}`, topology.ArgOverflow, "warning", "at most once"},
-		{"quorum", "queue", `{"delivery-limit": 20}`, topology.ArgDeliveryLimit, "warning", "or with 425"},
-		{"quorum", "queue", `{"delivery-limit": 1}`, topology.ArgDeliveryLimit, "problem", "or with 425"},
+		"parked messages expire":    {"dlq", management.Table{"message-ttl": int64(60000)}, nil, topology.ArgTTL, "problem", "60000", []string{classic}},
+		"a longer delay":            {"retry", management.Table{"message-ttl": int64(60000)}, nil, "", "", "", []string{classic}}, // the argument is smaller
+		"a shorter delay":           {"retry", management.Table{"message-ttl": int64(6)}, nil, topology.ArgTTL, "problem", "do not wait for the delay", []string{classic}},
+		"retries are refused":       {"retry", management.Table{"max-length": int64(5), "overflow": "reject-publish"}, nil, "x-max-length", "warning", "while the queue is full is lost", []string{classic}},
+		"retries make room":         {"retry", management.Table{"max-length": int64(5)}, nil, "x-max-length", "warning", "the oldest message returns before its delay is over", []string{classic}},
+		"retries wait for room":     {"retry", management.Table{"max-length": int64(5)}, nil, "x-max-length", "warning", "for minutes, neither ready nor unacked", []string{quorum}},
+		"a full queue":              {"q", management.Table{"max-length": int64(5), "overflow": "reject-publish"}, nil, "x-max-length", "warning", "a full queue refuses", []string{classic}},
+		"rejected at most once":     {"q", management.Table{"overflow": "drop-head"}, nil, topology.ArgOverflow, "warning", "at most once", []string{quorum}},
+		"a limit of deliveries":     {"q", management.Table{"delivery-limit": int64(20)}, nil, topology.ArgDeliveryLimit, "warning", "or with 425", []string{quorum}},
+		"a low limit of deliveries": {"q", management.Table{"delivery-limit": int64(1)}, nil, topology.ArgDeliveryLimit, "problem", "or with 425", []string{quorum}},
+		"delays by policy alone":    {"q", delays("failed", 5000), bare, "", "", "", []string{quorum, native}},
+		"no policy delays":          {"q", management.Table{}, bare, topology.ArgRetryType, "problem", "no policy delays them", []string{quorum, native}},
+		"longer by policy":          {"q", delays("failed", 5000), shorter, topology.ArgRetryMin, "note", "beside it", []string{quorum, native}},
+		"shorter by policy":         {"q", delays("failed", 500), nil, topology.ArgRetryMin, "note", "retries wait that long", []string{quorum, native}},
+		"no delay by policy":        {"q", delays("disabled", 500), nil, topology.ArgRetryType, "problem", "delivered again at once", []string{quorum, native}},
+		"everything by policy":      {"q", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker, too", []string{quorum, native}},
+		"everything, with fanout":   {"q", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker once more", []string{quorum, fanout}},
+		"failures, with fanout":     {"q", delays("failed", 5000), nil, topology.ArgRetryType, "note", "a lost connection", []string{quorum, fanout}},
 	} {
-		t.Run(fmt.Sprint(tc.kind, " ", tc.queue, " ", tc.policy), func(t *testing.T) {
-			t.Parallel()
-			brokertest.URL(t)
-			name := "demo." + tc.queue + ".orders"
-			brokertest.Ctl(t, "set_policy", "the policy", "^demo[.]"+tc.queue+"[.]", tc.policy)
-			env := []string{"SIDECAR_QUEUE_TYPE=" + tc.kind, "SIDECAR_DLQ=demo.dlq.orders", "SIDECAR_QUEUE=demo.queue.orders", "SIDECAR_RETRY_QUEUE=demo.retry-queue.orders"}
-			declared(t, live(t, env...))
-			var r checkJSON
-			brokertest.Eventually(t, time.Minute, "the policies are seen", func() bool {
-				r, _ = checked(t, managed(t, env...))
-				return r.Policies == seen
-			})
-			i := slices.IndexFunc(r.Findings, func(f findingJSON) bool {
-				return f.Object == fmt.Sprintf("queue %q", name) && f.Property == tc.property
-			})
-			if tc.property == "" {
-				if len(r.Findings) > 0 {
-					t.Errorf("%+v", r.Findings)
-				}
-				return
+		env := append(c.env, "SIDECAR_QUEUE=q", "SIDECAR_DLQ=dlq")
+		if !slices.Contains(env, native) {
+			env = append(env, "SIDECAR_RETRY_QUEUE=retry")
+		}
+		plan := must.Get(newPlan(load(t, env...)))(t)
+		own := plan.Queues[slices.IndexFunc(plan.Queues, func(q topology.Queue) bool { return q.Name == c.queue })]
+		queue := management.Queue{Type: topology.TypeClassic, Durable: true, Arguments: management.Table(own.Args), Settings: c.settings, Policy: "the policy"}
+		if c.given != nil {
+			queue.Arguments = c.given
+		}
+		if c.env[0] == quorum {
+			queue.Type = topology.TypeQuorum
+		}
+		findings := withPolicies(&management.Seen{Queues: map[string]management.Queue{c.queue: queue}}, plan, 4, nil)
+		i := slices.IndexFunc(findings, func(f declare.Finding) bool { return f.Property == c.property })
+		if c.property == "" {
+			if slices.ContainsFunc(findings, func(f declare.Finding) bool {
+				return strings.Contains(f.Property, "-delayed-") || f.Property == topology.ArgTTL
+			}) {
+				t.Errorf("%s: %v", name, findings)
 			}
-			if i < 0 {
-				t.Fatalf("no finding: %+v", r)
-			}
-			f := r.Findings[i]
-			if f.Severity != tc.severity || !strings.Contains(f.Reason, tc.says) || !strings.HasSuffix(f.Found, `, by policy "the policy"`) || f.Fix != `change policy "the policy"` {
-				t.Errorf("%+v", f)
-			}
-		})
+			continue
+		}
+		if i < 0 {
+			t.Errorf("%s: %v", name, findings)
+			continue
+		}
+		f, byPolicy := findings[i], c.says != "beside it" && len(c.settings) > 0
+		if !strings.Contains(string(must.Get(json.Marshal(f))(t)), `"severity":"`+c.severity+`"`) || !strings.Contains(f.String(), c.says) ||
+			strings.HasSuffix(f.Found, `, by policy "the policy"`) != byPolicy || (f.Fix == `change policy "the policy"`) != (byPolicy && c.severity != "note") {
+			t.Errorf("%s: %+v", name, f)
+		}
 	}
 }
 
@@ -142,61 +163,6 @@ func TestCheckWithAPolicyThatHelps(t *testing.T) {
 		r, _ := checked(t, managed(t, env...))
 		return r.Policies == seen && !slices.ContainsFunc(r.Findings, func(f findingJSON) bool { return f.Severity != "note" })
 	})
-}
-
-// TestCheckOfAQueueThatDelays: what is in effect counts, be it by argument or by policy.
-func TestCheckOfAQueueThatDelays(t *testing.T) {
-	t.Parallel()
-	delays := func(kind string, shortest int) string {
-		return fmt.Sprintf(`{"delayed-retry-type": %q, "delayed-retry-min": %d, "delayed-retry-max": 5000}`, kind, shortest)
-	}
-	bare := amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(200)}
-	for name, tc := range map[string]struct {
-		preset, policy           string
-		given                    amqp.Table // nil: as declared
-		property, severity, says string
-	}{
-		"by policy alone":         {"native", delays("failed", 5000), bare, "", "", ""},
-		"longer by policy":        {"native", delays("failed", 5000), amqp.Table{"x-queue-type": "quorum", "x-delayed-retry-type": "failed", "x-delayed-retry-min": int64(900), "x-delayed-retry-max": int64(900)}, topology.ArgRetryMin, "note", "beside it"},
-		"shorter by policy":       {"native", delays("failed", 500), nil, topology.ArgRetryMin, "note", "retries wait that long"},
-		"no delay by policy":      {"native", delays("disabled", 500), nil, topology.ArgRetryType, "problem", "delivered again at once"},
-		"everything by policy":    {"native", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker, too"},
-		"everything, with fanout": {"fanout", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker once more"},
-		"returns, with fanout":    {"fanout", delays("returned", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker once more"},
-		"failures, with fanout":   {"fanout", delays("failed", 5000), nil, topology.ArgRetryType, "note", "a lost connection"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			brokertest.Delaying(t)
-			url := brokertest.URL(t)
-			brokertest.Ctl(t, "set_policy", "the policy", "^q$", tc.policy)
-			env := []string{"SIDECAR_QUEUE=q", "SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_TOPOLOGY=" + tc.preset}
-			if tc.given != nil {
-				brokertest.Queue(t, url, "q", tc.given)
-			}
-			declared(t, live(t, env...))
-			if r, _ := checked(t, live(t, env...)); tc.given != nil && r.find(`queue "q"`).Severity == "" {
-				t.Fatalf("the queue has no finding over AMQP: %+v", r)
-			}
-			r, err := checked(t, managed(t, env...))
-			i := slices.IndexFunc(r.Findings, func(f findingJSON) bool { return strings.HasPrefix(f.Property, "x-delayed-retry-") })
-			if tc.property == "" {
-				if i >= 0 {
-					t.Errorf("%+v", r.Findings)
-				}
-				return
-			}
-			if i < 0 {
-				t.Fatalf("no finding: %+v", r)
-			}
-			i = slices.IndexFunc(r.Findings, func(f findingJSON) bool { return f.Property == tc.property })
-			f := r.Findings[i]
-			byPolicy := strings.HasSuffix(f.Found, `, by policy "the policy"`)
-			if f.Severity != tc.severity || !strings.Contains(f.Reason, tc.says) || byPolicy != (tc.says != "beside it") || (err != nil) != (tc.severity == "problem") {
-				t.Errorf("%+v, %v", f, err)
-			}
-		})
-	}
 }
 
 // TestCheckCountsWhatTheQueueDelays: over AMQP the queue is empty.
@@ -297,35 +263,4 @@ func TestCheckCannotReadTheAPI(t *testing.T) {
 	if err := Check(t.Context(), cfg, &out, false, plain); err == nil || !strings.Contains(err.Error(), "management API: read the CA file") {
 		t.Errorf("%v", err)
 	}
-}
-
-// TestCheckSeesThatNothingDelays: a queue that fanout has declared needs a policy before native.
-func TestCheckSeesThatNothingDelays(t *testing.T) {
-	t.Parallel()
-	brokertest.Delaying(t)
-	env := []string{"SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_RETRY_DELAY=1s"}
-	plan := declared(t, live(t, env...))
-	native := func() checkJSON {
-		r, _ := checked(t, managed(t, append(env, "SIDECAR_TOPOLOGY=native")...))
-		return r
-	}
-	properties := func(r checkJSON) (all []string) {
-		for _, f := range r.Findings {
-			all = append(all, f.Severity+" "+f.Problem+" "+f.Property)
-		}
-		return all
-	}
-	leftover := "note leftover "
-	unending := "warning drift " + topology.ArgDeliveryLimit
-	r := native()
-	if got, want := properties(r), []string{"problem drift " + topology.ArgRetryType, unending, leftover}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if f := r.find(plan.Waits[0].Queue); strings.Contains(f.Fix, "--if") || !strings.Contains(f.Fix, "delete_queue -p ") {
-		t.Errorf("%+v", f)
-	}
-	brokertest.Ctl(t, "set_policy", "delays", "^"+regexp.QuoteMeta(plan.Queue)+"$", `{"delayed-retry-type":"failed","delayed-retry-min":1000,"delayed-retry-max":1000}`)
-	brokertest.Eventually(t, time.Minute, "the policy is seen", func() bool {
-		return slices.Equal(properties(native()), []string{unending, leftover})
-	})
 }

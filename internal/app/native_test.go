@@ -21,7 +21,7 @@ func throughout(t *testing.T, d *brokertest.Disguise, more ...string) []string {
 // nothing consumed, and few questions. After the next connection, to 4.3, it goes on by itself.
 func TestOlderNodes(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"3.13.7", "4.2.9", "four.three", "4", brokertest.NoVersion} {
+	for _, version := range []string{"4.2.9", "four.three", brokertest.NoVersion} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			brokertest.Delaying(t)
@@ -92,34 +92,11 @@ func TestOlderNodeAfterAReconnect(t *testing.T) {
 	}
 }
 
-// TestModesWithQueuesThatDelay: verify and none use what exists.
-func TestModesWithQueuesThatDelay(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []string{"verify", "none"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			brokertest.Delaying(t)
-			app, url := apptest.NewApp(t), brokertest.URL(t)
-			app.On("", apptest.Say(apptest.Status(500)), apptest.Say(apptest.Status(200)))
-			env := []string{"SIDECAR_APP_URL=" + app.URL + "/", "SIDECAR_TOPOLOGY=native", "SIDECAR_RETRY_DELAY=200ms"}
-			declared(t, live(t, env...))
-			a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...))
-			sub := a.subscriptions[0]
-			brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
-			brokertest.Send(t, url, sub.plan.Queue, "m")
-			brokertest.Eventually(t, time.Minute, "two attempts", func() bool { return len(app.Requests()) == 2 })
-			if r := app.Requests(); r[1].Header.Get("Amqp-Retry-Count") != "1" || r[1].At.Sub(r[0].At) < 200*time.Millisecond {
-				t.Errorf("the second attempt: %v after the first, %v", r[1].At.Sub(r[0].At), r[1].Header)
-			}
-		})
-	}
-}
-
 // TestQueueDelaysNothing: a policy takes the delays away while the sidecar runs. A few messages return at once, then
 // nothing is consumed; when the policy is gone, the sidecar goes on by itself.
 func TestQueueDelaysNothing(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"declare", "verify", "none"} {
+	for _, mode := range []string{"declare", "none"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			brokertest.Delaying(t)

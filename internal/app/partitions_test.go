@@ -59,7 +59,7 @@ func TestPartitionsInStatus(t *testing.T) {
 // partition.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
-	const keys, each, parked, failed = 24, 4, "3-1", "5-2"
+	const keys, each, parked, failed = 16, 3, "3-1", "5-2"
 	app := apptest.NewApp(t)
 	var open, peak atomic.Int64
 	three, done := context.WithTimeout(t.Context(), time.Minute) // ends when so many are open at once
@@ -143,17 +143,5 @@ func TestPartitions(t *testing.T) {
 	}
 	if got := app.Seen(parked); len(got) != 2 || got[1].Header.Get("Amqp-Exchange") != "demo.main-exchange" {
 		t.Errorf("the redriven message: %d requests", len(got))
-	}
-}
-
-// TestWarningsOfPartitions: what is the same for all partitions is said once.
-func TestWarningsOfPartitions(t *testing.T) {
-	t.Parallel()
-	cfg := load(t, "SIDECAR_ORDER_BY=header:customer", "SIDECAR_PARTITIONS=4", "SIDECAR_TOPOLOGY_MODE=none")
-	a := must.Get(New(cfg, Build{}, &apptest.Log{}))(t)
-	t.Cleanup(a.abandon)
-	const says = "SIDECAR_TOPOLOGY_MODE=none"
-	if own, all := strings.Join(a.Status().Warnings, "\n"), strings.Join(a.consumption(a.subscriptions).Warnings, "\n"); strings.Count(own, says) != 1 || strings.Count(all, says) != 1 {
-		t.Errorf("%s\n%s", own, all)
 	}
 }

@@ -2,14 +2,10 @@ package app
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
@@ -128,40 +124,35 @@ func TestDeletedAndNotDeclaredAgain(t *testing.T) {
 // line in every mode, and no line advises anything.
 func TestReturnedByANodeThatIsDown(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"declare", "verify", "none"} {
-		for kind, c := range map[string]struct {
-			retries string
-			queue   func(*topology.Plan) string
-		}{
-			"park":  {"0", func(p *topology.Plan) string { return p.Park.Queue }},
-			"retry": {"3", func(p *topology.Plan) string { return p.Waits[0].Queue }},
-		} {
-			t.Run(mode+" "+kind, func(t *testing.T) {
-				t.Parallel()
-				gate, app := make(chan struct{}), apptest.NewApp(t)
-				app.On("", apptest.Held(gate, apptest.Say(apptest.Status(500))))
-				env := []string{"SIDECAR_APP_URL=" + app.URL, "SIDECAR_MAX_RETRIES=" + c.retries, "SIDECAR_RETRY_DELAYS=1s"} // by publish
-				declaring, _, stop := run(t, live(t, env...))
-				brokertest.Eventually(t, time.Minute, "everything is declared", func() bool { return declaring.Ready("").Ready })
-				must.Do(t, stop())
-				a, log, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...))
-				sub := a.subscriptions[0]
-				brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
-				brokertest.Send(t, brokertest.URL(t), a.plan.Queue, "m")
-				brokertest.Eventually(t, time.Minute, "the app has it", func() bool { return len(app.Requests()) > 0 })
-				queue := c.queue(a.plan)
-				if _, down := brokertest.NodeDown(t, queue); !down {
-					return
-				}
-				close(gate)
-				brokertest.Eventually(t, time.Minute, "several publishes that were returned", func() bool { return len(log.Lines(`"publish failed"`)) > 2 })
-				measured(t, sub)
-				f := onlyLine(t, a, log, declare.ProblemRefused)
-				if f.Object != topology.QueueTitle(queue) || !strings.Contains(f.Found, "is down") || f.Fix != "" || log.Lines("topology fits") != nil {
-					t.Errorf("%v", f)
-				}
-			})
-		}
+	park := func(p *topology.Plan) string { return p.Park.Queue }
+	wait := func(p *topology.Plan) string { return p.Waits[0].Queue }
+	for _, c := range []struct {
+		mode, retries string
+		queue         func(*topology.Plan) string
+	}{{"declare", "0", park}, {"verify", "3", wait}, {"none", "0", park}} {
+		t.Run(c.mode, func(t *testing.T) {
+			t.Parallel()
+			gate, app := make(chan struct{}), apptest.NewApp(t)
+			app.On("", apptest.Held(gate, apptest.Say(apptest.Status(500))))
+			env := []string{"SIDECAR_APP_URL=" + app.URL, "SIDECAR_MAX_RETRIES=" + c.retries, "SIDECAR_RETRY_DELAYS=1s"} // by publish
+			declared(t, live(t, env...))
+			a, log, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+c.mode)...))
+			sub := a.subscriptions[0]
+			brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+			brokertest.Send(t, brokertest.URL(t), a.plan.Queue, "m")
+			brokertest.Eventually(t, time.Minute, "the app has it", func() bool { return len(app.Requests()) > 0 })
+			queue := c.queue(a.plan)
+			if _, down := brokertest.NodeDown(t, queue); !down {
+				return
+			}
+			close(gate)
+			brokertest.Eventually(t, time.Minute, "several publishes that were returned", func() bool { return len(log.Lines(`"publish failed"`)) > 2 })
+			measured(t, sub)
+			f := onlyLine(t, a, log, declare.ProblemRefused)
+			if f.Object != topology.QueueTitle(queue) || !strings.Contains(f.Found, "is down") || f.Fix != "" || log.Lines("topology fits") != nil {
+				t.Errorf("%v", f)
+			}
+		})
 	}
 }
 
@@ -206,11 +197,9 @@ func TestBindingThatAnotherServiceDeclares(t *testing.T) {
 	app := apptest.NewApp(t)
 	app.On("", apptest.Say(apptest.Status(409, "Amqp-Disposition: park")))
 	env := []string{"SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_APP_URL=" + app.URL}
-	declaring, _, stop := run(t, live(t, env...))
-	brokertest.Eventually(t, time.Minute, "everything is declared", func() bool { return declaring.Ready("").Ready })
-	must.Do(t, stop())
-	park, ch, user := declaring.plan.Park, brokertest.Channel(t, brokertest.URL(t)), brokertest.User(t, "secret")
-	for _, b := range declaring.plan.Bindings {
+	plan := declared(t, live(t, env...))
+	park, ch, user := plan.Park, brokertest.Channel(t, brokertest.URL(t)), brokertest.User(t, "secret")
+	for _, b := range plan.Bindings {
 		if b.Queue == park.Queue {
 			must.Do(t, ch.QueueUnbind(b.Queue, b.Key, b.Exchange, nil))
 		}
@@ -223,42 +212,5 @@ func TestBindingThatAnotherServiceDeclares(t *testing.T) {
 	brokertest.Eventually(t, time.Minute, "some returned publications", func() bool { return len(log.Lines(`"publish failed"`)) > 2 })
 	if f := onlyLine(t, a, log, declare.ProblemPermission); !strings.Contains(f.Object, park.Queue) || !strings.Contains(f.Fix, "set_permissions") {
 		t.Errorf("%v", f)
-	}
-}
-
-// TestCheckNamesNoTypeThatItDoesNotKnow: of a queue that exists and that the broker does not show, and of one that cannot
-// be declared.
-func TestCheckNamesNoTypeThatItDoesNotKnow(t *testing.T) {
-	t.Parallel()
-	declared := func(t *testing.T, ch *amqp.Channel, queue string, exclusive bool) {
-		must.Get(ch.QueueDeclare(queue, !exclusive, false, exclusive, false, nil))(t)
-	}
-	for name, c := range map[string]struct {
-		is     func(t *testing.T, ch *amqp.Channel, queue string)
-		says   string // of the type, "" for nothing
-		finds  string
-		before bool // 4.0
-	}{
-		"node down": {func(t *testing.T, ch *amqp.Channel, queue string) {
-			declared(t, ch, queue, false)
-			brokertest.NodeDown(t, queue)
-		}, "", "is down", true},
-		"exclusive": {func(t *testing.T, ch *amqp.Channel, queue string) { declared(t, ch, queue, true) }, "", "exclusive", false},
-		"limit":     {func(t *testing.T, _ *amqp.Channel, _ string) { brokertest.QueueLimit(t, 0) }, "", "queue limit", true},
-		"missing":   {func(*testing.T, *amqp.Channel, string) {}, "(this does not hold if quorum is the virtual host's default)", "missing", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if c.before && !strings.HasPrefix(brokertest.Version(t), "3.") {
-				return // a later broker does not say so
-			}
-			cfg := live(t)
-			c.is(t, brokertest.Channel(t, brokertest.URL(t)), must.Get(newPlan(cfg))(t).Queue)
-			out := problems(t, cfg)
-			named := slices.DeleteFunc(strings.Split(out, "\n"), func(l string) bool { return !strings.Contains(l, "classic queue") })
-			if !strings.Contains(out, c.finds) || len(named) != min(len(c.says), 1) || !strings.Contains(cmp.Or(strings.Join(named, ""), c.says), c.says) {
-				t.Errorf("%s", out)
-			}
-		})
 	}
 }

@@ -52,13 +52,9 @@ func TestQueueCannotBeConsumed(t *testing.T) {
 		refuse, admit func(*scene)
 		says          string
 	}{
-		"absent":                         {"none", false, (*scene).remove, (*scene).declare, "404 NOT_FOUND - no queue"},
-		"deleted":                        {"none", true, (*scene).remove, (*scene).declare, "404 NOT_FOUND - no queue"},
-		"another consumer alone":         {"none", false, (*scene).consumeAlone, (*scene).consumeNoMore, "403 ACCESS_REFUSED"},
-		"another consumer alone, verify": {"verify", false, (*scene).consumeAlone, (*scene).consumeNoMore, "403 ACCESS_REFUSED"},
-		"another consumer alone, declare": {
-			"declare", false, (*scene).consumeAlone, (*scene).consumeNoMore, "403 ACCESS_REFUSED",
-		},
+		"absent":                 {"none", false, (*scene).remove, (*scene).declare, "404 NOT_FOUND - no queue"},
+		"deleted":                {"none", true, (*scene).remove, (*scene).declare, "404 NOT_FOUND - no queue"},
+		"another consumer alone": {"declare", false, (*scene).consumeAlone, (*scene).consumeNoMore, "403 ACCESS_REFUSED"},
 		"no right": {
 			"none", false, func(s *scene) { s.permit("^$") }, func(s *scene) { s.permit(".*") }, "403 ACCESS_REFUSED",
 		},
@@ -67,9 +63,7 @@ func TestQueueCannotBeConsumed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			app := "SIDECAR_APP_URL=" + apptest.NewApp(t).URL
-			declaring, _, stop := run(t, live(t, app))
-			brokertest.Eventually(t, time.Minute, "everything is declared", func() bool { return declaring.Ready("").Ready })
-			must.Do(t, stop())
+			declared(t, live(t, app))
 			s := &scene{t, brokertest.Channel(t, brokertest.URL(t)), brokertest.User(t, "secret")}
 			s.permit(".*")
 			if !c.running {
@@ -198,21 +192,31 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-// TestOneOfTwoQueuesCannotBeConsumed: the status names that one, and the other is consumed.
+// TestOneOfTwoQueuesCannotBeConsumed: the status names that one, and the other is consumed. So is a third one as soon as its
+// topology, which is only verified, has been declared.
 func TestOneOfTwoQueuesCannotBeConsumed(t *testing.T) {
 	t.Parallel()
 	app := apptest.NewApp(t)
 	first := live(t, "SIDECAR_APP_URL="+app.URL, "SIDECAR_TOPOLOGY_MODE=none")
 	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+app.URL)
-	first.Subscription, second.Subscription = "orders", "refunds"
+	third := live(t, "SIDECAR_SERVICE=demo-third", "SIDECAR_TOPOLOGY_MODE=verify", "SIDECAR_APP_URL="+app.URL)
+	first.Subscription, second.Subscription, third.Subscription = "orders", "refunds", "third"
 	log := &apptest.Log{}
-	a := must.Get(New(together(first, second), Build{}, log))(t)
+	a := must.Get(New(together(first, second, third), Build{}, log))(t)
 	serve(t, a, log)
 	absent, there := a.subscriptions[0].plan.Queue, a.subscriptions[1].plan.Queue
 	brokertest.Eventually(t, time.Minute, "a reason, and the other is consumed", func() bool {
-		return refusal(a.Status().Pauses) != "" && a.Ready("refunds").Ready
+		st := a.Status()
+		return refusal(st.Pauses) != "" && len(st.Findings) > 0 && a.Ready("refunds").Ready
 	})
 	st := a.Status()
+	if f := st.Findings[0]; f.Subscription != "third" || f.Problem != "missing" || len(st.Subscriptions[2].Findings) == 0 || a.Ready("third").Ready {
+		t.Errorf("%+v", st.Findings)
+	}
+	declared(t, third)
+	ask(a.subscriptions[2].check)
+	brokertest.Eventually(t, time.Minute, "the third is consumed", func() bool { return a.Ready("third").Ready })
+	st = a.Status()
 	if st.State != admin.Consuming || len(st.Pauses) != 1 || st.Pauses[0].Of != (admin.Of{Subscription: "orders", Queue: absent}) {
 		t.Errorf("all: %+v", st)
 	}
@@ -246,26 +250,10 @@ func TestBrokerRefuses(t *testing.T) {
 	t.Parallel()
 	user := brokertest.User(t, "secret")
 	brokertest.Ctl(t, "set_permissions", user, ".*", ".*", ".*")
-	app := "SIDECAR_APP_URL=" + apptest.NewApp(t).URL
-	for name, c := range map[string]struct {
-		prepare  func(*testing.T)
-		password string
-		says     string
-	}{
-		"password": {func(*testing.T) {}, "another", "username or password not allowed"},
-		"limit of channels": {func(t *testing.T) {
-			t.Helper()
-			brokertest.Ctl(t, "set_user_limits", user, `{"max-channels": 0}`)
-		}, "secret", "user limit of (0)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c.prepare(t)
-			a, _, _ := run(t, load(t, app, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, user, c.password)))
-			brokertest.Eventually(t, time.Minute, c.says, func() bool {
-				s := a.Status()
-				return s.State == admin.Starting && strings.Contains(s.Consume.Error, c.says) &&
-					strings.Contains(s.Publish.Error, c.says)
-			})
-		})
-	}
+	a, _, _ := run(t, load(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, user, "another")))
+	brokertest.Eventually(t, time.Minute, "the refusal", func() bool {
+		const says = "username or password not allowed"
+		s := a.Status()
+		return s.State == admin.Starting && strings.Contains(s.Consume.Error, says) && strings.Contains(s.Publish.Error, says)
+	})
 }

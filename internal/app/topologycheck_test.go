@@ -32,26 +32,15 @@ func isolated(t *testing.T, proxy *brokertest.Proxy) func(*App) {
 // check that follows. The next session begins with a check of its own, so it has no finding.
 func TestNewSessionForgetsAReturnedPublication(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"declare", "verify"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			newSessionForgets(t, mode)
-		})
-	}
-}
-
-func newSessionForgets(t *testing.T, mode string) {
 	const patience = time.Minute
 	gate, app := make(chan struct{}), apptest.NewApp(t)
 	app.On("", apptest.Held(gate, apptest.Say(apptest.Status(409, "Amqp-Disposition: park"))))
 
 	url := brokertest.URL(t)
 	env := []string{"SIDECAR_DLX=dlx", "SIDECAR_APP_URL=" + app.URL + "/"}
-	first, _, stop := run(t, live(t, env...)) // declares what the second may only verify
-	brokertest.Eventually(t, patience, "everything is declared", func() bool { return connected(first.subscriptions) })
-	must.Do(t, stop())
+	declared(t, live(t, env...)) // what the sidecar may only verify
 	proxy := brokertest.NewProxy(t, url)
-	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), isolated(t, proxy), func(a *App) {
+	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE=verify")...), isolated(t, proxy), func(a *App) {
 		a.subscriptions[0].checkEvery = time.Hour // a check that runs when the stall begins would keep ours waiting
 	})
 	sub := a.subscriptions[0]
@@ -77,16 +66,13 @@ func newSessionForgets(t *testing.T, mode string) {
 	if !sub.unexplained.Load() || sub.flow.Open() {
 		t.Fatal("the pause has ended before the new session")
 	}
-	if mode == "verify" {
-		must.Do(t, ch.QueueBind(park.Queue, park.Key, park.Exchange, false, nil))
-	}
+	must.Do(t, ch.QueueBind(park.Queue, park.Key, park.Exchange, false, nil))
 	proxy.Restore(t)
 	brokertest.Eventually(t, patience, "the new session", sub.connected)
-	s := a
-	if st := s.Status(); len(st.Findings) > 0 || len(st.Pauses) > 0 {
+	if st := a.Status(); len(st.Findings) > 0 || len(st.Pauses) > 0 {
 		t.Errorf("the new session is up: findings %+v, pauses %+v", st.Findings, st.Pauses)
 	}
-	if c := s.Ready("").Checks[1]; c.Name != "topology" || !c.OK {
+	if c := a.Ready("").Checks[1]; c.Name != "topology" || !c.OK {
 		t.Errorf("the new session is up: %+v", c)
 	}
 	if d := brokertest.Get(t, url, park.Queue, patience); string(d.Body) != "homeless" {
@@ -293,9 +279,7 @@ func TestReplacedQueue(t *testing.T) {
 
 func replacedQueue(t *testing.T, mode string) {
 	app := "SIDECAR_APP_URL=" + apptest.NewApp(t).URL + "/"
-	first, _, stop := run(t, live(t, app)) // declares what the second may only verify
-	brokertest.Eventually(t, time.Minute, "everything is declared", func() bool { return connected(first.subscriptions) })
-	must.Do(t, stop())
+	declared(t, live(t, app)) // what the sidecar may only verify
 	a, log, _ := run(t, live(t, app, "SIDECAR_TOPOLOGY_MODE="+mode), func(a *App) {
 		a.subscriptions[0].checkEvery = time.Hour
 	})

@@ -3,10 +3,7 @@ package app
 import (
 	"encoding/json"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,9 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/admin"
-	"sidecar/internal/brokertest"
 	"sidecar/internal/deadletter"
-	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
@@ -78,39 +73,6 @@ func TestWithoutADeadLetterQueue(t *testing.T) {
 	q, err := DeadLetters(load(t, "SIDECAR_SERVICE=wms-cincout"), Build{}, "operator")
 	if err != nil || q.Name() != "wms.dlq.wms-cincout" {
 		t.Errorf("%v %v", q, err)
-	}
-}
-
-// TestFlow: the totals are those of the metrics, whatever the reason; and depths are asked for while a client listens.
-func TestFlow(t *testing.T) {
-	t.Parallel()
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.Header.Get("Amqp-Message-Id"), "bad") {
-			w.WriteHeader(http.StatusConflict)
-		}
-	}))
-	t.Cleanup(app.Close)
-	a, _, _ := run(t, live(t, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_PARK_ON_STATUS=409"))
-	s := a
-	brokertest.Eventually(t, time.Minute, "depths are known", func() bool { return len(s.Flow().Depths) == 3 })
-	url := brokertest.URL(t)
-	brokertest.Send(t, url, a.plan.Queue, "1", "2", "3")
-	ch := brokertest.Channel(t, url)
-	brokertest.Publish(t, ch, "", a.plan.Queue, withID("bad"))
-	brokertest.Eventually(t, time.Minute, "all settled", func() bool {
-		f := s.Flow()
-		return f.Received == 4 && f.Settled["ack"] == 3 && f.Settled["park"] == 1
-	})
-	brokertest.Eventually(t, time.Minute, "one parked", func() bool {
-		for _, d := range s.Flow().Depths {
-			if d.Kind == "dlq" {
-				return d.Queue == a.plan.Park.Queue && d.Ready == 1
-			}
-		}
-		return false
-	})
-	if f := s.Flow(); len(f.Settled) != message.Actions || f.Settled["retry"] != 0 {
-		t.Errorf("%+v", f)
 	}
 }
 

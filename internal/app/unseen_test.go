@@ -3,54 +3,36 @@ package app
 import (
 	"bytes"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestReturnedRetryIsAFinding: a missing binding shows when a message returns, and from then on nothing more is
 // taken until it may be tried again.
 func TestReturnedRetryIsAFinding(t *testing.T) {
 	t.Parallel()
-	var posts atomic.Int64
-	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if posts.Add(1) == 1 {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	}))
-	defer app.Close()
+	app := apptest.NewApp(t)
+	app.On("m", apptest.Say(apptest.Status(500)), apptest.Say(apptest.Status(200)))
 	env := []string{"SIDECAR_APP_URL=" + app.URL, "SIDECAR_RETRY_DELAY=200ms"}
-	declaring, _, stop := run(t, live(t, env...))
-	brokertest.Eventually(t, time.Minute, "ready", func() bool { return declaring.Ready("").Ready })
-	if err := stop(); err != nil {
-		t.Fatal(err)
-	}
-	plan := declaring.plan
+	plan := declared(t, live(t, env...))
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	wait := plan.Waits[0]
 	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE=verify")...), func(a *App) { a.subscriptions[0].checkEvery = time.Second })
 	brokertest.Eventually(t, time.Minute, "the one that only verifies", func() bool { return a.Ready("").Ready })
-	if err := ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
-		t.Fatal(err)
-	}
-	brokertest.Publish(t, ch, "", plan.Queue, amqp.Publishing{MessageId: "m", DeliveryMode: amqp.Persistent})
+	must.Do(t, ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil))
+	brokertest.Publish(t, ch, "", plan.Queue, withID("m"))
 	brokertest.Eventually(t, time.Minute, "the finding", func() bool {
 		st := a.Status()
 		return len(st.Findings) == 1 && st.Findings[0].Problem == "missing" && strings.Contains(st.Findings[0].Object, wait.Queue) && st.State == "paused"
 	})
-	if err := ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	brokertest.Eventually(t, time.Minute, "the second attempt, and no finding", func() bool { return posts.Load() == 2 && !a.subscriptions[0].status.bad() })
+	must.Do(t, ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil))
+	brokertest.Eventually(t, time.Minute, "the second attempt, and no finding", func() bool { return len(app.Seen("m")) == 2 && !a.subscriptions[0].status.bad() })
 }
 
 // TestCheckDuringAnAlarm: the broker answers nothing that was published, which is not the topology's fault. A right that
@@ -124,7 +106,6 @@ func TestCheckSaysWhatAMissingBindingDoes(t *testing.T) {
 		{nil, "deleted in between loses"},
 		{[]string{"SIDECAR_QUEUE_TYPE=quorum"}, "deleted in between holds up"},
 		{[]string{"SIDECAR_TOPOLOGY_MODE=verify"}, "are published as mandatory"},
-		{[]string{"SIDECAR_TOPOLOGY_MODE=none"}, "are published as mandatory"},
 		{[]string{"SIDECAR_RETRY_DELAYS=1s"}, "are published as mandatory"},
 		{[]string{"SIDECAR_TOPOLOGY=native"}, "parked messages are published as mandatory: without"},
 		{tiers, "(freeflow.user to exchange freeflow.events, key user.retry), which loses what returns while it is deleted"},

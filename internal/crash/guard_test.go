@@ -47,40 +47,28 @@ func diedWith(t *testing.T, dir string, ids ...string) {
 func TestWhatWasInHandIsSuspected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	diedWith(t, dir, "a", "b")
 	p := begin(t, dir)
+	p.begin(t, 0, arrived("done")).settle(false)
+	p.begin(t, 0, arrived("a"))
+	p.begin(t, 1, arrived("b"))
+	p.die(t)
+	p = begin(t, dir)
 	for _, c := range []struct {
 		m    *message.Message
 		want int
 	}{
-		{redelivered("other"), 0}, {redelivered("a"), 1}, {redelivered("b"), 1},
+		{redelivered("other"), 0}, {redelivered("done"), 0}, {redelivered("a"), 1}, {redelivered("b"), 1},
 		{arrived("a"), 0}, // another message that looks the same: the broker has not delivered it before
 	} {
 		if n, due := met(p, c.m); n != c.want || due {
 			t.Errorf("%s: %d crashes, due %v; want %d, false", c.m.MessageID, n, due, c.want)
 		}
 	}
-}
-
-func TestWhatIsDoneIsNotSuspected(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	p := begin(t, dir)
-	p.begin(t, 0, arrived("a")).settle(false)
-	p.die(t)
-	p = begin(t, dir)
-	if n, _ := met(p, redelivered("a")); n != 0 || len(p.suspects) != 0 {
-		t.Errorf("%d crashes, want 0", n)
-	}
-}
-
-func TestACleanEndLeavesNoSuspects(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	p := begin(t, dir)
+	clean := t.TempDir()
+	p = begin(t, clean)
 	p.begin(t, 0, arrived("a")) // an attempt that ignores its interruption
 	p.Close()
-	wantCrashes(t, "crashes after a clean end", begin(t, dir), redelivered("a"), 0)
+	wantCrashes(t, "crashes after a clean end", begin(t, clean), redelivered("a"), 0)
 }
 
 // TestTheJournalAloneCounts: without any way to publish the count, and with suspects that outlive several processes.
@@ -344,27 +332,7 @@ func TestALostDeliveryIsNotPOSTed(t *testing.T) {
 	if o := <-got; o.Failure != message.FailureUndispatched {
 		t.Errorf("outcome %+v", o)
 	}
-}
-
-// TestNoTurnForNothing: a suspect whose session or process ends in the moment of its turn is not POSTed, because the
-// broker delivers it again.
-func TestNoTurnForNothing(t *testing.T) {
-	t.Parallel()
-	for _, want := range []error{errLost, errors.New("stop")} {
-		turns := newExclusive()
-		lost := make(chan struct{})
-		ctx, cancel := context.WithCancelCause(context.Background())
-		if errors.Is(want, errLost) {
-			close(lost)
-		} else {
-			cancel(want)
-		}
-		if _, err := turns.enter(ctx, lost, maxSlots); !errors.Is(err, want) {
-			t.Errorf("a turn after %q: %v", want, err)
-		}
-		if turns.waited() {
-			t.Error("the turn was kept")
-		}
-		cancel(nil)
+	if o := d.Dispatch(t.Context(), m); o.Failure != message.FailureUndispatched || p.exclusive.waited() {
+		t.Errorf("lost before its turn: outcome %+v, the turn is kept: %v", o, p.exclusive.waited())
 	}
 }

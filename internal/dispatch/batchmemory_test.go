@@ -62,7 +62,8 @@ func TestMemoryOfABatchIsTakenOnce(t *testing.T) {
 	s := apptest.Listen(t, apptest.Answer(apptest.Full(207, strings.Repeat("\n", 60<<10)+`{"index":1,"status":500}`)))
 	ms := samples(100)
 	for _, m := range ms {
-		m.Type = strings.Repeat("\x01", 255)
+		long := strings.Repeat("\x01", 255)
+		m.Type, m.AppID, m.UserID, m.ReplyTo, m.CorrelationID = long, long, long, long, long
 		m.Body = make([]byte, keptBody/100) // not a buffer that is kept
 	}
 	most := 4 * answerLimit(100)
@@ -79,6 +80,11 @@ func TestMemoryOfABatchIsTakenOnce(t *testing.T) {
 		if n := answers.Held(); n != 0 {
 			t.Errorf("%d bytes are left", n)
 		}
+	}
+	answers = budget.New(most - 1).Account(budget.Answers) // enough for a usual size, which turns out too small
+	whole, _ := dispatchAll(t, newTarget(t, s.URL, inBatches("jsonl"), func(o *Options) { o.Memory = answers }), ms...)
+	if wantFailure(t, whole, message.FailureTooLarge, "memory"); answers.Held() != 0 {
+		t.Errorf("%d bytes are left after the second size", answers.Held())
 	}
 }
 

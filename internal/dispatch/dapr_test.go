@@ -27,10 +27,11 @@ type said struct {
 func heard(o message.Outcome) said { return said{o.Disposition, o.Unknown, o.Detail} }
 
 var (
-	saidNothing = said{}
-	saidRetry   = said{message.DispositionRetry, false, "dapr: RETRY"}
-	saidDrop    = said{message.DispositionPark, false, "dapr: DROP"}
-	saidUnknown = said{message.DispositionRetry, true, "dapr: unknown status"}
+	saidNothing  = said{}
+	saidRetry    = said{message.DispositionRetry, false, "dapr: RETRY"}
+	saidDrop     = said{message.DispositionPark, false, "dapr: DROP"}
+	saidUnknown  = said{message.DispositionRetry, true, "dapr: unknown status"}
+	heardTooLong = said{unknown: true} // the verdict may be behind what is read
 )
 
 // framings are the ways in which a body can be sent.
@@ -155,6 +156,41 @@ func TestDaprBrokenBody(t *testing.T) {
 	}
 }
 
+// TestDaprLongBody: what cannot be read to its end is a failed attempt, unless the header or the status says everything.
+func TestDaprLongBody(t *testing.T) {
+	t.Parallel()
+	long := `{"pad":"` + strings.Repeat("p", http1.MaxBody) + `"}`
+	for name, row := range map[string]struct {
+		line string
+		want said
+		code int
+	}{
+		"header": {"200 OK\r\nAmqp-Disposition: ack", said{d: message.DispositionAck}, 200},
+		"404":    {"404 No", saidNothing, 404},
+	} {
+		for framing, raw := range framings(long) {
+			o := answered(t, "HTTP/1.1 "+row.line+"\r\n"+raw, dapr)
+			wantStatus(t, o, row.code)
+			if got := heard(o); got != row.want {
+				t.Errorf("%s by %s: got %+v, want %+v", name, framing, got, row.want)
+			}
+		}
+	}
+	for framing, raw := range framings(long) {
+		o := answered(t, "HTTP/1.1 200 OK\r\nRetry-After: 7\r\nAmqp-Reason: why\r\nContent-Type: application/problem+json\r\n"+raw, dapr)
+		wantFailure(t, o, message.FailureMalformed, "over 64 KiB")
+		if o.RetryAfter >= 0 || o.Problem != nil || o.Detail != "why" {
+			t.Errorf("by %s: a failed attempt keeps %v of an answer", framing, o)
+		}
+	}
+	end := apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + long)
+	wantFailure(t, scripted(t, end, dapr), message.FailureMalformed, "too large for SIDECAR_RESPONSE_DIALECT=dapr: over 64 KiB")
+	wantStatus(t, scripted(t, end), 200)
+	tiny := strings.Repeat("1\r\np\r\n", 30_000) // more framing than the bound
+	o := answered(t, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n{\"pad\":\"\r\n"+tiny+"2\r\n\"}\r\n0\r\n\r\n", dapr)
+	wantFailure(t, o, message.FailureMalformed, "over 64 KiB")
+}
+
 // FuzzDapr reads a body in both framings and in pieces of any size. What is heard must be the same each time, from the
 // closed set, and what the standard library finds in the same JSON when it is asked in another way. Without memory for
 // a large body it is the same or an error.
@@ -163,6 +199,9 @@ func FuzzDapr(f *testing.F) {
 		`{"status":"SUCCESS"}`, `{"status":"RETRY"}`, `{"status":"DROP"}`, `{"status":"drop"}`, `{"status":""}`, `{"status":null}`,
 		`{"status":1}`, `{"a":{"status":"DROP"}}`, `{"Status":"DROP"}`, `{"ſtatus":"DROP"}`, `{"\u0073tatus":"RETRY"} x`, `{"status":"RETRY","status":"DROP"}`,
 		`{"status":"RETRY"`, `[{"status":"RETRY"}]`, `"RETRY"`, `ok`, "", "\ufeff{}", "{\"\xff\":1,\"status\":\"\xff\"}",
+		padded("RETRY", http1.MaxBody), padded("RETRY", http1.MaxBody+1), padded("DROP", 70000), padded("DROP", http1.MaxBody) + strings.Repeat(" ", 70000),
+		`{"status":"DROP"}` + strings.Repeat("p", 70000), `{"status":"RETRY",}` + strings.Repeat("p", 70000), `{"status":"RETRY","pad":"` + strings.Repeat("p", 70000) + `"}`,
+		strings.Repeat(" ", http1.MaxBody-1) + `{"status":"RETRY"}`, strings.Repeat(" ", http1.MaxBody-1) + "text", `["` + strings.Repeat("p", 70000) + `"]`,
 		`{"status":"RETRY"}` + strings.Repeat(" ", 70000), `{"pad":"` + strings.Repeat("p", 70000), strings.Repeat(" ", 70000), strings.Repeat("p", 70000),
 	} {
 		f.Add([]byte(seed), uint8(0))
@@ -204,6 +243,12 @@ func FuzzDapr(f *testing.F) {
 			x.release()
 		}
 	})
+}
+
+// padded is a body of n bytes with a status at its end.
+func padded(status string, n int) string {
+	end := `","status":"` + status + `"}`
+	return `{"pad":"` + strings.Repeat("p", n-len(`{"pad":"`)-len(end)) + end
 }
 
 func wantHeard(body []byte) said {

@@ -142,7 +142,10 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	other := apptest.Listen(t, apptest.Answer(apptest.Status(200)))
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		s := apptest.Listen(t, apptest.Answer(apptest.Status(status, "Location: "+other.URL+"/")))
-		wantStatus(t, dispatch(t, newTarget(t, s.URL), sample()), status)
+		o := dispatch(t, newTarget(t, s.URL), sample())
+		if wantStatus(t, o, status); o.Location != other.URL+"/" {
+			t.Errorf("%d to %q", status, o.Location)
+		}
 	}
 	if other.Accepted() != 0 {
 		t.Error("a redirect was followed")

@@ -2,13 +2,13 @@ package dispatch
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/brokertest"
 )
 
 func TestMetrics(t *testing.T) {
@@ -39,52 +39,23 @@ func TestMetrics(t *testing.T) {
 	s.Close()
 	dispatch(t, target, m) // refused
 
-	want := map[string]float64{
-		"sidecar_http_requests_total{code=200,}": 2, "sidecar_http_requests_total{code=204,}": 1,
-		"sidecar_http_requests_total{code=302,}": 1, "sidecar_http_requests_total{code=404,}": 1,
-		"sidecar_http_requests_total{code=503,}": 1, "sidecar_http_requests_total{code=invalid,}": 2,
-		"sidecar_http_requests_total{code=reset,}": 1, "sidecar_http_requests_total{code=interrupted,}": 1,
-		"sidecar_http_requests_total{code=refused,}":            1,
-		"sidecar_http_request_duration_seconds{outcome=2xx,}":   3,
-		"sidecar_http_request_duration_seconds{outcome=3xx,}":   1,
-		"sidecar_http_request_duration_seconds{outcome=4xx,}":   1,
-		"sidecar_http_request_duration_seconds{outcome=5xx,}":   1,
-		"sidecar_http_request_duration_seconds{outcome=error,}": 5,
-		"sidecar_headers_truncated_total{}":                     2,
-	}
-	got := gather(t, r)
-	for name, v := range want {
-		if got[name] != v {
-			t.Errorf("%s: got %v, want %v", name, got[name], v)
-		}
-		delete(got, name)
-	}
-	for name, v := range got {
-		t.Errorf("unexpected %s: %v", name, v)
-	}
-}
-
-// gather returns every series; a histogram counts by its number of observations.
-func gather(tb testing.TB, r prometheus.Gatherer) map[string]float64 {
-	tb.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		tb.Fatal(err)
-	}
-	series := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			var name strings.Builder
-			name.WriteString(f.GetName() + "{")
-			for _, l := range m.GetLabel() {
-				name.WriteString(l.GetName() + "=" + l.GetValue() + ",")
-			}
-			v := m.GetCounter().GetValue()
-			if h := m.GetHistogram(); h != nil {
-				v = float64(h.GetSampleCount())
-			}
-			series[name.String()+"}"] = v
+	for code, want := range map[string]float64{
+		"200": 2, "204": 1, "302": 1, "404": 1, "503": 1, "invalid": 2, "reset": 1, "interrupted": 1, "refused": 1,
+	} {
+		if got := brokertest.Metric(t, r, "sidecar_http_requests_total", "code", code); got != want {
+			t.Errorf("code %s: %v, want %v", code, got, want)
 		}
 	}
-	return series
+	for outcome, want := range map[string]float64{"2xx": 3, "3xx": 1, "4xx": 1, "5xx": 1, "error": 5} {
+		if got := brokertest.Metric(t, r, "sidecar_http_request_duration_seconds", "outcome", outcome); got != want {
+			t.Errorf("outcome %s: %v, want %v", outcome, got, want)
+		}
+	}
+	for name, want := range map[string]float64{
+		"sidecar_http_requests_total": 11, "sidecar_http_request_duration_seconds": 11, "sidecar_headers_truncated_total": 2,
+	} {
+		if got := brokertest.Metric(t, r, name); got != want {
+			t.Errorf("%s: %v in all, want %v", name, got, want)
+		}
+	}
 }

@@ -143,6 +143,8 @@ var otherAnswers = map[string]string{
 	`["[{&quot;index&quot;:0,&quot;status&quot;:503}]"]`:                             "failed: verdicts in a string of JSON",
 	`{"body":"%5B%7B%22index%22%3A0%2C%22status%22%3A503%7D%5D"}`:                    "failed: verdicts in a string of JSON",
 	`{"body":"{\"error\":{\"status\":500}}"}`:                                        "failed: a status from 300 to 599 or a disposition that names no message",
+	`{"status":300}`:                                                                 "failed: a status from 300 to 599 or a disposition that names no message",
+	`{"status":599}`:                                                                 "failed: a status from 300 to 599 or a disposition that names no message",
 	`[{"id":7,"disposition":"ack"}]`:                                                 "failed: a status from 300 to 599 or a disposition that names no message",
 	strings.Repeat("[", 200) + `{"index":0,"status":503}` + strings.Repeat("]", 200): "failed: arrays that are nested too deeply, which may hide verdicts",
 	"\x1f\x8b\x08":                            "failed: compressed without a Content-Encoding, which may hide verdicts",
@@ -156,7 +158,7 @@ var otherAnswers = map[string]string{
 // onlyOther are bodies that say nothing where no verdicts must be.
 var onlyOther = []string{
 	"100 % of &quot;orders&quot; &c.; 50%25, \\x41", `{"next":"/orders?status%3D503&index=0"}`, `<!doctype html>[{&quot;index&quot;:0,&quot;status&quot;:503}]`, "tel:%2B49&index=7",
-	"{done}", "[INFO] indexed, status ok", `{"ok":true}x`, `7`, `true`, `"OK"`, `{"status":"503"}`, `{"status":200}`, `{"status":null}`, `{"status":600}`,
+	"{done}", "[INFO] indexed, status ok", `{"ok":true}x`, `7`, `true`, `"OK"`, `{"status":"503"}`, `{"status":299}`, `{"status":null}`, `{"status":600}`,
 	`{"index":7}`, `{"id":7,"index":"orders"}`, `{"entryId":"x"}`, `{"statusCode":500}`, `["{}"]`, `{"statusCode":200,"body":"{\"ok\":true}"}`,
 	`{"a":[{"b":[{"index":0,"status":503}]}]}`, `{"ok":true}{"ok":true}`,
 	`{"message":"0%5Bindex%5D=0&0%5Bstatus%5D=503"}`, `{"message":"&lt;r&gt;&quot;index&quot;:0,&quot;status&quot;:503"}`, `{"message":"%"}`, `{"message":"%2"}`, `{"message":" "}`,

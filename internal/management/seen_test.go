@@ -90,16 +90,6 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// The virtual host "/" and a plan without objects.
-func TestReadDefaultVirtualHost(t *testing.T) {
-	t.Parallel()
-	o := options(t)
-	o.Vhost, o.URL = "/", o.URL+"/"
-	if s, err := Read(t.Context(), o, &topology.Plan{}); err != nil || len(s.Queues)+len(s.Exchanges) > 0 {
-		t.Errorf("%+v, %v", s, err)
-	}
-}
-
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
