@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/config"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
@@ -85,6 +87,29 @@ func TestCheckSaysWhatItHasNotSeen(t *testing.T) {
 		if r.Service != "demo-orders" || r.Queue != plan.Queue || r.Bindings != notSeen || r.Policies != notSeen || !r.Fits {
 			t.Errorf("%s: %+v", mode, r)
 		}
+	}
+}
+
+// TestCheckNamesNoTypeThatItDoesNotKnow: of a queue that will be declared the type may be another one, and of one that exists
+// and that the broker does not show there is none.
+func TestCheckNamesNoTypeThatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	cfg := live(t)
+	named := func(finds string) (lines []string) {
+		t.Helper()
+		out := printed(t, cfg)
+		if !strings.Contains(out, finds) {
+			t.Errorf("not %s:\n%s", finds, out)
+		}
+		return slices.DeleteFunc(strings.Split(out, "\n"), func(line string) bool { return !strings.Contains(line, "classic queue") })
+	}
+	if all := named("missing"); len(all) != 1 || !strings.Contains(all[0], "(this does not hold if quorum is the virtual host's default)") {
+		t.Errorf("missing: %q", all)
+	}
+	queue := must.Get(newPlan(cfg))(t).Queue
+	must.Get(brokertest.Channel(t, brokertest.URL(t)).QueueDeclare(queue, false, false, true, false, nil))(t)
+	if all := named("exclusive"); len(all) != 0 {
+		t.Errorf("exclusive: %q", all)
 	}
 }
 
