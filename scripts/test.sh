@@ -31,6 +31,7 @@ if ((${#race[@]})) && [ "${RACE:-}" = all ]; then export SIDECAR_TEST_RACE=1; fi
 # A quorum queue that has dead-lettered to a queue which was deleted or killed at that moment tries again after three minutes by
 # default, longer than a test waits.
 export BROKER_ERL_ARGS=${BROKER_ERL_ARGS:-"-rabbit dead_letter_worker_publisher_confirm_timeout 20000"}
+export BROKER_DATA=${BROKER_DATA:-memory}
 # Booting a node takes ten seconds of computing, on a machine that may be busy with other things.
 export BROKER_START_TIMEOUT=${BROKER_START_TIMEOUT:-300}
 # Times must not depend on the zone of the machine. Nearly all machines that run tests are in UTC, which hides it when they do.
