@@ -29,14 +29,11 @@ func TestAlarmsAndLimits(t *testing.T) {
 		test func(*testing.T, *brokertest.Node)
 	}{
 		{"publish", publishDuringAnAlarm},
-		{"idle", func(t *testing.T, node *brokertest.Node) { alarmWhileIdle(t, node, "") }},
-		{"idle, missing exchange", func(t *testing.T, node *brokertest.Node) { alarmWhileIdle(t, node, "missing") }},
+		{"idle", alarmWhileIdle},
 		{"one connection", alarmOfOneConnection},
 		{"many publish on a new connection", alarmLeavesNoCopiesBehind},
-		{"lane", laneDuringAnAlarm},
 		{"stream", streamDuringAnAlarm},
 		{"lane tries sizes", laneTriesSizes},
-		{"stream tries sizes", streamTriesSizes},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, node) })
 	}
@@ -57,7 +54,7 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	if err := p.Publish(t.Context(), parked(q, "during")); !errors.Is(err, ErrBlocked) {
 		t.Errorf("got %v", err)
 	}
-	if value(t, r, "sidecar_amqp_blocked") != 1 || value(t, r, "sidecar_amqp_connected") != 1 {
+	if brokertest.Metric(t, r, "sidecar_amqp_blocked") != 1 || brokertest.Metric(t, r, "sidecar_amqp_connected") != 1 {
 		t.Error("the metrics do not say blocked and connected")
 	}
 	calm()
@@ -66,7 +63,7 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	if err := <-first; err != nil {
 		t.Errorf("the alarm was over in time, but: %v", err)
 	}
-	if p.current().Generation() != 1 || value(t, r, "sidecar_amqp_blocked") != 0 {
+	if p.current().Generation() != 1 || brokertest.Metric(t, r, "sidecar_amqp_blocked") != 0 {
 		t.Errorf("generation %d", p.current().Generation())
 	}
 	brokertest.WaitReady(t, brokertest.URL(t), q, 3)
@@ -99,29 +96,6 @@ func alarmLeavesNoCopiesBehind(t *testing.T, node *brokertest.Node) {
 		return p.Publish(within(t, time.Minute), parked(q, "after")) == nil
 	})
 	brokertest.WaitReady(t, brokertest.URL(t), q, 1)
-}
-
-// A connection to which the alarm was not reported learns of it by a question. It stays, it is good again when the
-// alarm is over, and nothing that was refused is published.
-func laneDuringAnAlarm(t *testing.T, node *brokertest.Node) {
-	queue := queue(t)
-	l := lane(t, options(t), "")
-	calm := node.Alarm()
-	defer calm()
-	session := l.publisher.current()
-	for range 3 {
-		if err := publish(l, queue); !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
-			t.Errorf("%v", err)
-		}
-	}
-	calm()
-	brokertest.Eventually(t, time.Minute, "the alarm is over", func() bool {
-		return l.Publish(within(t, 5*time.Second), publication(queue, "after")) == nil
-	})
-	wantBodies(t, queue, "after")
-	if l.publisher.current() != session {
-		t.Error("the connection was given up")
-	}
 }
 
 // What the broker does not read is not waited for until the alarm is over, nor is a question.
@@ -186,26 +160,6 @@ func laneTriesSizes(t *testing.T, node *brokertest.Node) {
 	}
 }
 
-// A message that the broker does not take is reported, and costs no other one its confirm.
-func streamTriesSizes(t *testing.T, node *brokertest.Node) {
-	node.MaxSize(5000)
-	queue := queue(t)
-	c := newStream(t, publisher(t, options(t)))
-	var receipts []*Receipt
-	for i := range 12 {
-		msg := publication(queue, strings.Repeat("x", 10+i*500))
-		if i <= 9 {
-			receipts = append(receipts, send(t, c, msg))
-		} else if _, err := c.Send(t.Context(), msg); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "max size 5000") {
-			t.Errorf("%d: %v", i, err)
-		}
-	}
-	for i, r := range receipts {
-		confirmed(t, r, false, i)
-	}
-	brokertest.WaitReady(t, brokertest.URL(t), queue, len(receipts))
-}
-
 // sharing returns options with an Alarm that logs into the returned log, and with metrics. The process asks at once
 // when poll is short.
 func sharing(t *testing.T, poll time.Duration) (Options, *prometheus.Registry, *brokertest.Log) {
@@ -220,9 +174,8 @@ func active(a *Alarm) bool { since, _ := a.Since(); return !since.IsZero() }
 
 // An idle process finds out that an alarm has begun, keeps its beginning when connections are lost, finds out that it is
 // over, and logs each once.
-func alarmWhileIdle(t *testing.T, node *brokertest.Node, exchange string) {
+func alarmWhileIdle(t *testing.T, node *brokertest.Node) {
 	o, r, log := sharing(t, 50*time.Millisecond)
-	o.Exchange = exchange
 	p, other := publisher(t, o), publisher(t, o)
 	if active(o.Alarm) {
 		t.Error("an alarm before it began")
@@ -231,7 +184,7 @@ func alarmWhileIdle(t *testing.T, node *brokertest.Node, exchange string) {
 		calm := node.Alarm()
 		brokertest.Eventually(t, time.Minute, "both are blocked", func() bool { return p.Blocked() && other.Blocked() })
 		since, reason := o.Alarm.Since()
-		if since.IsZero() || reason != "low on memory" || value(t, r, "sidecar_amqp_blocked") != 1 {
+		if since.IsZero() || reason != "low on memory" || brokertest.Metric(t, r, "sidecar_amqp_blocked") != 1 {
 			t.Errorf("since %v, reason %q", since, reason)
 		}
 		for _, p := range []*Publisher{p, other} {
@@ -243,7 +196,7 @@ func alarmWhileIdle(t *testing.T, node *brokertest.Node, exchange string) {
 		}
 		calm()
 		brokertest.Eventually(t, time.Minute, "the alarm is over", func() bool {
-			return !active(o.Alarm) && value(t, r, "sidecar_amqp_blocked") == 0
+			return !active(o.Alarm) && brokertest.Metric(t, r, "sidecar_amqp_blocked") == 0
 		})
 		for _, msg := range []string{`"msg":"publishing blocked","reason":"low on memory"`, `"msg":"publishing unblocked"`} {
 			if n := strings.Count(log.String(), msg); n != round {
@@ -317,8 +270,8 @@ func TestAlarmWithoutAConnection(t *testing.T) {
 	session.setBlocked(true, "low on disk")
 	proxy.Refuse()
 	session.Kill()
-	brokertest.Eventually(t, time.Minute, "no connection", func() bool { return value(t, r, "sidecar_amqp_connected") == 0 })
-	if !active(o.Alarm) || value(t, r, "sidecar_amqp_blocked") != 1 {
+	brokertest.Eventually(t, time.Minute, "no connection", func() bool { return brokertest.Metric(t, r, "sidecar_amqp_connected") == 0 })
+	if !active(o.Alarm) || brokertest.Metric(t, r, "sidecar_amqp_blocked") != 1 {
 		t.Error("the metric does not show the alarm")
 	}
 }

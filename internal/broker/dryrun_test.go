@@ -3,7 +3,6 @@ package broker
 import (
 	"errors"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -52,25 +51,6 @@ func TestTryWithoutTheRight(t *testing.T) {
 		_, err := c.Send(t.Context(), numbered("anything", 1))
 		if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Code != amqp.AccessRefused || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnknown) {
 			t.Error(err)
-		}
-	}
-}
-
-// TestTryOfADirectReply: the broker would hand it over although the transaction is rolled back.
-func TestTryOfADirectReply(t *testing.T) {
-	t.Parallel()
-	ch := brokertest.Channel(t, brokertest.URL(t))
-	replies := must.Get(ch.Consume(message.DirectReply, "", true, false, false, false, nil))(t)
-	q := queue(t)
-	must.Do(t, ch.Publish("", q, false, false, amqp.Publishing{ReplyTo: message.DirectReply}))
-	address := brokertest.Get(t, brokertest.URL(t), q, 10*time.Second).ReplyTo
-	l := lane(t, options(t), "")
-	for _, body := range []string{"first", "second"} {
-		if err := l.Publish(within(t, 30*time.Second), publication(address, body)); err != nil {
-			t.Fatal(err)
-		}
-		if d := <-replies; string(d.Body) != body {
-			t.Errorf("%d bytes instead of %s", len(d.Body), body)
 		}
 	}
 }

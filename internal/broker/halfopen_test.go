@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strconv"
@@ -92,7 +93,7 @@ func TestEveryCallOnAHalfOpenLinkEnds(t *testing.T) {
 			}
 			proxy.Stall(brokertest.Both)
 			err := call(s, c)
-			if causeOf(err) != causeTimeout || !strings.Contains(err.Error(), "; if the broker is a cluster, a node of it may be down") {
+			if !errors.Is(err, ErrDisconnected) || causeOf(err) != causeTimeout || !strings.Contains(err.Error(), "; if the broker is a cluster, a node of it may be down") {
 				t.Errorf("%v is %s", err, causeOf(err))
 			}
 			ended(t, s.Done(), "the session")

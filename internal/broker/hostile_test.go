@@ -97,7 +97,7 @@ func TestAnswerWithoutAQuestion(t *testing.T) {
 func TestAlarmAtTheEnd(t *testing.T) {
 	t.Parallel()
 	toggle := append(brokertest.Frame(1, 0, brokertest.Method(10, 60, brokertest.Short("memory"))), brokertest.Frame(1, 0, brokertest.Method(10, 61))...)
-	for range 20 {
+	for range 8 {
 		p, s := fakeSession(t, func(*Options) {})
 		sending := make(chan struct{})
 		go func() {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"regexp"
 	"testing"
 	"time"
 
@@ -15,40 +16,22 @@ import (
 func fullQueue(t *testing.T) (name string, lift func()) {
 	t.Helper()
 	name = brokertest.Queue(t, brokertest.URL(t), brokertest.Name(t, "full"), amqp.Table{"x-queue-type": "quorum"})
-	brokertest.Ctl(t, "set_policy", "full", "^TestNacked.*full", `{"max-length":1,"overflow":"reject-publish"}`)
-	return name, func() { brokertest.Ctl(t, "clear_policy", "full") }
+	brokertest.Ctl(t, "set_policy", name, "^"+regexp.QuoteMeta(name)+"$", `{"max-length":1,"overflow":"reject-publish"}`)
+	return name, func() { brokertest.Ctl(t, "clear_policy", name) }
 }
 
 // TestNackedChannelIsReplaced: when a policy no longer limits a queue that was full, each way to publish is confirmed
 // again, also beside confirms for another queue. RabbitMQ 3.10 goes on nacking on the old channels for minutes.
 func TestNackedChannelIsReplaced(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"publisher", "lane", "stream"} {
+	o := options(t)
+	o.nackedLimit = time.Second
+	p := publisher(t, o)
+	other := queue(t)
+	for how, way := range ways(t, p) {
 		t.Run(how, func(t *testing.T) {
-			o := options(t)
-			o.nackedLimit = time.Second
 			full, lift := fullQueue(t)
-			other := queue(t)
-			p := publisher(t, o)
-			lane, stream := p.NewLane(""), newStream(t, p)
-			publish := func(queue string) error {
-				pub := publication(queue, "x")
-				switch how {
-				case "publisher":
-					return p.Publish(within(t, 30*time.Second), pub)
-				case "lane":
-					return lane.Publish(within(t, 30*time.Second), pub)
-				}
-				if stream.Ended() {
-					stream.Close()
-					stream = newStream(t, p)
-				}
-				r, err := stream.Send(within(t, 30*time.Second), pub)
-				if err == nil {
-					err = r.Wait(within(t, 30*time.Second))
-				}
-				return err
-			}
+			publish := func(queue string) error { return way(within(t, 30*time.Second), publication(queue, "x")) }
 			brokertest.Eventually(t, time.Minute, "a nack", func() bool { return errors.Is(publish(full), ErrNacked) })
 			lift()
 			brokertest.Eventually(t, time.Minute, "a confirm", func() bool {

@@ -19,7 +19,7 @@ func TestWhateverTheBrokerTakesCanBeRead(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	taken := 0
 	raw := brokertest.DialRaw(t, url)
-	for range 150 {
+	for range 60 {
 		h := brokertest.RandomTable(r)
 		if len(h) > amqpwire.FrameMax/2 {
 			continue

@@ -30,29 +30,12 @@ func requester(t *testing.T) (address string, ch *amqp.Channel, replies <-chan a
 	return brokertest.Get(t, brokertest.URL(t), q, 10*time.Second).ReplyTo, ch, replies
 }
 
-// replying is each way to publish, by name.
-func replying(t *testing.T, o Options) map[string]func(*message.Publication) error {
-	t.Helper()
-	p := publisher(t, o)
-	l, stream := p.NewLane(""), newStream(t, p)
-	return map[string]func(*message.Publication) error{
-		"publisher": func(pub *message.Publication) error { return p.Publish(within(t, 30*time.Second), pub) },
-		"lane":      func(pub *message.Publication) error { return l.Publish(within(t, 30*time.Second), pub) },
-		"stream": func(pub *message.Publication) error {
-			r, err := stream.Send(within(t, 30*time.Second), pub)
-			if err != nil {
-				return err
-			}
-			return r.Wait(within(t, 30*time.Second))
-		},
-	}
-}
-
 // TestDirectReply: a reply has succeeded if and only if its requester was there, whatever the version of the broker.
 func TestDirectReply(t *testing.T) {
 	t.Parallel()
-	for how, publish := range replying(t, options(t)) {
+	for how, way := range ways(t, publisher(t, options(t))) {
 		t.Run(how, func(t *testing.T) {
+			publish := func(pub *message.Publication) error { return way(within(t, 30*time.Second), pub) }
 			address, ch, replies := requester(t)
 			for _, body := range []string{"first", "second"} {
 				if err := publish(publication(address, body)); err != nil {

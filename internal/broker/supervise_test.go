@@ -84,8 +84,8 @@ func TestSuperviseReplacesALostSession(t *testing.T) {
 	stop := supervise(t, NewDialer(o), wait(sessions))
 	for i := range 3 {
 		s := <-sessions
-		if s.Generation() != uint64(i+1) || value(t, r, "sidecar_amqp_connected") != 1 {
-			t.Errorf("round %d: generation %d, connected %v", i, s.Generation(), value(t, r, "sidecar_amqp_connected"))
+		if s.Generation() != uint64(i+1) || brokertest.Metric(t, r, "sidecar_amqp_connected") != 1 {
+			t.Errorf("round %d: generation %d, connected %v", i, s.Generation(), brokertest.Metric(t, r, "sidecar_amqp_connected"))
 		}
 		if i == 2 {
 			break
@@ -158,22 +158,6 @@ func TestServedSideBySide(t *testing.T) {
 	}
 }
 
-func TestSuperviseWaitsForABrokerThatIsAway(t *testing.T) {
-	t.Parallel()
-	proxy, o := proxied(t)
-	r := prometheus.NewRegistry()
-	o.Registerer = r
-	proxy.Refuse()
-	sessions := make(chan *Session, 1)
-	supervise(t, NewDialer(o), wait(sessions))
-	brokertest.Eventually(t, time.Minute, "two failed attempts", func() bool { return reconnects(t, r, causeNetwork) >= 2 })
-	if value(t, r, "sidecar_amqp_connected") != 0 {
-		t.Error("connected to nothing")
-	}
-	proxy.Restore(t)
-	<-sessions
-}
-
 func TestSuperviseTakesACorrectedPassword(t *testing.T) {
 	t.Parallel()
 	user := brokertest.User(t, "right")
@@ -201,33 +185,6 @@ func TestSuperviseTakesACorrectedPassword(t *testing.T) {
 	}
 	s.Kill()
 	<-sessions
-}
-
-func TestSuperviseEndsWhenServeIsDone(t *testing.T) {
-	t.Parallel()
-	d := NewDialer(options(t))
-	var s *Session
-	must.Do(t, Supervise(t.Context(), d, func(_ context.Context, got *Session) error { s = got; return nil }))
-	if s.Err() == nil {
-		t.Error("the session was left open")
-	}
-}
-
-func TestSuperviseTriesAgainWhenServeFails(t *testing.T) {
-	t.Parallel()
-	r := prometheus.NewRegistry()
-	o := options(t)
-	o.Registerer = r
-	rounds := 0
-	err := Supervise(t.Context(), NewDialer(o), func(context.Context, *Session) error {
-		if rounds++; rounds < 3 {
-			return errors.New("not yet")
-		}
-		return nil
-	})
-	if err != nil || rounds != 3 || reconnects(t, r, causeOther) != 2 {
-		t.Errorf("%v after %d rounds, %d reconnects", err, rounds, reconnects(t, r, causeOther))
-	}
 }
 
 // A session that was lost counts as lost, whatever serve returns about it.
@@ -275,7 +232,7 @@ func TestConnectedMeansAllConnections(t *testing.T) {
 	supervise(t, NewDialer(two), wait(sessions))
 	<-sessions
 	<-sessions
-	connected := func() bool { return value(t, r, "sidecar_amqp_connected") == 1 }
+	connected := func() bool { return brokertest.Metric(t, r, "sidecar_amqp_connected") == 1 }
 	brokertest.Eventually(t, time.Minute, "connected", connected)
 	proxy.Refuse()
 	brokertest.Eventually(t, time.Minute, "one of two is not connected", func() bool { return !connected() })

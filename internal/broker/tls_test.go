@@ -53,6 +53,10 @@ func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
 	_, oldTLS := secure(t, old)
 	noPEM := filepath.Join(t.TempDir(), "ca.pem")
 	must.Do(t, os.WriteFile(noPEM, []byte("not a certificate"), 0o600))
+	mutual := ca.ServerConfig(t, "127.0.0.1")
+	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
+	_, asking := secure(t, mutual)
+	strange, strangeKey := other.Issue(t, "stranger")
 	certFile, _ := ca.Issue(t, "client")
 	_, otherKey := ca.Issue(t, "other client")
 	tests := map[string]struct {
@@ -70,6 +74,8 @@ func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
 		"CA file not PEM":    {right, TLSOptions{CAFile: noPEM}, "no certificate"},
 		"key missing":        {right, TLSOptions{CAFile: ca.CAFile(), CertFile: certFile}, "both"},
 		"key of another":     {right, TLSOptions{CAFile: ca.CAFile(), CertFile: certFile, KeyFile: otherKey}, "match"},
+		"no certificate":     {asking, TLSOptions{CAFile: ca.CAFile()}, "certificate required"},
+		"a stranger's":       {asking, TLSOptions{CAFile: ca.CAFile(), CertFile: strange, KeyFile: strangeKey}, "unknown certificate authority"},
 		"no TLS there":       {strings.Replace(brokertest.URL(t), "amqp://", "amqps://", 1), TLSOptions{CAFile: ca.CAFile()}, "TLS handshake"},
 	}
 	for name, tt := range tests {
@@ -86,42 +92,6 @@ func TestTLSRefusesAServerItCannotTrust(t *testing.T) {
 	o := options(t, wrongName)
 	o.TLS = TLSOptions{CAFile: ca.CAFile(), ServerName: "broker.example"}
 	dial(t, o)
-}
-
-func TestClientCertificateRotatesBetweenDials(t *testing.T) {
-	t.Parallel()
-	ca, stranger := brokertest.NewAuthority(t), brokertest.NewAuthority(t)
-	config := ca.ServerConfig(t, "127.0.0.1")
-	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, ca.Pool()
-	var mu sync.Mutex
-	var seen []string
-	config.VerifyConnection = func(s tls.ConnectionState) error {
-		mu.Lock()
-		defer mu.Unlock()
-		seen = append(seen, s.PeerCertificates[0].SerialNumber.String())
-		return nil
-	}
-	_, url := secure(t, config)
-	o := options(t, url)
-	o.TLS.CAFile = ca.CAFile()
-	if _, err := NewDialer(o).Dial(t.Context()); causeOf(err) != causeTLS {
-		t.Errorf("without a certificate: %v is %s", err, causeOf(err))
-	}
-	o.TLS.CertFile, o.TLS.KeyFile = ca.Issue(t, "client")
-	d := NewDialer(o)
-	for range 2 {
-		s := must.Get(d.Dial(t.Context()))(t)
-		s.Close()
-		ca.Issue(t, "client") // the same files, a new certificate
-	}
-	if mu.Lock(); len(seen) != 2 || seen[0] == seen[1] {
-		t.Errorf("serial numbers %v", seen)
-	}
-	mu.Unlock()
-	o.TLS.CertFile, o.TLS.KeyFile = stranger.Issue(t, "client")
-	if _, err := NewDialer(o).Dial(t.Context()); causeOf(err) != causeTLS {
-		t.Errorf("with a stranger's certificate: %v is %s", err, causeOf(err))
-	}
 }
 
 // TestCertificatesRotateUnderARunningSession: the authority of both sides is replaced while a session is up. It stays;

@@ -1,6 +1,8 @@
 package brokertest
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"os"
 	"strings"
@@ -44,7 +46,36 @@ func placeOf(t testing.TB) *place {
 	if p := existing(t); p != nil {
 		return p
 	}
-	return newPlace(t, sharedNode(t), "")
+	n := sharedNode(t)
+	if common.vhost == "" {
+		return newPlace(t, n, "")
+	}
+	common.made.Do(func() { common.err = n.addVhost(common.vhost, "") })
+	if common.err != nil {
+		t.Fatal(common.err)
+	}
+	return keep(t, &place{node: n, vhost: common.vhost, test: t.Name()})
+}
+
+// common is the virtual host of OneVhost; "" is one for each test.
+var common struct {
+	vhost string
+	made  sync.Once
+	err   error
+}
+
+// OneVhost runs the tests of a package with one virtual host for all that use the shared node, because making and
+// deleting one for each costs the broker 40 ms of computing. It is for packages whose tests choose their names by Name.
+type OneVhost struct{ M *testing.M }
+
+// Run returns the exit code of the tests.
+func (o OneVhost) Run() int {
+	common.vhost = fmt.Sprintf("together.%08x", rand.Uint32())
+	code := o.M.Run()
+	if n, err := shared(); err == nil {
+		_, _ = n.Eval(console.Call("rabbit_vhost:delete", common.vhost, console.Actor)) // none where no test has asked
+	}
+	return code
 }
 
 // existing returns the place of the test or of its nearest parent that has one, nil if there is none.
@@ -63,17 +94,30 @@ func existing(t testing.TB) *place {
 func newPlace(t testing.TB, n *node, settings string) *place {
 	t.Helper()
 	p := &place{node: n, vhost: Name(t, "vhost"), test: t.Name()}
-	n.must(t, "rabbit_vhost:add("+console.Binary(p.vhost)+", #{description => <<>>, tags => []"+settings+"}, "+
-		""+console.Binary(console.Actor)+")")
-	n.must(t, console.Call("rabbit_auth_backend_internal:set_permissions", n.url.User.Username(), p.vhost, ".*", ".*",
-		".*", console.Actor))
-	places.Store(t.Name(), p)
+	if err := n.addVhost(p.vhost, settings); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		places.Delete(t.Name())
 		// The test may have deleted it. What the deletion takes of the broker, no test has to wait for.
 		_, _ = n.Eval("spawn(fun() -> " + console.Call("rabbit_vhost:delete", p.vhost, console.Actor) + " end)")
 	})
+	return keep(t, p)
+}
+
+// keep makes p the place of the test until it ends.
+func keep(t testing.TB, p *place) *place {
+	t.Helper()
+	places.Store(p.test, p)
+	t.Cleanup(func() { places.Delete(p.test) })
 	return p
+}
+
+// addVhost makes a virtual host with all rights for the node's user.
+func (n *node) addVhost(name, settings string) error {
+	_, err := n.Eval("rabbit_vhost:add(" + console.Binary(name) + ", #{description => <<>>, tags => []" + settings + "}, " +
+		console.Binary(console.Actor) + "), " + console.Call("rabbit_auth_backend_internal:set_permissions",
+		n.url.User.Username(), name, ".*", ".*", ".*", console.Actor))
+	return err
 }
 
 // DefaultQueueType gives the test another virtual host: queues that are declared in it without a type get this one.

@@ -43,10 +43,10 @@ func DialRaw(t testing.TB, url string) *Raw {
 	r.write([]byte("AMQP\x00\x00\x09\x01"))
 	r.expect(10, 10) // start
 	sasl := "\x00" + uri.Username + "\x00" + uri.Password
-	r.call(0, 10, 11, 10, 30, table(nil), short("PLAIN"), long(sasl), short("en_US"))
+	r.call(0, 10, 11, 10, 30, table(nil), Short("PLAIN"), Long(sasl), Short("en_US"))
 	r.method(0, 10, 31, []byte{0, 16, 0, 2, 0, 0, 0, 0}) // tune-ok: 16 channels, frames of 131072, no heartbeat
-	r.call(0, 10, 40, 10, 41, short(uri.Vhost), short(""), []byte{0})
-	r.call(1, 20, 10, 20, 11, short(""))
+	r.call(0, 10, 40, 10, 41, Short(uri.Vhost), Short(""), []byte{0})
+	r.call(1, 20, 10, 20, 11, Short(""))
 	r.call(1, 85, 10, 85, 11, []byte{0})
 	if r.err != nil {
 		t.Fatalf("open a raw connection: %v", r.err)
@@ -66,7 +66,7 @@ func (r *Raw) PublishWith(exchange, key string, properties, body []byte) error {
 		return r.err
 	}
 	_ = r.conn.SetDeadline(time.Now().Add(30 * time.Second))
-	r.method(1, 60, 40, []byte{0, 0}, short(exchange), short(key), []byte{0})
+	r.method(1, 60, 40, []byte{0, 0}, Short(exchange), Short(key), []byte{0})
 	head := binary.BigEndian.AppendUint64([]byte{0, 60, 0, 0}, uint64(len(body)))
 	r.write(Frame(frameHeader, 1, head, properties))
 	if len(body) > 0 {
@@ -133,8 +133,4 @@ func (r *Raw) expect(class, method uint16) {
 	}
 }
 
-func short(s string) []byte { return append([]byte{byte(len(s))}, s...) }
-
-func long(s string) []byte { return append(binary.BigEndian.AppendUint32(nil, uint32(len(s))), s...) }
-
-func table(entries []byte) []byte { return long(string(entries)) }
+func table(entries []byte) []byte { return Long(string(entries)) }

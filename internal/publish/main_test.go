@@ -1,9 +1,10 @@
 package publish
 
 import (
+	"sidecar/internal/brokertest"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.OneVhost{M: m}) }
