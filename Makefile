@@ -122,51 +122,31 @@ fmt: ## rewrite Go sources in the project's format
 generate: ## rewrite generated files (docs/configuration.md, tables of the Helm charts)
 	go generate ./...
 
+# The storms of test/chaos: the flags of each kind. A second line is a second run.
 # As many faults as meet each kind twice, and as few messages as these need. A shorter heartbeat notices half-open links sooner.
-CHAOS := -faults 62 -messages 4000 -warm-up 500 -liveness 200 -stretch 0.25 -outbox 700 -rollback 80 -publish 400 -env SIDECAR_AMQP_HEARTBEAT=5s
+CHAOS_faults := run -faults 62 -messages 4000 -warm-up 500 -liveness 200 -stretch 0.25 -outbox 700 -rollback 80 -publish 400 \
+  -env SIDECAR_AMQP_HEARTBEAT=5s
+# Each kind of fault that concerns one queue once, and one that concerns all, beside linters that compute.
+CHAOS_queues := queues -messages 1000 -faults 8 -ordered 3 -keys 300 -within 5s \
+  -kinds channel-close,queue-delete,queue-redeclare,queue-purge,path-fails,path-hangs,sidecar-kill,sidecar-term
+CHAOS_order := queues -queues 0 -ordered 1 -replicas 2 -messages 50000 -keys 1000 -faults 10 -rate 500
+# Each kind of fault that concerns the attempts, which the sidecar remembers there. Such queues need RabbitMQ 4.3.
+CHAOS_native := run -topology native -max-retries 5 -messages 1500 -warm-up 300 -liveness 100 -never 5 -outbox 0 -rollback 0 -publish 0 \
+  -faults 7 -stretch 0.2 -kinds cut,close-consumer,sidecar-kill,sidecar-term,app-kill,broker-kill,redrive
+# Each kind of fault that takes messages of a batch back once.
+CHAOS_batches := run -gather 25 -concurrency 4 -rate 1000 -messages 2000 -warm-up 300 -liveness 100 -outbox 0 -rollback 0 -publish 0 \
+  -faults 6 -kinds cut,close-consumer,sidecar-kill,sidecar-term,sidecar-hurry,broker-kill
+CHAOS_cuts := run -rate 1000 -messages 20000 -warm-up 300 -liveness 100 -outbox 0 -rollback 0 -publish 0 -faults 100 -kinds cut,close-consumer
+CHAOS_cuts_again := $(CHAOS_cuts) -gather 25 -concurrency 4
+CHAOS_selftest := selftest
+
+KIND ?= faults
+KINDS := faults queues order native batches cuts selftest
 
 .PHONY: chaos
-chaos: build ## each kind of fault twice while messages of three sources are under way, and a judge that reads the ledgers; 4 minutes (ARGS='-seed 7 -queue-type classic', ARGS=-h for all)
-	@scripts/chaos.sh run $(CHAOS) $(ARGS)
-
-# Each kind of fault that concerns one queue once, and one that concerns all, beside linters that compute.
-QUEUES := -messages 1000 -faults 8 -ordered 3 -keys 300 -within 5s -kinds \
-  channel-close,queue-delete,queue-redeclare,queue-purge,path-fails,path-hangs,sidecar-kill,sidecar-term
-
-.PHONY: chaos-queues
-chaos-queues: build ## each fault of one queue while a sidecar serves six others, three of them in order by key, and a judge that finds what the others notice; 1 minute (ARGS='-seed 7 -queue-type classic', ARGS=-h for all)
-	@scripts/chaos.sh queues $(QUEUES) $(ARGS)
-
-.PHONY: chaos-order
-chaos-order: build ## two replicas handle messages in order by key while processes are killed and links cut, and a judge that reads the order; 3 minutes (ARGS='-queue-type classic')
-	@scripts/chaos.sh queues -queues 0 -ordered 1 -replicas 2 -messages 50000 -keys 1000 -faults 10 -rate 500 $(ARGS)
-
-# Each kind of fault that concerns the attempts, which the sidecar remembers there.
-NATIVE := -topology native -max-retries 5 -messages 1500 -warm-up 300 -liveness 100 -never 5 -outbox 0 -rollback 0 -publish 0 \
-  -faults 7 -stretch 0.2 -kinds cut,close-consumer,sidecar-kill,sidecar-term,app-kill,broker-kill,redrive
-
-.PHONY: chaos-native
-chaos-native: build ## each kind of fault that concerns the attempts of SIDECAR_TOPOLOGY=native, on RabbitMQ 4.3; a minute (ARGS='-seed 7 -replicas 2 -messages 20000 -faults 40')
-	@TEST_BROKER_VERSION=4.3 scripts/chaos.sh run $(NATIVE) $(ARGS)
-
-# Each kind of fault that takes messages of a batch back once.
-BATCHES := -gather 25 -concurrency 4 -rate 1000 -messages 2000 -warm-up 300 -liveness 100 -outbox 0 -rollback 0 -publish 0 \
-  -faults 6 -kinds cut,close-consumer,sidecar-kill,sidecar-term,sidecar-hurry,broker-kill
-
-.PHONY: chaos-batches
-chaos-batches: build ## the app gets many messages in one POST, fails some of them, and one batch in twenty as a whole, while links are cut and sidecar and broker are killed; 1 minute (ARGS='-seed 7 -spoiled 30')
-	@scripts/chaos.sh run $(BATCHES) $(ARGS)
-
-CUTS := -rate 1000 -messages 20000 -warm-up 300 -liveness 100 -outbox 0 -rollback 0 -publish 0 -faults 100 -kinds cut,close-consumer
-
-.PHONY: chaos-cuts
-chaos-cuts: build ## the connection to the broker is lost a hundred times, once with single messages and once with batches, and the app gets nothing again that it has answered; 12 minutes
-	@scripts/chaos.sh run $(CUTS) $(ARGS)
-	@scripts/chaos.sh run $(CUTS) -gather 25 -concurrency 4 $(ARGS)
-
-.PHONY: chaos-selftest
-chaos-selftest: build ## shows that the judge finds each of 27 deliberate bugs; 30 minutes (TEST_BROKER_VERSION=4.3 and ARGS=-native: five of SIDECAR_TOPOLOGY=native)
-	@scripts/chaos.sh selftest $(ARGS)
+chaos: build ## a storm of faults and a judge that reads the ledgers: KIND=faults (each kind twice, three sources; 4 minutes), queues (faults of one of seven queues), order, native, batches, cuts, selftest (does the judge find each deliberate bug?), or several; docs/testing.md says more (ARGS='-seed 7 -queue-type classic', ARGS=-h for all)
+	@$(if $(filter-out $(KINDS),$(KIND)),$(error KIND=$(KIND): use one or more of $(KINDS)))$(foreach kind,$(KIND),$(foreach storm,$(kind) $(kind)_again,$(if $(CHAOS_$(storm)), \
+	  echo "chaos: $(storm)"; $(if $(filter native,$(kind)),TEST_BROKER_VERSION=4.3) scripts/chaos.sh $(CHAOS_$(storm)) $(ARGS);)))
 
 .PHONY: soak
 soak: build ## what is too long for each change: all seeds and deliberate bugs of simulation and storm, a million messages; three hours (PARTS='sim bugs storm', PARTS=nightly: the tests that make test leaves out)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# slowest.sh [N]: the N (default 20) slowest packages and tests of the last scripts/test.sh, in seconds. The time of a test that
+# slowest.sh [N]: the N (default 20) slowest packages and tests of the last scripts/test.sh, in seconds, and the CPU
+# seconds of each package. The time of a test that
 # runs beside others counts from its turn on, its wait for the second node included. Subtests that run beside each other are not
 # part of their test's time.
 set -euo pipefail
@@ -15,7 +16,12 @@ rows() { # packages|tests
     awk -v what="$1" '(what == "packages") == (NF == 2) {printf "%9.2f  %s\n", $1, $2 (NF > 2 ? "  " $3 : "")}' |
     sort -rn | head -n "$most" || true
 }
-echo "slowest packages (s)"
-rows packages
+# make check takes results from the cache, and measures no package.
+if grep '^package' .cache/test-cpu >/dev/null 2>&1; then
+  CPU_FILE=.cache/test-cpu scripts/cpu.sh report
+else
+  echo "slowest packages (s)"
+  rows packages
+fi
 echo "slowest tests (s)"
 rows tests

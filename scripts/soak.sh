@@ -37,7 +37,7 @@ for part in ${PARTS:-sim bugs storm native order batches cuts memory nightly}; d
     batches)
       scripts/chaos.sh run -gather 100 -concurrency 10 -messages 1000000 -faults 200 -rate 2500 -warm-up 20000 -app-timeout 1s -stretch 0.5 \
         -outbox 2000 -rollback 200 -publish 1000 "$@" ;;
-    cuts) make chaos-cuts ARGS="$*" ;;
+    cuts) make chaos KIND=cuts ARGS="$*" ;;
     memory) LARGE_MESSAGES=all make test PKG=./test/ ARGS='-run LargeMessages -v -timeout 2h' ;;
     nightly) nightly ;;
     *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts, memory, nightly" >&2; exit 64 ;;

@@ -72,13 +72,26 @@ fi
 if go list "${packages[@]}" | grep -E '/test(/metrics|/console)?$' >/dev/null; then scripts/need.sh promtool prometheus; fi
 read -r -a extra <<<"${ARGS:-}"
 mkdir -p .cache
-events=$(mktemp .cache/test-events.XXXXXX) # another run may go on in this directory
-trap 'mv -f "$events" .cache/test-events.json' EXIT
+events=$(mktemp "$PWD/.cache/test-events.XXXXXX") # another run may go on in this directory
+export CPU_FILE=$events.cpu CPU_SERVERS=$events.servers
+: >"$CPU_FILE" >"$CPU_SERVERS"
+if [ -s "${BROKER_DIR:-}/pid" ]; then echo "broker $(cat "$BROKER_DIR/pid")" >"$CPU_SERVERS"; fi
+scripts/cpu.sh sample &
+sampler=$!
+finish() {
+  kill "$sampler" 2>/dev/null || true
+  times >"$CPU_SERVERS" # of all that was waited for: compilers, linkers, tests
+  echo "all $(scripts/cpu.sh children <"$CPU_SERVERS")" >>"$CPU_FILE"
+  mv -f "$events" .cache/test-events.json
+  mv -f "$CPU_FILE" .cache/test-cpu
+  rm -f "$CPU_SERVERS"
+}
+trap finish EXIT
 # Tests wait far more than they compute, so many run at a time: each has a virtual host or a database of its own.
 # -trimpath: packages that another checkout of the same commit has compiled are taken from the cache.
 # -count=1: the tests depend on a broker and on the binary they build, which the test cache cannot see.
-order=(-shuffle=on -count=1)
-if [ -n "${FAST:-}" ]; then order=(); fi
+order=(-shuffle=on -count=1 -exec "$PWD/scripts/cpu.sh run")
+if [ -n "${FAST:-}" ]; then order=(); fi # a result of a binary that another program runs is not kept
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
   "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-12}" -trimpath -timeout 30m "${extra[@]}" "${packages[@]}")
 
