@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -15,18 +14,14 @@ func TestBadDSN(t *testing.T) {
 	t.Parallel()
 	const word = "s3cr3t"
 	for dsn, says := range map[string]string{
-		"postgres://u:s3cr3t@db/shop?sslmode=maybe":                "sslmode",
-		"postgres://u:s3cr3t@db:port/shop":                         "port",
-		"postgres://u:s3cr3t@db/shop?connect_timeout=soon":         "connect_timeout",
-		"postgres://u:s3cr3t%@db/shop":                             "percent-encoded",
-		"postgres://u:x@s3cr3t@db/shop":                            "percent-encoded",
-		"postgresql://u:x@s3cr3t@127.0.0.1:1/shop":                 "percent-encoded",
-		"postgres://u:12/s3cr3t@db/shop":                           "percent-encoded",
-		"postgres://u:s3cr3t@db,db2,db3:1,2/shop":                  "",
-		"postgres://u:s3cr3t@db/shop?sslrootcert=/not/there":       "/not/there",
-		"postgres://u:s3cr3t@db/shop?target_session_attrs=nothing": "target_session_attrs",
-		"host=db password='s3cr3t":                                 "host=",
-		"host=db password=s3cr3t sslmode=`: maybe":                 "",
+		"postgres://u:s3cr3t@db/shop?sslmode=maybe":          "sslmode",
+		"postgres://u:s3cr3t@db:port/shop":                   "port",
+		"postgres://u:s3cr3t%@db/shop":                       "percent-encoded",
+		"postgres://u:x@s3cr3t@db/shop":                      "percent-encoded",
+		"postgres://u:12/s3cr3t@db/shop":                     "percent-encoded",
+		"postgres://u:s3cr3t@db/shop?sslrootcert=/not/there": "/not/there",
+		"host=db password='s3cr3t":                           "host=",
+		"host=db password=s3cr3t sslmode=`: maybe":           "",
 		"s3cr3t":                   "host=",
 		"mysql://u:s3cr3t@db/shop": "begins with postgres://",
 	} {
@@ -44,22 +39,15 @@ func TestGoodDSN(t *testing.T) {
 	t.Parallel()
 	for dsn, plaintext := range map[string]string{
 		"postgres://u:p@db.example/shop":                      "db.example", // sslmode=prefer
-		"postgres://u:p@db.example/shop?sslmode=disable":      "db.example",
 		"postgres://u:p@db.example/shop?sslmode=require":      "",
 		"postgresql://u@localhost/shop?sslmode=disable":       "",
 		"postgres://u:p%40w@localhost/a%40b?user=me@here":     "",
 		"host=localhost user=me@here password=p@w dbname=a@b": "",
-		"postgres://u@127.0.0.1:5433/shop?sslmode=disable":    "",
 		"host=/run/postgresql dbname=shop":                    "",
 		"host=127.0.0.1,db.example dbname=shop sslmode=allow": "db.example",
-		"host=db.example password='it''s' sslmode=require":    "",
 	} {
-		got, err := CheckDSN(dsn)
-		if err != nil && !strings.Contains(dsn, "''") {
-			t.Errorf("%s: %v", dsn, err)
-		}
-		if got != plaintext {
-			t.Errorf("%s: plaintext to %q, want %q", dsn, got, plaintext)
+		if got, err := CheckDSN(dsn); err != nil || got != plaintext {
+			t.Errorf("%s: plaintext to %q, want %q; %v", dsn, got, plaintext, err)
 		}
 	}
 }
@@ -82,16 +70,14 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestConnectFails: what keeps from connecting is said without the password, and a file that cannot be read as well.
+// TestConnectFails: an error of a connect does not show the password, and names a file that cannot be read.
 func TestConnectFails(t *testing.T) {
 	t.Parallel()
 	for says, d := range map[string]Database{
 		"connect to the database": {DSN: func() (string, error) { return "postgres://u:s3cr3t@127.0.0.1:1/shop?sslmode=disable", nil }},
 		"no such file":            {DSN: func() (string, error) { return "", errors.New("no such file") }},
-		"sslmode is invalid":      {DSN: func() (string, error) { return "postgres://u:s3cr3t@127.0.0.1/shop?sslmode=maybe", nil }},
 	} {
-		conn, err := d.Connect(context.Background(), nil)
-		if err == nil || conn != nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cr3t") {
+		if _, err := d.Connect(t.Context(), nil); err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%v, want %q", err, says)
 		}
 	}

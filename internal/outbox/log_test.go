@@ -18,26 +18,19 @@ import (
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	const traceID, parent = "0af7651916cd43dd8448eb211c80319c", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	for name, enabled := range map[string]bool{"on": true, "off": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var tracing *telemetry.Tracing
-			if enabled {
-				tracing = telemetry.NewTracing(telemetry.TracingOptions{
-					Logger:   slog.New(slog.DiscardHandler),
-					Endpoint: "http://127.0.0.1:1/v1/traces",
-				})
-			}
-			t.Cleanup(func() { _ = tracing.Shutdown(context.Background()) }) // no collector takes the spans
-			r := newRig(t)
-			r.db.Exec(`INSERT INTO outbox (routing_key, body, headers) VALUES ('k', 'x', jsonb_build_object('traceparent', $1::text, 'tracestate', 'a=b', 'baggage', 'c=d'))`, parent)
-			r.options.Tracing = tracing
-			h := r.one().Headers
-			got, _ := h["traceparent"].(string)
-			if !strings.Contains(got, traceID) || enabled == (got == parent) || h["tracestate"] != "a=b" || h["baggage"] != "c=d" {
-				t.Errorf("%v", h)
-			}
-		})
+	on := telemetry.NewTracing(telemetry.TracingOptions{Logger: slog.New(slog.DiscardHandler), Endpoint: "http://127.0.0.1:1/v1/traces"})
+	t.Cleanup(func() { _ = on.Shutdown(context.Background()) }) // no collector takes the spans
+	r := newRig(t)
+	for _, tracing := range []*telemetry.Tracing{nil, on} {
+		r.db.Exec(`INSERT INTO outbox (routing_key, body, headers) VALUES ('k', 'x', jsonb_build_object('traceparent', $1::text, 'tracestate', 'a=b', 'baggage', 'c=d'))`, parent)
+		_, stop := r.start(func(o *Options) { o.Tracing = tracing })
+		r.settled()
+		stop()
+		h := r.take()[0].Headers
+		got, _ := h["traceparent"].(string)
+		if !strings.Contains(got, traceID) || (tracing == nil) != (got == parent) || h["tracestate"] != "a=b" || h["baggage"] != "c=d" {
+			t.Errorf("%v", h)
+		}
 	}
 }
 

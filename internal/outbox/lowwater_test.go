@@ -78,9 +78,7 @@ func TestLowWater(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ id, due, begin string }{
 		{"bigint", "timestamptz NOT NULL", ""},
-		{"uuid", "timestamptz NOT NULL", "00000000-0000-0000-0000-00000000000"},
 		{"text", "timestamp NOT NULL", `it's "`},
-		{"varchar(20)", "timestamptz NOT NULL", "a"},
 		{"int", "timestamptz", ""},
 	} {
 		t.Run(test.id, func(t *testing.T) {
@@ -154,18 +152,18 @@ func (r *rig) usesIndex(s *session) {
 func TestLowWaterIsNotACursor(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.options.Batch = 500
+	r.options.Batch = 200
 	old, late := r.db.Conn(), r.db.Conn()
 	r.on(old, `BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM outbox`)
 	r.on(late, `BEGIN; INSERT INTO outbox (routing_key, body) VALUES ('k', 'late')`)
 	r.connected()
-	r.insert("m", 5000)
+	r.insert("m", 1500)
 	r.settled()
 	r.insert("end", 1)
 	r.settled()
 	r.on(late, `COMMIT`)
 	r.settled()
-	if bodies := r.bodies(); len(bodies) != 5002 || bodies["late"] != 1 || bodies["end 1"] != 1 {
+	if bodies := r.bodies(); len(bodies) != 1502 || bodies["late"] != 1 || bodies["end 1"] != 1 {
 		t.Errorf("%d different messages, late %d times, end %d", len(bodies), bodies["late"], bodies["end 1"])
 	}
 }

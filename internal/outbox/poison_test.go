@@ -16,7 +16,6 @@ import (
 // reason, and the rows around it are sent, before and without waiting for it.
 func TestPoison(t *testing.T) {
 	t.Parallel()
-	brokertest.OwnNode(t).MaxSize(1 << 20)
 	r := newRig(t)
 	r.options.MaxAttempts = 2
 	user := brokertest.User(t, "word")
@@ -24,19 +23,10 @@ func TestPoison(t *testing.T) {
 	r.user = strings.Replace(r.url, "guest:guest", user+":word", 1)
 	type poison struct{ columns, values, says string }
 	kinds := []poison{
-		{"body", `convert_to(repeat('x', 2 * 1024 * 1024), 'UTF8')`, "larger than configured max size"},
 		{"body, headers", `'x', jsonb_build_object('x-large', repeat('x', 200000))`, `headers: header "x-large": with everything before it too large for a frame`},
-		{"body, headers", `'x', jsonb_build_object(repeat('n', 300), 1)`, "header name of 300 bytes"},
 		{"body, headers", `'x', '[1]'`, "not a JSON object"},
-		{"body, headers", `'x', '{"x": 1e999}'`, "too large"},
-		{"body, headers", `'x', ('{"x": ' || repeat('[', 40) || repeat(']', 40) || '}')::jsonb`, "nested more than 32 deep"},
 		{"body, tracking_ids", `'x', '{"a": 1}'`, "not an array of strings"},
 		{"body, properties", `'x', '{"expiration": "soon"}'`, "must be milliseconds"},
-		{"body, properties", `'x', '{"expiration": -1}'`, "must be milliseconds"},
-		{"body, properties", `'x', '{"priority": 256}'`, "must be an integer from 0 to 255"},
-		{"body, properties", `'x', '{"timestamp": "yesterday"}'`, "must be a time"},
-		{"body, properties", `'x', '{"content-type": "text/plain"}'`, "is not a property"},
-		{"body, properties", `'x', '{"type": 7}'`, "not a string"},
 		{"body, properties", `'x', '{"user_id": "guest"}'`, `property "user_id" is the broker user`},
 		{"body, properties", `'x', jsonb_build_object('app_id', repeat('x', 256))`, `property "app_id" has 256 bytes; AMQP allows 255`},
 		{"body, properties", `'x', '{"reply_to": "amq.rabbitmq.reply-to"}'`, `reply-to "amq.rabbitmq.reply-to"`},
@@ -132,24 +122,6 @@ func TestFullQueue(t *testing.T) {
 	if failed := r.rows(`attempts > 0 OR last_error IS NOT NULL`); failed != "0" {
 		t.Errorf("%s rows count as failed", failed)
 	}
-}
-
-// TestFullQueueWhoseLimitIsRemoved: the rows are sent when a policy no longer limits their queue.
-func TestFullQueueWhoseLimitIsRemoved(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.declare(brokertest.Channel(t, r.url), "full", amqp.Table{"x-queue-type": "quorum"})
-	brokertest.Ctl(t, "set_policy", "full", "^full$", `{"max-length":1,"overflow":"reject-publish"}`)
-	r.start()
-	insert := func() {
-		r.db.Exec(`INSERT INTO outbox (routing_key, body, exchange) SELECT 'full', 'x', '' FROM generate_series(1, 5)`)
-	}
-	insert()
-	r.settled() // a quorum queue rejects what comes after it has seen that it is full
-	insert()
-	r.eventually("rows are nacked for the second time", func() bool { return r.read()["nacked"] >= 4 })
-	brokertest.Ctl(t, "clear_policy", "full")
-	r.settled()
 }
 
 // TestJudge: an unknown outcome is not a failure, whatever the text beside it says.

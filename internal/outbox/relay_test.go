@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -9,47 +8,28 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// TestCommittedRowsAreSent: each committed row is sent, once without a fault, and a rolled-back one never: a backlog
-// batch after batch, and later rows when a notification comes, without a poll.
+// TestCommittedRowsAreSent: each committed row is sent, once without a fault, by whichever of four relays, and a rolled-back
+// one never: a backlog batch after batch, and later rows when a notification comes, without a poll.
 func TestCommittedRowsAreSent(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.options.PollInterval = time.Hour
-	r.insert("before", 250)
-	r.start()
+	r.insert("before", 500)
+	for range 4 {
+		r.start()
+	}
 	back := r.db.Conn()
 	r.on(back, `BEGIN; INSERT INTO outbox (routing_key, body) SELECT 'k', 'never' FROM generate_series(1, 50)`)
 	r.insert("after", 250)
 	r.on(back, `ROLLBACK`)
 	r.settled()
-	bodies := r.bodies()
-	for n := 1; n <= 250; n++ {
-		for _, when := range []string{"before", "after"} {
-			if got := bodies[fmt.Sprintf("%s %d", when, n)]; got != 1 {
-				t.Errorf("%s %d came %d times", when, n, got)
-			}
-		}
+	all := r.take()
+	bodies := map[string]bool{}
+	for _, d := range all {
+		bodies[string(d.Body)] = true
 	}
-	if len(bodies) != 500 {
-		t.Errorf("%d different bodies", len(bodies))
-	}
-}
-
-// TestManyRelays: relays that work on one table at once send each row once.
-func TestManyRelays(t *testing.T) {
-	t.Parallel()
-	const rows = 2000
-	r := newRig(t)
-	r.insert("m", rows)
-	for range 4 {
-		r.start()
-	}
-	r.settled()
-	bodies := r.bodies()
-	for n := 1; n <= rows; n++ {
-		if got := bodies[fmt.Sprintf("m %d", n)]; got != 1 {
-			t.Errorf("m %d came %d times", n, got)
-		}
+	if len(all) != 750 || len(bodies) != 750 || bodies["never"] {
+		t.Errorf("%d messages, %d different bodies", len(all), len(bodies))
 	}
 }
 
@@ -72,7 +52,7 @@ func TestLaterRows(t *testing.T) {
 func TestStop(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const rows = 1000
+	const rows = 500
 	r.options.Batch = 20
 	r.insert("m", rows)
 	_, stop := r.start()
@@ -98,9 +78,7 @@ func TestHeldKeyIsClaimedAgain(t *testing.T) {
 	other := r.db.Conn()
 	r.on(other, `BEGIN; SELECT 1 FROM outbox WHERE body = '1' FOR UPDATE`)
 	r.start()
-	r.eventually("it is idle", func() bool {
-		return r.db.Value(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) == "1"
-	})
+	r.eventually("it is idle", func() bool { return r.idleBackends() != "" })
 	r.on(other, `ROLLBACK`)
 	r.settled()
 }
