@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestNoCoreDumps: a sidecar that was started with every permission to dump, and is made to by the runtime and by a
@@ -21,16 +23,11 @@ func TestNoCoreDumps(t *testing.T) {
 	cmd.Env, cmd.SysProcAttr = environ(env), dieWithTest()
 	log := newOutput(t)
 	log.of(cmd)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	eventually(t, "the sidecar runs", func() bool { return log.mentions("listening") })
 
-	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", cmd.Process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/limits", cmd.Process.Pid)))(t)
 	for line := range strings.Lines(string(limits)) {
 		if rest, ok := strings.CutPrefix(line, "Max core file size"); ok {
 			if f := strings.Fields(rest); len(f) < 2 || f[0] != "1" || f[1] != "1" {
@@ -38,9 +35,7 @@ func TestNoCoreDumps(t *testing.T) {
 			}
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGABRT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Signal(syscall.SIGABRT))
 	_ = cmd.Wait()
 	status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || !status.Signaled() || status.CoreDump() {

@@ -3,7 +3,6 @@ package test
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,115 +22,79 @@ func never(t testing.TB) answer {
 	return answer{gate: gate}
 }
 
-// TestMessageThatKillsTheSidecar is parked after the limit, without another try. Those that were in flight with it, and
-// those behind it, are not.
+// TestMessageThatKillsTheSidecar is parked after the limit, without another try; moved back, it has one. Those that were in
+// flight with it, and those behind it, are not parked.
 func TestMessageThatKillsTheSidecar(t *testing.T) {
 	t.Parallel()
-	for _, queueType := range []string{"classic", "quorum"} {
-		t.Run(queueType, func(t *testing.T) {
-			t.Parallel()
-			sc := guarded(t, 3, "CONCURRENCY", "4", "QUEUE_TYPE", queueType)
-			hang := never(t)
-			sc.app.on("bad", hang)
-			near := numbered("near", 3)
-			for _, id := range near {
-				sc.app.on(id, hang, status(200))
-			}
-			s := sc.run()
-			sc.warm(s, 4)
-			sc.send(append(near, "bad")...)
-			sc.app.awaitAll(near...)
-			behind := numbered("behind", 20)
-			sc.send(behind...)
-			for i := range 3 {
-				d := sc.app.await("bad", i+1)[i]
-				if d.number("Amqp-Retry-Count") != 0 || d.header.Get("Amqp-Header-X-Retry-Crashes") != "" {
-					t.Errorf("receipt %d: %v", i+1, d.header)
-				}
-				s.kill()
-				s = sc.run()
-			}
-			d := sc.take(sc.dlq(), 1)[0]
-			h := d.Headers
-			if d.MessageId != "bad" || string(d.Body) != string(message("bad").Body) || h["x-final-reason"] != "crash" ||
-				!strings.HasPrefix(fmt.Sprint(h["x-final-error"]), "crash: ") || h["x-final-status-code"] != nil || h["x-final-at"] == nil ||
-				asInt(h["x-final-retry-count"]) != 0 || asInt(h["x-retry-crashes"]) != 3 || h["x-original-queue"] != sc.queue() ||
-				h["x-original-exchange"] != sc.exchange() || h["x-original-routing-key"] != "order.created" {
-				t.Errorf("parked %s: %v", d.MessageId, h)
-			}
-			sc.app.awaitAll(append(near, behind...)...)
-			for _, id := range near {
-				sc.app.await(id, 2)
-			}
-			if n := len(sc.app.seen("bad")); n != 3 {
-				t.Errorf("the message was POSTed %d times, want 3", n)
-			}
-			eventually(t, "the metric counts the park", func() bool {
-				return s.metric("sidecar_messages_settled_total", `outcome="park"`, `reason="crash"`) == 1
-			})
-			sc.settledAll(s, 0)
-		})
+	sc := guarded(t, 3, "CONCURRENCY", "4")
+	hang := never(t)
+	sc.app.on("bad", hang)
+	near := numbered("near", 3)
+	for _, id := range near {
+		sc.app.on(id, hang, status(200))
 	}
-}
-
-// TestParkedForACrashAndMovedBack: one try, then parked again.
-func TestParkedForACrashAndMovedBack(t *testing.T) {
-	t.Parallel()
-	sc := guarded(t, 2)
-	sc.app.on("bad", never(t))
 	s := sc.run()
-	sc.send("bad")
-	for i := range 2 {
-		sc.app.await("bad", i+1)
+	sc.warm(s, 4)
+	sc.send(append(near, "bad")...)
+	sc.app.awaitAll(near...)
+	behind := numbered("behind", 20)
+	sc.send(behind...)
+	for i := range 3 {
+		d := sc.app.await("bad", i+1)[i]
+		if d.number("Amqp-Retry-Count") != 0 || d.header.Get("Amqp-Header-X-Retry-Crashes") != "" {
+			t.Errorf("receipt %d: %v", i+1, d.header)
+		}
 		s.kill()
 		s = sc.run()
 	}
 	d := sc.take(sc.dlq(), 1)[0]
+	h := d.Headers
+	if d.MessageId != "bad" || string(d.Body) != string(message("bad").Body) || h["x-final-reason"] != "crash" ||
+		!strings.HasPrefix(fmt.Sprint(h["x-final-error"]), "crash: ") || h["x-final-status-code"] != nil || h["x-final-at"] == nil ||
+		asInt(h["x-final-retry-count"]) != 0 || asInt(h["x-retry-crashes"]) != 3 || h["x-original-queue"] != sc.queue() ||
+		h["x-original-exchange"] != sc.exchange() || h["x-original-routing-key"] != "order.created" {
+		t.Errorf("parked %s: %v", d.MessageId, h)
+	}
+	sc.app.awaitAll(append(near, behind...)...)
+	for _, id := range near {
+		sc.app.await(id, 2)
+	}
+	if n := len(sc.app.seen("bad")); n != 3 {
+		t.Errorf("the message was POSTed %d times, want 3", n)
+	}
+	eventually(t, "the metric counts the park", func() bool {
+		return s.metric("sidecar_messages_settled_total", `outcome="park"`, `reason="crash"`) == 1
+	})
 	m := message("bad")
-	m.Headers = d.Headers
+	m.Headers = h
 	sc.publish("", sc.queue(), m)
-	sc.app.await("bad", 3)
+	sc.app.await("bad", 4)
 	s.kill()
 	s = sc.run()
-	if d := sc.take(sc.dlq(), 1)[0]; d.Headers["x-final-reason"] != "crash" || asInt(d.Headers["x-retry-crashes"]) != 3 {
+	if d := sc.take(sc.dlq(), 1)[0]; d.Headers["x-final-reason"] != "crash" || asInt(d.Headers["x-retry-crashes"]) != 4 {
 		t.Errorf("parked again: %v", d.Headers)
 	}
 	sc.settledAll(s, 0)
 }
 
-// TestCrashesInEveryTopology, of which some have a way to publish a message anew and one has not.
-func TestCrashesInEveryTopology(t *testing.T) {
+// TestCrashesWithoutARetryQueue: a topology that has no queue in which the message could wait with its count.
+func TestCrashesWithoutARetryQueue(t *testing.T) {
 	t.Parallel()
-	names := []string{"fanout", "fanout-tiers", "topic-tiers", "per-queue", "delay-ladder", "dead-letter", "delay-ladder-none"}
-	for i, name := range names {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			sc := guarded(t, 2)
-			list := presets(sc.prefix)
-			p := list[min(i, 5)]
-			if name == "delay-ladder-none" {
-				p = list[4]
-				p.env = []string{"RETRY_DELAYS", "none", "RETRY_DELAY", "", "BINDINGS", sc.prefix + ".events:order.#"}
-			}
-			sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", "classic").with(p.env...)
-			sc.app.on("bad", never(t))
-			s := sc.run()
-			sc.publish(p.exchange, p.key, messages("bad")...)
-			for i := range 2 {
-				if d := sc.app.await("bad", i+1)[i]; d.number("Amqp-Retry-Count") != 0 {
-					t.Errorf("receipt %d: Amqp-Retry-Count %d, want 0", i+1, d.number("Amqp-Retry-Count"))
-				}
-				s.kill()
-				s = sc.run()
-			}
-			d := sc.take(p.dlq, 1)[0]
-			if d.Headers["x-final-reason"] != "crash" || asInt(d.Headers["x-retry-crashes"]) != 2 || asInt(d.Headers["x-final-retry-count"]) != 0 {
-				t.Errorf("parked: %v", d.Headers)
-			}
-			if n := len(sc.app.seen("bad")); n != 2 {
-				t.Errorf("%d receipts, want 2", n)
-			}
-		})
+	sc := guarded(t, 2)
+	p := presets(sc.prefix)[4]
+	sc.with("TOPOLOGY", p.name, "RETRY_DELAYS", "none", "RETRY_DELAY", "", "BINDINGS", p.exchange+":order.#")
+	sc.app.on("bad", never(t))
+	s := sc.run()
+	sc.publish(p.exchange, p.key, message("bad"))
+	for i := range 2 {
+		sc.app.await("bad", i+1)
+		s.kill()
+		s = sc.run()
+	}
+	d := sc.take(p.dlq, 1)[0]
+	if n := len(sc.app.seen("bad")); n != 2 || d.Headers["x-final-reason"] != "crash" || asInt(d.Headers["x-retry-crashes"]) != 2 ||
+		asInt(d.Headers["x-final-retry-count"]) != 0 {
+		t.Errorf("parked after %d receipts: %v", n, d.Headers)
 	}
 }
 
@@ -195,58 +158,25 @@ func TestNoCrashLimit(t *testing.T) {
 	}
 }
 
-// TestCrashJournalThatCannotBe is a mistake of the configuration.
-func TestCrashJournalThatCannotBe(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, dir := range []string{"/nowhere", file, "/proc", "relative"} {
-		refused(t, map[string]string{"SIDECAR_CRASH_LIMIT": "2", "SIDECAR_CRASH_DIR": dir}, "SIDECAR_CRASH_DIR", dir)
-	}
-}
-
-// TestCrashJournalOnAFullDisk: messages go on, and a line says that crashes are not counted.
-func TestCrashJournalOnAFullDisk(t *testing.T) {
-	t.Parallel()
-	sc := guarded(t, 2).seed()
-	log := launchBinary(t, "bash", sc.env, "-c", withoutFiles+"exec "+program).log
-	ids := numbered("m", 50)
-	sc.send(ids...)
-	sc.app.awaitAll(ids...)
-	eventually(t, "all settled", func() bool { return sc.ready(sc.queue()) == 0 && sc.ready(sc.dlq()) == 0 })
-	unwritten := func() []entry { return log.find(func(e entry) bool { return e.is("crash journal not written") }) }
-	eventually(t, "a line that says so", func() bool { return len(unwritten()) > 0 })
-	if lines := unwritten(); len(lines) != 1 || lines[0].text("level") != "error" {
-		t.Errorf("%d lines, want one error:\n%s", len(lines), log.tail(20))
-	}
-}
-
 // TestMessageThatKillsTheApp: the app is a process that really ends, is away for a while and returns. Its killer is
 // parked after the limit, long before its retries are used up; messages in flight beside it are acked.
 func TestMessageThatKillsTheApp(t *testing.T) {
 	t.Parallel()
-	for _, queueType := range []string{"classic", "quorum"} {
-		t.Run(queueType, func(t *testing.T) {
-			t.Parallel()
-			sc := guarded(t, 3, "CONCURRENCY", "4", "QUEUE_TYPE", queueType, "APP_HEALTH_INTERVAL", "100ms")
-			app := withAppProcess(t, sc)
-			deaths := app.supervise()
-			s := sc.run()
-			first, second := numbered("slow-a", 30), numbered("slow-b", 30)
-			sc.send(append(append(first, "bad"), second...)...)
-			d := sc.take(sc.dlq(), 1)[0]
-			h := d.Headers
-			if d.MessageId != "bad" || h["x-final-reason"] != "crash" || asInt(h["x-retry-crashes"]) < 3 || h["x-final-status-code"] != nil ||
-				!strings.HasPrefix(fmt.Sprint(h["x-final-error"]), "reset") || asInt(h["x-final-retry-count"]) != asInt(h["x-retry-crashes"])-1 {
-				t.Errorf("parked %s: %v", d.MessageId, h)
-			}
-			s.awaitAcked(append(first, second...)...)
-			sc.settledAll(s, 0)
-			if n := int(deaths.Load()); n != app.got.Of("bad") || n != asInt(h["x-retry-crashes"]) {
-				t.Errorf("%d deaths, %d receipts of the message, %v counted", n, app.got.Of("bad"), h["x-retry-crashes"])
-			}
-		})
+	sc := guarded(t, 3, "CONCURRENCY", "4", "APP_HEALTH_INTERVAL", "100ms")
+	app := withAppProcess(t, sc)
+	deaths := app.supervise()
+	s := sc.run()
+	first, second := numbered("slow-a", 30), numbered("slow-b", 30)
+	sc.send(append(append(first, "bad"), second...)...)
+	d := sc.take(sc.dlq(), 1)[0]
+	h := d.Headers
+	if d.MessageId != "bad" || h["x-final-reason"] != "crash" || asInt(h["x-retry-crashes"]) < 3 || h["x-final-status-code"] != nil ||
+		!strings.HasPrefix(fmt.Sprint(h["x-final-error"]), "reset") || asInt(h["x-final-retry-count"]) != asInt(h["x-retry-crashes"])-1 {
+		t.Errorf("parked %s: %v", d.MessageId, h)
+	}
+	s.awaitAcked(append(first, second...)...)
+	sc.settledAll(s, 0)
+	if n := int(deaths.Load()); n != app.got.Of("bad") || n != asInt(h["x-retry-crashes"]) {
+		t.Errorf("%d deaths, %d receipts of the message, %v counted", n, app.got.Of("bad"), h["x-retry-crashes"])
 	}
 }

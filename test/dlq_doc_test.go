@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // dlqLine finds a command as it is to be typed.
@@ -19,18 +21,12 @@ var dlqLine = regexp.MustCompile(`(?m)^(?:\$ )?(sidecar dlq .*)$`)
 func TestDLQDocsAreTypedRight(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir()
-	if err := os.Symlink(program, filepath.Join(path, "sidecar")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(program, filepath.Join(path, "sidecar")))
 	env := append(environ(map[string]string{
 		"SIDECAR_SERVICE": "wms-cincout", "SIDECAR_AMQP_URL": "amqp://" + freeAddr(t) + "/",
 	}), "PATH="+path+":"+os.Getenv("PATH"))
 	for file, least := range map[string]int{"../README.md": 3, "../docs/dead-letters.md": 20} {
-		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := dlqLine.FindAllSubmatch(b, -1)
+		lines := dlqLine.FindAllSubmatch(must.Get(os.ReadFile(file))(t), -1)
 		if len(lines) < least {
 			t.Errorf("%s: %d commands, there were %d", file, len(lines), least)
 		}
@@ -44,13 +40,9 @@ func TestDLQDocsAreTypedRight(t *testing.T) {
 func typeIn(t *testing.T, env []string, line string) {
 	t.Helper()
 	dir := t.TempDir()
-	if strings.HasPrefix(line, "sidecar dlq import") {
-		for word := range strings.FieldsSeq(line) {
-			if strings.HasSuffix(word, ".jsonl") {
-				if err := os.WriteFile(filepath.Join(dir, word), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
+	for word := range strings.FieldsSeq(line) {
+		if strings.HasPrefix(line, "sidecar dlq import") && strings.HasSuffix(word, ".jsonl") {
+			must.Do(t, os.WriteFile(filepath.Join(dir, word), nil, 0o600))
 		}
 	}
 	var stderr bytes.Buffer

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestDLQExportCanBePublished: piped to /publish:batch, an export sends each message again, as it was and where it was
@@ -16,9 +18,7 @@ func TestDLQExportCanBePublished(t *testing.T) {
 	t.Parallel()
 	sc := publishing(t).with("MAX_RETRIES", "1", "PUBLISH_EXCHANGES", "audit=amq.topic")
 	copies := sc.prefix + ".copies"
-	if err := sc.declare(copies, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sc.declare(copies, nil))
 	s := sc.run()
 	list := messages("json", "text", "bytes")
 	list[0].Headers = amqp.Table{"attempt": int32(3), "rates": []any{float32(1.5), amqp.Table{"at": time.Unix(1700000000, 0)}}, "tenant": "é"}

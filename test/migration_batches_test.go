@@ -2,9 +2,7 @@ package test
 
 import (
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -72,27 +70,4 @@ func daprOrder(path, id string, amount int) amqp.Publishing {
 		m.Body = fmt.Appendf(nil, `{"specversion":"1.0","id":%q,"source":"shop","type":"com.dapr.event.sent","datacontenttype":"application/json","data":%s}`, id, data)
 	}
 	return m
-}
-
-// TestBulkSubscribeBefore: the handler that docs/migration.md shows as it was answers Dapr's form of a request.
-func TestBulkSubscribeBefore(t *testing.T) {
-	t.Parallel()
-	_, url := launchApp(t, exampleTool(t, "EXAMPLES_FLASK"), "../examples/migration/batches/app.py")
-	const envelope = `{"id":"1","topic":"orders","pubsubname":"rabbitmq","metadata":{},"entries":[
-		{"entryId":"a","event":{"data":{"id":"o-1","amount":1}},"contentType":"application/cloudevents+json","metadata":{}},
-		{"entryId":"b","event":{"data":{"id":"o-2","amount":0}},"contentType":"application/cloudevents+json","metadata":{}},
-		{"entryId":"c","event":{"data":{"id":"o-3","amount":1001}},"contentType":"application/cloudevents+json","metadata":{}}]}`
-	resp, err := http.Post(url+"before", "application/json", strings.NewReader(envelope))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	raw, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = `{"statuses":[{"entryId":"a","status":"SUCCESS"},{"entryId":"b","status":"DROP"},{"entryId":"c","status":"RETRY"}]}`
-	if got := strings.Join(strings.Fields(string(raw)), ""); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
 }

@@ -14,19 +14,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/testkit/must"
 )
-
-// fates are what happens to the messages of a load, in turn.
-var fates = []fate{
-	{name: "good", counts: []int{0}},
-	{name: "late", counts: []int{0, 1}},
-	{name: "good", counts: []int{0}},
-	{name: "early", counts: []int{0, 0}, early: true},
-	{name: "later", counts: []int{0, 1, 2}},
-	{name: "good", counts: []int{0}},
-	{name: "early-late", counts: []int{0, 0, 1}, early: true},
-	{name: "bad", counts: []int{0, 1, 2, 3}, parked: true},
-}
 
 // fate says which retry counts the app sees of a message, in order.
 type fate struct {
@@ -34,6 +23,16 @@ type fate struct {
 	counts []int
 	early  bool // the first answer is 425
 	parked bool // the app never accepts it
+}
+
+// fates are what happens to the messages of a load, in turn.
+var fates = []fate{
+	{name: "good", counts: []int{0}},
+	{name: "late", counts: []int{0, 1}},
+	{name: "early", counts: []int{0, 0}, early: true},
+	{name: "later", counts: []int{0, 1, 2}},
+	{name: "early-late", counts: []int{0, 0, 1}, early: true},
+	{name: "bad", counts: []int{0, 1, 2, 3}, parked: true},
 }
 
 func (f *fate) answer(nth, retries int) int {
@@ -46,27 +45,29 @@ func (f *fate) answer(nth, retries int) int {
 	return http.StatusOK
 }
 
-// load is a steady stream of messages, and what the app received of them.
-type load struct {
-	sc     *scene
-	p      preset
-	finish func() // sends no more
+// rolling is a rolling update of two replicas under a steady stream of messages.
+type rolling struct {
+	sc       *scene
+	p        preset
+	variable string
+	replicas [2]*sidecar
+	all      []*sidecar // of all steps
+	stay     time.Duration
 
 	mu     sync.Mutex
 	sent   map[string]*fate // by id
 	counts map[string][]int // retry counts that the app received, by id
 }
 
-// newLoad sends rate messages a second until finish.
-func newLoad(sc *scene, p preset, rate int) *load {
-	l := &load{sc: sc, p: p, sent: map[string]*fate{}, counts: map[string][]int{}}
-	sc.app.Otherwise(l.receive)
+// sending sends rate messages a second until finish is called.
+func (r *rolling) sending(rate int) (finish func()) {
+	r.sc.app.Otherwise(r.receive)
 	const batch = 10
 	stop := make(chan struct{})
-	var sending sync.WaitGroup
-	sending.Go(func() {
+	var work sync.WaitGroup
+	work.Go(func() {
 		for {
-			l.send(fates, batch)
+			r.send(fates, batch)
 			select {
 			case <-stop:
 				return
@@ -74,100 +75,82 @@ func newLoad(sc *scene, p preset, rate int) *load {
 			}
 		}
 	})
-	l.finish = sync.OnceFunc(func() { close(stop); sending.Wait() })
-	sc.t.Cleanup(l.finish)
-	return l
+	finish = sync.OnceFunc(func() { close(stop); work.Wait() })
+	r.sc.t.Cleanup(finish)
+	return finish
 }
 
 // send publishes n messages, with these fates in turn.
-func (l *load) send(fates []fate, n int) (ids []string) {
+func (r *rolling) send(fates []fate, n int) (ids []string) {
 	var list []amqp.Publishing
-	l.mu.Lock()
+	r.mu.Lock()
 	for range n {
-		f := &fates[len(l.sent)%len(fates)]
-		id := fmt.Sprintf("%s-%d", f.name, len(l.sent))
-		l.sent[id] = f
+		f := &fates[len(r.sent)%len(fates)]
+		id := fmt.Sprintf("%s-%d", f.name, len(r.sent))
+		r.sent[id] = f
 		ids, list = append(ids, id), append(list, message(id))
 	}
-	l.mu.Unlock()
-	l.sc.publish(l.p.exchange, l.p.key, list...)
+	r.mu.Unlock()
+	r.sc.publish(r.p.exchange, r.p.key, list...)
 	return ids
 }
 
-func (l *load) receive(r *apptest.Request) apptest.Reply {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f, retries, nth := l.sent[r.ID], r.Number("Amqp-Retry-Count"), len(l.counts[r.ID])
-	l.counts[r.ID] = append(l.counts[r.ID], retries)
+func (r *rolling) receive(m *apptest.Request) apptest.Reply {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, retries, nth := r.sent[m.ID], m.Number("Amqp-Retry-Count"), len(r.counts[m.ID])
+	r.counts[m.ID] = append(r.counts[m.ID], retries)
 	if f == nil {
-		l.sc.t.Errorf("the app received %q, which was not sent", r.ID)
+		r.sc.t.Errorf("the app received %q, which was not sent", m.ID)
 		return apptest.Say(apptest.Status(http.StatusOK))
 	}
 	return apptest.Say(apptest.Status(f.answer(nth, retries)))
 }
 
-// settled reports whether the app received every message as often as its fate says. The rest is how many it did not.
-func (l *load) settled() (rest int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for id, f := range l.sent {
-		if len(l.counts[id]) < len(f.counts) {
-			rest++
+// missing counts the messages that the app has not received as often as their fate says; of ids, or of all.
+func (r *rolling) missing(ids ...string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, f := range r.sent {
+		if len(r.counts[id]) < len(f.counts) && (ids == nil || slices.Contains(ids, id)) {
+			n++
 		}
 	}
-	return rest
+	return n
 }
 
-// rolling is a rolling update of two replicas under load.
-type rolling struct {
-	*load
-	variable string
-	replicas [2]*sidecar
-	all      []*sidecar // of all steps
-	stay     time.Duration
-}
-
-// replace stops replica i and starts it with the variable at value.
+// replace stops replica i and starts it with the variable at value. Then it goes on for a while, in which neither replica
+// may have anything against the topology.
 func (r *rolling) replace(i int, value string) {
-	r.sc.t.Helper()
+	t := r.sc.t
+	t.Helper()
 	r.replicas[i].stop()
 	r.replicas[i] = r.sc.with(r.variable, value).run()
 	r.all = append(r.all, r.replicas[i])
-	r.running()
+	stays(t, r.stay, "the topology fits", func() bool { return r.replicas[0].ready() && r.replicas[1].ready() })
 }
 
-// running goes on for a while, in which neither replica may have anything against the topology.
-func (r *rolling) running() {
-	r.sc.t.Helper()
-	stays(r.sc.t, r.stay, "the topology fits", func() bool {
-		for _, s := range r.replicas {
-			if status, body := s.get(s.admin, "/readyz"); status != http.StatusOK {
-				r.sc.t.Errorf("/readyz is %d: %s", status, body)
-				return false
-			}
-		}
-		return true
-	})
-}
-
-// waitsIn sends messages that the app never accepts, and checks by the broker's record of them that all their retries
-// waited in that queue, and whether each left by a reject.
+// waitsIn sends messages that the app never accepts, and checks by the broker's record of them that they waited in that
+// queue, and left by a reject only if they may: a retry that meets a check of the topology leaves by a publish.
 func (r *rolling) waitsIn(queue string, byReject bool) {
 	t := r.sc.t
 	t.Helper()
-	never := []fate{{name: "probe", counts: fates[len(fates)-1].counts, parked: true}}
-	ids := r.send(never, 3)
-	eventually(t, "the attempts of "+ids[0], func() bool {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return !slices.ContainsFunc(ids, func(id string) bool { return len(r.counts[id]) < len(never[0].counts) })
-	})
-	for _, s := range r.parked(ids) {
-		expired, rejected := deathCount(s.Headers, queue, "expired"), deathCount(s.Headers, r.p.queue, "rejected")
-		if expired < 1 || (rejected == len(never[0].counts)-1) != byReject {
-			t.Errorf("%s did not wait in %s (by reject: %v): %v", s.MessageId, queue, byReject, s.Headers["x-death"])
+	ids := r.send([]fate{{name: "probe", counts: fates[len(fates)-1].counts, parked: true}}, 3)
+	eventually(t, "the attempts of "+ids[0], func() bool { return r.missing(ids...) == 0 })
+	for _, d := range r.parked(ids) {
+		if !died(d.Headers, queue, "expired") || !byReject && died(d.Headers, r.p.queue, "rejected") {
+			t.Errorf("%s did not wait in %s, or left by a reject: %v", d.MessageId, queue, d.Headers["x-death"])
 		}
 	}
+}
+
+// died reports whether x-death has that entry.
+func died(h amqp.Table, queue, reason string) bool {
+	list, _ := h["x-death"].([]any)
+	return slices.ContainsFunc(list, func(e any) bool {
+		death, _ := e.(amqp.Table)
+		return death["queue"] == queue && death["reason"] == reason
+	})
 }
 
 // parked reads these messages in the dead-letter queue, and leaves them there.
@@ -194,56 +177,40 @@ func (r *rolling) parked(ids []string) (found []amqp.Delivery) {
 func (r *rolling) check() {
 	t := r.sc.t
 	t.Helper()
-	r.finish()
-	rest, moved := r.settled(), time.Now()
-	for rest > 0 && time.Since(moved) < patience {
-		time.Sleep(50 * time.Millisecond)
-		if now := r.settled(); now != rest {
+	for rest, moved := r.missing(), time.Now(); rest > 0 && time.Since(moved) < patience; time.Sleep(50 * time.Millisecond) {
+		if now := r.missing(); now != rest {
 			rest, moved = now, time.Now()
 		}
 	}
 	for _, s := range r.replicas {
 		s.stop()
 	}
-	dead := map[string][]amqp.Delivery{}
+	dead := map[string]int{} // how often each is parked
 	for _, d := range r.sc.take(r.p.dlq, max(r.sc.ready(r.p.dlq), 0)) {
-		dead[d.MessageId] = append(dead[d.MessageId], d)
+		dead[d.MessageId]++
+		if f := r.sent[d.MessageId]; asInt(d.Headers["x-final-retry-count"]) != len(f.counts)-1 {
+			t.Errorf("%s is parked with %v", d.MessageId, d.Headers)
+		}
 	}
-	acked, parked, wrong := 0, 0, 0
-	outcomes := r.outcomes()
+	ends := r.outcomes()
+	for _, s := range r.all {
+		if s.log.mentions("topology does not fit") || s.log.mentions("topology fits") {
+			t.Errorf("something does not fit:\n%s", s.log.tail(40))
+		}
+	}
 	for id, f := range r.sent {
-		problem := r.problem(id, f, dead[id])
-		if ended := outcomes[id]; problem == "" && len(ended) != 1 {
-			problem = fmt.Sprintf("ended as %v", ended)
-		}
-		switch {
-		case problem != "":
-			if wrong++; wrong <= 20 {
-				t.Errorf("%s: %s", id, problem)
-			}
-		case f.parked:
-			parked++
-		default:
-			acked++
+		wantDead := map[bool]int{true: 1}[f.parked]
+		if !slices.Equal(r.counts[id], f.counts) || dead[id] != wantDead || len(ends[id]) != 1 {
+			t.Errorf("%s: received with the retry counts %v, want %v; parked %d times, want %d; ended as %v",
+				id, r.counts[id], f.counts, dead[id], wantDead, ends[id])
 		}
 	}
-	t.Logf("sent %d, acked %d, parked %d, wrong %d", len(r.sent), acked, parked, wrong)
-	r.quiet()
-}
-
-// problem is what is wrong with the message; empty: nothing.
-func (r *rolling) problem(id string, f *fate, parked []amqp.Delivery) string {
-	switch {
-	case !slices.Equal(r.counts[id], f.counts):
-		return fmt.Sprintf("the app received it with the retry counts %v, want %v", r.counts[id], f.counts)
-	case f.parked && len(parked) != 1:
-		return fmt.Sprintf("parked %d times", len(parked))
-	case f.parked && asInt(parked[0].Headers["x-final-retry-count"]) != len(f.counts)-1:
-		return fmt.Sprintf("parked with %v", parked[0].Headers)
-	case !f.parked && len(parked) > 0:
-		return "accepted and parked"
+	for _, q := range append([]string{r.p.queue}, r.p.queues...) {
+		if n := r.sc.ready(q); n != 0 {
+			t.Errorf("%d messages are left in %s", n, q)
+		}
 	}
-	return ""
+	t.Logf("%d messages", len(r.sent))
 }
 
 // outcomes are the outcomes in the logs that end a message, by its id.
@@ -259,45 +226,26 @@ func (r *rolling) outcomes() map[string][]string {
 	return all
 }
 
-// quiet checks that no replica ever had anything against the topology, and that no queue holds a message.
-func (r *rolling) quiet() {
-	t := r.sc.t
-	t.Helper()
-	for _, s := range r.all {
-		if s.log.mentions("topology does not fit") || s.log.mentions("topology fits") {
-			t.Errorf("something does not fit:\n%s", s.log.tail(40))
-		}
-	}
-	for _, q := range append([]string{r.p.queue}, r.p.queues...) {
-		if n := r.sc.ready(q); n != 0 {
-			t.Errorf("%d messages are left in %s", n, q)
-		}
-	}
-}
-
 // TestRollingDelay changes the delay of retries in rolling updates of two replicas, under load, and back again. Nothing
 // is lost, nothing stops, nothing is counted twice. With the delays of a user instead of those of a test:
 //
 //	ROLLING_DELAYS=5s,1s,10s ROLLING_RATE=200 ROLLING_STAY=10s
 func TestRollingDelay(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct {
-		preset    int // of presets
-		queueType string
-	}{{0, "classic"}, {0, "quorum"}, {3, "classic"}, {3, "quorum"}, {5, "classic"}, {4, "quorum"}} {
+	for queueType, i := range map[string]int{"classic": 0, "quorum": 4} { // of presets
 		sc := newScene(t)
-		p := presets(sc.prefix)[tc.preset]
-		t.Run(p.name+"/"+tc.queueType, func(t *testing.T) {
+		p := presets(sc.prefix)[i]
+		t.Run(p.name+"/"+queueType, func(t *testing.T) {
 			t.Parallel()
 			sc.t = t
-			sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", tc.queueType).with(p.env...)
+			sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", queueType).with(p.env...)
 			sc.with("REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms", "MAX_RETRIES", "3")
 			rollThrough(sc, p)
 		})
 	}
 }
 
-// setting is a number of the environment, or what a test takes.
+// setting is a value of the environment, or what a test takes.
 func setting(name, otherwise string) string {
 	if v := os.Getenv(name); v != "" {
 		return v
@@ -308,27 +256,21 @@ func setting(name, otherwise string) string {
 func rollThrough(sc *scene, p preset) {
 	t := sc.t
 	t.Helper()
-	rate, err := strconv.Atoi(setting("ROLLING_RATE", "50"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rolling{variable: "RETRY_DELAY"}
-	if r.stay, err = time.ParseDuration(setting("ROLLING_STAY", "500ms")); err != nil {
-		t.Fatal(err)
-	}
+	r := &rolling{sc: sc, p: p, variable: "RETRY_DELAY", sent: map[string]*fate{}, counts: map[string][]int{}}
+	r.stay = must.Get(time.ParseDuration(setting("ROLLING_STAY", "500ms")))(t)
 	steps := strings.Split(setting("ROLLING_DELAYS", "500ms,100ms,1s"), ",")
 	base := p.queues[0]
 	beside := func(step string) string { return base + "." + step }
-	if p.name == "delay-ladder" {
+	byReject := p.name == "fanout"
+	if !byReject { // the ladder
 		r.variable, steps = "RETRY_DELAYS", []string{"300ms,400ms,500ms", "100ms,200ms,300ms", "600ms,700ms,1s"}
 		beside = func(step string) string { return p.queue + ".delay_" + step[strings.LastIndexByte(step, ',')+1:] }
 		base = beside(steps[0])
 	}
-	byReject := p.name != "delay-ladder" && p.name != "dead-letter"
 	sc.with(r.variable, steps[0])
 	r.replicas = [2]*sidecar{sc.run(), sc.run()}
 	r.all = slices.Clone(r.replicas[:])
-	r.load = newLoad(sc, p, rate)
+	finish := r.sending(must.Get(strconv.Atoi(setting("ROLLING_RATE", "50")))(t))
 	r.waitsIn(base, byReject)
 	for i, step := range slices.Concat(steps[1:], []string{steps[1], steps[0]}) {
 		r.replace(i%2, step)
@@ -339,5 +281,6 @@ func rollThrough(sc *scene, p preset) {
 			r.waitsIn(beside(step), false)
 		}
 	}
+	finish()
 	r.check()
 }

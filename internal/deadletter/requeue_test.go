@@ -3,13 +3,16 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
 )
 
 // TestWasReturned: only a quorum queue counts what is returned to it; a text is the count of another consumer.
@@ -90,4 +93,39 @@ func TestEndedAtAnyTime(t *testing.T) {
 		}
 		r.kept(list[moved:])
 	})
+}
+
+// TestQueueWithoutLeader: a quorum queue whose leader is away says that it holds nothing. That is not the end of a redrive:
+// it goes on when the leader is back, or reports that it was stopped.
+func TestQueueWithoutLeader(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, quorum)
+	r.park(r.numbered(200)...)
+	leader := func(call string) {
+		t.Helper()
+		brokertest.Eval(t, fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)), `+
+			`ok = sys:%s(amqqueue:get_pid(Q)).`, brokertest.VhostName(t), r.name, call))
+	}
+	begun, ended := make(chan struct{}), make(chan struct{})
+	begin := sync.OnceFunc(func() { close(begun) })
+	go func() {
+		defer close(ended)
+		p, err := r.Redrive(context.Background(), Redrive{Rate: 100}, func(p Progress) {
+			if p.Done > 0 {
+				begin()
+			}
+		})
+		if err == nil && p.Done != 200 {
+			t.Errorf("succeeded with %+v", p)
+		}
+	}()
+	<-begun
+	leader("suspend")
+	select { // the reader asks after a second, and the broker asks the leader for five
+	case <-ended:
+	case <-time.After(9 * time.Second):
+	}
+	leader("resume")
+	<-ended
+	r.nothingLost(200)
 }
