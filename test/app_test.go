@@ -182,5 +182,3 @@ const ok200 = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 func sayStatus(c net.Conn, status string) bool {
 	return say(c, "HTTP/1.1 "+status+" X\r\nContent-Length: 0\r\n\r\n")
 }
-
-func reset(c net.Conn) { _ = (&apptest.Conn{Conn: c}).Reset() }

@@ -2,7 +2,9 @@ package test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,12 +20,13 @@ func TestAppDownAtStart(t *testing.T) {
 	sc.send(ids...)
 	s := start(t, sc.env)
 	eventually(t, "GET /livez is 200", func() bool { status, _ := s.get(s.admin, "/livez"); return status == 200 })
-	stays(t, 3*time.Second, "the messages stay in the queue", func() bool { return sc.ready(sc.queue()) == 20 && !s.ended() })
-	line := s.log.find(func(e entry) bool {
-		return e.text("msg") == "paused" && e.text("reason") == "app_down" && e.text("url") == sc.app.url() && e.text("error") != ""
+	eventually(t, "a line that says that the app does not answer", func() bool {
+		return len(s.log.find(func(e entry) bool {
+			return e.text("msg") == "paused" && e.text("reason") == "app_down" && e.text("url") == sc.app.url() && e.text("error") != ""
+		})) == 1
 	})
-	if len(line) != 1 {
-		t.Errorf("%d lines say that the app does not answer", len(line))
+	if sc.ready(sc.queue()) != 20 {
+		t.Error("messages were taken")
 	}
 	if n := s.metric("sidecar_app_up"); n != 0 {
 		t.Errorf("sidecar_app_up is %v with the app down", n)
@@ -35,8 +38,8 @@ func TestAppDownAtStart(t *testing.T) {
 	checkUncounted(t, sc, ids)
 }
 
-// TestHealthCheckThatIsAnswered: the pause and its line name the path of the health check, and what the app answered to it.
-func TestHealthCheckThatIsAnswered(t *testing.T) {
+// TestHealthPath decides when there is one. The pause and its line name the path, and what the app answered to it.
+func TestHealthPath(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
 		apptest.Status(503): "the app answered 503 to GET %sh, not 2xx",
@@ -44,8 +47,25 @@ func TestHealthCheckThatIsAnswered(t *testing.T) {
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()
-			app := apptest.Listen(t, apptest.Answer(answer))
-			sc := newScene(t).with("APP_URL", app.URL+"/in", "APP_HEALTH_PATH", "/h?token=secret")
+			var healthy atomic.Bool
+			app := apptest.Listen(t, func(c *apptest.Conn) {
+				for {
+					r, err := c.Next()
+					if err != nil {
+						return
+					}
+					if r.Method == http.MethodPost && !healthy.Load() {
+						t.Error("a message was POSTed although the health check fails")
+					}
+					if healthy.Load() {
+						c.Send(apptest.Status(204))
+					} else {
+						c.Send(answer)
+					}
+				}
+			})
+			sc := newScene(t).with("APP_URL", app.URL+"/in", "APP_HEALTH_PATH", "/h?token=secret", "APP_HEALTH_INTERVAL", "100ms").seed()
+			sc.send("m")
 			s := start(t, sc.env)
 			url := app.URL + "/"
 			eventually(t, "the detail", func() bool {
@@ -57,33 +77,9 @@ func TestHealthCheckThatIsAnswered(t *testing.T) {
 					return e.text("msg") == "paused" && e.text("reason") == "app_down" && e.text("url") == url+"h" && !strings.Contains(e.text("location"), "secret") && e["status"] != nil
 				})) > 0
 			})
-		})
-	}
-}
-
-// TestAppDownForAWhile: longer than all retries together would take, and not one attempt is charged.
-func TestAppDownForAWhile(t *testing.T) {
-	t.Parallel()
-	for _, queueType := range []string{"classic", "quorum"} {
-		t.Run(queueType, func(t *testing.T) {
-			t.Parallel()
-			sc := newScene(t).with("MAX_RETRIES", "2", "QUEUE_TYPE", queueType)
-			s := sc.run()
-			ids := numbered("m", 100)
-			sc.send(ids[:50]...)
-			sc.app.await("m-0", 1)
-			sc.app.down()
-			sc.send(ids[50:]...)
-			time.Sleep(5 * time.Second) // the fault itself: the app is away
-			sc.app.up()
-			sc.app.awaitAll(ids...)
-			s.awaitAcked(ids...)
-			sc.settledAll(s, 0)
-			for _, id := range ids[50:] {
-				if n := sc.app.seen(id)[0].number("Amqp-Retry-Count"); n != 0 {
-					t.Errorf("%s was charged %d attempts for the app being down", id, n)
-				}
-			}
+			healthy.Store(true)
+			s.awaitAcked("m")
+			sc.settledAll(s.awaitReady(), 0)
 		})
 	}
 }
@@ -113,42 +109,6 @@ func TestAppDownCountsWhenAskedTo(t *testing.T) {
 		t.Errorf("parked with %v", d.Headers)
 	}
 	sc.settledAll(s, 0)
-}
-
-// TestBreaker: an app that fails everything for a while must not push the whole backlog into the DLQ.
-func TestBreaker(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).seed()
-	sick := make(chan struct{})
-	sc.app.otherwise(func(*delivery) answer {
-		select {
-		case <-sick:
-			return status(200)
-		default:
-			return status(500)
-		}
-	})
-	ids := numbered("m", 200)
-	sc.send(ids...)
-	s := sc.run()
-	time.Sleep(6 * time.Second) // longer than eleven attempts at 300 ms take
-	close(sick)
-	s.awaitAcked(ids...)
-	sc.settledAll(s, 0)
-}
-
-// TestHealthPath decides when there is one.
-func TestHealthPath(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("APP_HEALTH_PATH", "/healthz", "APP_HEALTH_INTERVAL", "100ms").seed()
-	sc.app.healthy(503)
-	sc.send("m")
-	s := start(t, sc.env)
-	stays(t, 2*time.Second, "nothing is consumed while the health path says 503", func() bool { return sc.ready(sc.queue()) == 1 && sc.app.total() == 0 })
-	sc.app.healthy(204)
-	sc.app.await("m", 1)
-	sc.settledAll(s.awaitReady(), 0)
-	checkUncounted(t, sc, []string{"m"})
 }
 
 // TestPauseAndResume: on purpose is not a fault.

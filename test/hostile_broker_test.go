@@ -16,7 +16,7 @@ const (
 	hostileMemory = "32MiB"         // SIDECAR_MEMORY
 	hostileRSS    = 128 << 10       // KiB, of which 20 MiB are the program itself; the collector may let the heap grow to twice its size
 	hostileStop   = 4 * time.Second // SIDECAR_SHUTDOWN_GRACE, which is 1s, and the three more that the contract allows
-	hostileWatch  = 1500 * time.Millisecond
+	hostileWatch  = 700 * time.Millisecond
 )
 
 // TestHostileBroker: whatever its peer sends, the sidecar does not panic, stays within its memory, does not compute

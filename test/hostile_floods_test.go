@@ -50,22 +50,17 @@ func hostileMessages() []mode {
 			return append(deliver(ch, "unknown", uint64(n)), content(ch, 0)...)
 		}),
 		consumed("deliveries without a header", func(l *link, ch uint16, n int) []byte { return deliver(ch, l.consumer, uint64(n)) }),
-		consumed("deliveries to unknown consumers without a header", func(_ *link, ch uint16, n int) []byte { return deliver(ch, "unknown", uint64(n)) }),
-		consumed("headers without a method", func(_ *link, ch uint16, _ int) []byte { return content(ch, 1) }),
 		consumed("bodies without a method", func(_ *link, ch uint16, _ int) []byte { return body(ch, 1000) }),
 		once("a body longer than announced", func(l *link, ch uint16) []byte {
 			return append(append(deliver(ch, l.consumer, 1), content(ch, 1)...), body(ch, 2)...)
 		}),
 		consumed("a body of 2^62", endless(delivering, 1<<62, 64<<10)),
-		consumed("a body of 2^62 for an unknown consumer", endless(func(_ *link, ch uint16) []byte { return deliver(ch, "unknown", 1) }, 1<<62, 64<<10)),
 		consumed("a body in frames of no bytes", endless(delivering, 1000, 0)),
 		once("a header of 1 MiB", func(l *link, ch uint16) []byte {
 			return append(deliver(ch, l.consumer, 1), content(ch, 0, bytes.Repeat([]byte(named("k", "V")), 350_000)...)...)
 		}),
 		consumed("delivery tag 0", func(l *link, ch uint16, _ int) []byte { return one(l, ch, 0) }),
 		consumed("delivery tags that repeat", func(l *link, ch uint16, _ int) []byte { return one(l, ch, 1) }),
-		consumed("delivery tags that descend", func(l *link, ch uint16, n int) []byte { return one(l, ch, 1<<63-uint64(n)) }),
-		consumed("more than the prefetch count", func(l *link, ch uint16, n int) []byte { return one(l, ch, uint64(n)+1) }),
 		consumed("more than the prefetch count, 100 KiB each", func(l *link, ch uint16, n int) []byte {
 			return append(append(deliver(ch, l.consumer, uint64(n)+1), content(ch, 100<<10)...), body(ch, 100<<10)...)
 		}),
@@ -92,10 +87,8 @@ func floods() []mode {
 	}
 	return []mode{
 		consumed("blocked and unblocked for ever", fixed(toggle)),
-		once("blocked for ever", func(*link, uint16) []byte { return method(0, blocked, short("memory")) }),
 		consumed("heartbeats for ever", fixed(bytes.Repeat(frame(8, 0), 100))),
 		consumed("channel.flow for ever", there(20<<16|20, []byte{0})),
-		consumed("basic.cancel for unknown consumers", there(basicCancel, short("unknown"), []byte{1})),
 		consumed("basic.cancel for the consumer", func(l *link, ch uint16, _ int) []byte {
 			return method(ch, basicCancel, short(l.consumer), []byte{1})
 		}),
@@ -132,10 +125,7 @@ func confirms() []mode {
 	return []mode{
 		{name: "no confirm", on: basicPublish, act: nothing},
 		confirming("ack of 2^63, multiple", ack, ackArgs(1<<63, true)),
-		confirming("ack of 2^63", ack, ackArgs(1<<63, false)),
 		confirming("ack of 0, multiple", ack, ackArgs(0, true)),
-		confirming("nack of 2^63, multiple", nack, ackArgs(1<<63, true)),
-		published("acks of unpublished messages", func(ch uint16, n int) []byte { return method(ch, ack, tag(n+1000), []byte{0}) }),
 		published("nacks for ever", func(ch uint16, n int) []byte { return method(ch, nack, tag(n+1000), []byte{0}) }),
 		published("acks of the same message", func(ch uint16, _ int) []byte { return method(ch, ack, ackArgs(1, false)) }),
 		published("returns for ever", func(ch uint16, _ int) []byte { return append(returned(ch), content(ch, 0)...) }),
@@ -148,7 +138,6 @@ func confirms() []mode {
 		published("a return of 2^62", func(ch uint16, n int) []byte { return endless(returning, 1<<62, 64<<10)(nil, ch, n) }),
 		published("a return in frames of no bytes", func(ch uint16, n int) []byte { return endless(returning, 1000, 0)(nil, ch, n) }),
 		published("returns with tiny tables", func(uint16, int) []byte { return back(named("t", tinyTables(8192))) }),
-		published("returns with deep tables", func(uint16, int) []byte { return back(named("t", deep(1000))) }),
 		published("channel.close behind each publish", func(ch uint16, _ int) []byte {
 			return method(ch, closeChannel, []byte{1, 0x94}, short("NOT_FOUND"), make([]byte, 4))
 		}),

@@ -19,19 +19,6 @@ func TestPortInUse(t *testing.T) {
 	}
 }
 
-// TestLogsOnAFullDisk: a line that cannot be written is not a reason to stop.
-func TestLogsOnAFullDisk(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).seed()
-	launchBinary(t, "sh", sc.env, "-c", "exec "+program+" >/dev/full 2>&1")
-	ids := numbered("m", 50)
-	sc.send(ids...)
-	sc.app.awaitAll(ids...)
-	if sc.ready(sc.dlq()) != 0 {
-		t.Error("messages were parked")
-	}
-}
-
 // TestFewFileDescriptors: it may be slow, it must not lose, park or die. Idle connections to the app hold the
 // descriptors until they are closed, so that consumption pauses for some seconds after every 30 messages.
 func TestFewFileDescriptors(t *testing.T) {

@@ -1,3 +1,5 @@
+//go:build nightly
+
 package test
 
 import (
@@ -5,94 +7,44 @@ import (
 	"strings"
 	"testing"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"sidecar/internal/brokertest"
 )
 
-// waitingScene has n messages that failed once and that the queue delays for longer than any test takes. edit changes
-// each before it is sent.
-func waitingScene(t *testing.T, n int, edit func(*amqp.Publishing)) (*scene, *sidecar) {
-	t.Helper()
-	sc := nativeScene(t).with("RETRY_DELAY", "10m")
-	sc.app.otherwise(func(*delivery) answer { return status(409) })
-	s := sc.run()
-	for _, m := range messages(numbered("m", n)...) {
-		if edit != nil {
-			edit(&m)
-		}
-		sc.sendMessage(m)
-	}
-	eventually(t, "all wait", func() bool { return sc.held() == n && s.metric("sidecar_waiting_messages") == float64(n) })
-	return sc, s
-}
-
 // held counts all messages of the service queue, those that it delays too, as the broker's tools show them.
-func (sc *scene) held() int {
+func (sc *scene) held() (n int) {
 	sc.t.Helper()
-	n := -1
 	out := brokertest.Eval(sc.t, fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(<<%q>>, <<%q>>), [{messages, N}] = rabbit_amqqueue:info(Q, [messages]), N`,
 		sc.queue(), brokertest.VhostName(sc.t)))
 	_, _ = fmt.Sscan(out, &n)
 	return n
 }
 
-// TestNativePurge: a purge removes the messages that wait, too, by AMQP and by rabbitmqctl. The replica goes on counting
-// them.
-func TestNativePurge(t *testing.T) {
+// TestNativeWaiting: messages that the queue delays count for a limit of its length while none is ready, and a purge
+// removes them, while the replica goes on counting them.
+func TestNativeWaiting(t *testing.T) {
 	t.Parallel()
-	for name, purge := range map[string]func(*scene) int{
-		"AMQP": func(sc *scene) int {
-			n, err := sc.channel().QueuePurge(sc.queue(), false)
-			if err != nil {
-				sc.t.Error(err)
-			}
-			return n
-		},
-		"rabbitmqctl": func(sc *scene) (n int) {
-			out := brokertest.Eval(sc.t, fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(<<%q>>, <<%q>>), {ok, N} = rabbit_amqqueue:purge(Q), N`,
-				sc.queue(), brokertest.VhostName(sc.t)))
-			_, _ = fmt.Sscan(out, &n)
-			return n
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			sc, s := waitingScene(t, 5, nil)
-			if n := purge(sc); n != 5 {
-				t.Errorf("the purge removed %d messages of 5 that wait", n)
-			}
-			eventually(t, "the queue is empty", func() bool { return sc.held() == 0 })
-			if n := s.metric("sidecar_waiting_messages"); n != 5 || sc.ready(sc.dlq()) != 0 {
-				t.Errorf("the replica counts %v, %d are parked", n, sc.ready(sc.dlq()))
-			}
-		})
+	sc := nativeScene(t).with("RETRY_DELAY", "10m")
+	sc.app.otherwise(func(*delivery) answer { return status(409) })
+	s := sc.run()
+	sc.send(numbered("m", 3)...)
+	eventually(t, "all wait", func() bool { return sc.held() == 3 && s.metric("sidecar_waiting_messages") == 3 })
+	brokertest.Ctl(t, "set_policy", "short", ".*", `{"max-length":3}`)
+	eventually(t, "the queue is full", func() bool { return !sc.accepted(message("more")) })
+	if n := sc.ready(sc.queue()); n != 0 {
+		t.Errorf("%d messages are ready", n)
+	}
+	if n, err := sc.channel().QueuePurge(sc.queue(), false); n != 3 || err != nil {
+		t.Errorf("the purge removed %d messages of 3 that wait: %v", n, err)
+	}
+	eventually(t, "the queue is empty", func() bool { return sc.held() == 0 })
+	if n := s.metric("sidecar_waiting_messages"); n != 3 || sc.ready(sc.dlq()) != 0 {
+		t.Errorf("the replica counts %v, %d are parked", n, sc.ready(sc.dlq()))
 	}
 }
 
-// TestNativeExpiration: an expiration that ends while the message waits takes effect when the delay ends.
-func TestNativeExpiration(t *testing.T) {
-	t.Parallel()
-	sc, _ := waitingScene(t, 1, func(m *amqp.Publishing) { m.Expiration = "100" })
-	dead, short := sc.prefix+".dead", sc.prefix+".short"
-	for queue, args := range map[string]amqp.Table{
-		dead: nil, short: {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead},
-	} {
-		if err := sc.declare(queue, args); err != nil {
-			t.Fatal(err)
-		}
-	}
-	later := message("later")
-	later.Expiration = "1000"
-	sc.publish("", short, later)
-	eventually(t, "a message that expires later has expired", func() bool { return sc.ready(dead) == 1 })
-	if sc.held() != 1 || sc.ready(sc.dlq()) != 0 {
-		t.Errorf("the message has left its delay: %d in the queue, %d dead letters", sc.held(), sc.ready(sc.dlq()))
-	}
-}
-
-// TestNativeExpirationAfterADelay: an expired message is dead-lettered in the place of its next attempt. It takes the two
-// seconds of the delay, which must be longer than the expiration, which must be longer than the way to the app.
+// TestNativeExpirationAfterADelay: an expiration that ends while the message waits takes effect when the delay ends: it is
+// dead-lettered in the place of its next attempt. The delay must be longer than the expiration, which must be longer than
+// the way to the app.
 func TestNativeExpirationAfterADelay(t *testing.T) {
 	t.Parallel()
 	soon := nativeScene(t).with("RETRY_DELAY", "2s")
@@ -110,13 +62,28 @@ func TestNativeExpirationAfterADelay(t *testing.T) {
 	}
 }
 
-// TestNativeMaxLength: a limit of the queue's length counts the messages that wait, while none is ready.
-func TestNativeMaxLength(t *testing.T) {
+// TestNativeDeliveryLimit: a message kills its consumer again and again. The broker parks it; its limit is at least 20
+// returns, each of which is delayed.
+func TestNativeDeliveryLimit(t *testing.T) {
 	t.Parallel()
-	sc, _ := waitingScene(t, 3, nil)
-	brokertest.Ctl(t, "set_policy", "short", ".*", `{"max-length":3}`)
-	eventually(t, "the queue is full", func() bool { return !sc.accepted(message("more")) })
-	if n := sc.ready(sc.queue()); n != 0 {
-		t.Errorf("%d messages are ready", n)
+	sc := nativeScene(t).with("MAX_RETRIES", "1", "RETRY_DELAY", "20ms").declared()
+	sc.send("killer")
+	returns := 0
+	eventually(t, "the broker has parked it", func() bool {
+		ch := sc.channel()
+		if _, ok, err := ch.Get(sc.queue(), false); ok && err == nil {
+			returns++
+		}
+		_ = ch.Close()
+		return sc.ready(sc.dlq()) == 1
+	})
+	if returns < 20 {
+		t.Errorf("parked after %d returns", returns)
+	}
+	if list := sc.listed(); len(list) != 1 || list[0].MessageID != "killer" || list[0].Reason != "broker:delivery_limit" {
+		t.Errorf("%+v", list)
+	}
+	if r := sc.cli(0, "list"); !strings.Contains(r.stdout, "delivery_limit") {
+		t.Errorf("%s", r.stdout)
 	}
 }

@@ -54,28 +54,3 @@ func TestStartedNamesEverything(t *testing.T) {
 		}
 	}
 }
-
-// TestSettledHasTheType: with the type of the message, and without fields that are empty.
-func TestSettledHasTheType(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("LOG_LEVEL", "debug")
-	s := sc.run()
-	typed := message("typed")
-	typed.Type = "OrderCreated"
-	bare := message("bare")
-	bare.CorrelationId, bare.Type = "", ""
-	sc.sendMessage(typed, bare)
-	sc.settledAll(s, 0)
-	for id, want := range map[string]string{"typed": "OrderCreated", "bare": ""} {
-		lines := s.log.settled(id)
-		if len(lines) != 1 || lines[0].text("type") != want || lines[0]["status"] != 200.0 {
-			t.Errorf("%s: %v", id, lines)
-			continue
-		}
-		for field, value := range lines[0] {
-			if value == "" {
-				t.Errorf("%s: %s is empty", id, field)
-			}
-		}
-	}
-}
