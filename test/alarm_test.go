@@ -108,25 +108,3 @@ func (sc *scene) parkedOnce(ids ...string) {
 		sc.t.Errorf("%d copies too many: %v", copies, parked)
 	}
 }
-
-// TestConnectionsClosedByAnOperator: both connections, one after the other.
-func TestConnectionsClosedByAnOperator(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "0").seed()
-	sc.app.on("bad", status(500))
-	s := sc.run()
-	closed := 0
-	for _, row := range brokertest.Rows(t, "connections", "pid", "client_properties") {
-		if strings.Contains(fmt.Sprint(row["client_properties"]), sc.service) {
-			brokertest.Eval(t, fmt.Sprintf("rabbit_networking:close_connection(list_to_pid(%q), \"operator\")", row["pid"]))
-			closed++
-		}
-	}
-	if closed == 0 {
-		t.Error("no connection of the broker's list names the service")
-	}
-	sc.send("bad", "good")
-	sc.app.awaitAll("bad", "good")
-	sc.take(sc.dlq(), 1)
-	sc.settledAll(s, 0)
-}

@@ -110,23 +110,3 @@ func TestAppDownCountsWhenAskedTo(t *testing.T) {
 	}
 	sc.settledAll(s, 0)
 }
-
-// TestPauseAndResume: on purpose is not a fault.
-func TestPauseAndResume(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).seed()
-	s := sc.run()
-	if status, body := s.post(s.control, "/pause"); status/100 != 2 {
-		t.Fatalf("POST /pause: %d %s", status, body)
-	}
-	eventually(t, "no consumer", func() bool { return sc.consumers(sc.queue()) == 0 })
-	eventually(t, "sidecar_paused is 1 for a reason", func() bool { return s.metric("sidecar_paused") >= 1 })
-	sc.send("m")
-	stays(t, time.Second, "paused and ready", func() bool { return sc.ready(sc.queue()) == 1 && s.ready() })
-	if status, body := s.post(s.control, "/resume"); status/100 != 2 {
-		t.Fatalf("POST /resume: %d %s", status, body)
-	}
-	sc.app.await("m", 1)
-	eventually(t, "sidecar_paused is 0", func() bool { return s.metric("sidecar_paused") == 0 })
-	sc.settledAll(s, 0)
-}

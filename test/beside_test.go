@@ -146,13 +146,13 @@ func TestBeside(t *testing.T) {
 			sc.app.on("fails", status(500), status(200))
 			sc.app.on("bad", status(422))
 			s := sc.run()
-			system.publish(t, "good", "bad")
+			sc.publish(system.exchange, system.key, messages("good", "bad")...)
 			brokertest.Eventually(t, patience, "good, and no other, is acked", func() bool { return slices.Equal(s.log.outcomes("good"), []string{"ack"}) })
 			if d := sc.take(system.parked, 1)[0]; d.MessageId != "bad" || d.Headers["x-original-queue"] != system.service {
 				t.Errorf("parked %s with %v", d.MessageId, d.Headers)
 			}
 			if system.soon {
-				system.publish(t, "fails")
+				sc.publish(system.exchange, system.key, message("fails"))
 				brokertest.Eventually(t, patience, "a retry", func() bool { return slices.Equal(s.log.outcomes("fails"), []string{"retry", "ack"}) })
 			}
 			system.declare(t) // as before
@@ -194,17 +194,6 @@ func (e *existing) declare(t *testing.T) {
 	}
 	for _, b := range e.bindings {
 		if err := ch.QueueBind(b[0], b[1], b[2], false, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func (e *existing) publish(t *testing.T, ids ...string) {
-	t.Helper()
-	ch := brokertest.Channel(t, brokertest.URL(t))
-	for _, id := range ids {
-		m := amqp.Publishing{MessageId: id, DeliveryMode: amqp.Persistent, Body: []byte(id)}
-		if err := ch.PublishWithContext(t.Context(), e.exchange, e.key, true, false, m); err != nil {
 			t.Fatal(err)
 		}
 	}

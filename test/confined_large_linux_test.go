@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -62,8 +61,6 @@ type largeKind struct {
 	answer  func(http.ResponseWriter, int)
 	outcome string                                              // of the settlements that end the messages
 	each    bool                                                // also a few messages show it
-	put     func(sc *scene, load largeLoad)                     // before the start; nil: into the service's queue
-	then    func(sc *scene, s *sidecar, load largeLoad) (n int) // how many messages come to the service's queue by it
 }
 
 var largeKinds = []largeKind{
@@ -71,7 +68,6 @@ var largeKinds = []largeKind{
 	{name: "ack", answer: statuses(200), outcome: "ack"},
 	{name: "retry", answer: statuses(409, 200), outcome: "ack", env: []string{"MAX_RETRIES", "3"}},
 	{name: "published_retry", answer: statuses(409, 200), outcome: "ack", env: []string{"TOPOLOGY_MODE", "verify"}, each: true},
-	{name: "425", answer: statuses(425, 200), outcome: "ack"},
 	{name: "requeue", outcome: "ack", answer: func(w http.ResponseWriter, nth int) {
 		if nth == 1 {
 			w.Header().Set("Amqp-Disposition", "requeue")
@@ -80,10 +76,6 @@ var largeKinds = []largeKind{
 	}},
 	{name: "order", env: []string{"ORDER_BY", "header:k", "ORDER_SCOPE", "replica"}, answer: statuses(409, 200), outcome: "ack", each: true},
 	{name: "batch", env: []string{"BATCH_SIZE", "10", "BATCH_BYTES", "2MiB"}, answer: statuses(200), outcome: "ack"},
-	{name: "publish", env: []string{"PUBLISH_ADDR", "127.0.0.1:0"}, answer: statuses(200), outcome: "ack", put: func(*scene, largeLoad) {}, then: publishLarge},
-	{name: "redrive", answer: statuses(200), outcome: "ack", then: redriveLarge, put: func(sc *scene, load largeLoad) {
-		sc.putLarge("", sc.dlq(), load)
-	}},
 }
 
 // largeLoad is how many messages of that size in MiB.
@@ -109,43 +101,6 @@ func (sc *scene) putLarge(exchange, key string, load largeLoad) {
 		m.Body, m.Headers = body, amqp.Table{"k": fmt.Sprint(i % 7), "x-original-queue": sc.queue()}
 		sc.publish(exchange, key, m)
 	}
-}
-
-// publishLarge publishes by HTTP, four at once, until each message is published, or refused as too large.
-func publishLarge(sc *scene, s *sidecar, load largeLoad) (n int) {
-	body := strings.Repeat("0123456789abcdef", load.mib<<16)
-	var clients sync.WaitGroup
-	var published atomic.Int64
-	for i := range 4 {
-		clients.Go(func() {
-			for range (load.count + i) / 4 {
-				eventually(sc.t, "an answer other than 503", func() bool {
-					status, _, _ := s.send("/publish/default/k", body, nil)
-					if status == http.StatusNoContent {
-						published.Add(1)
-					}
-					return status == http.StatusNoContent || status == http.StatusRequestEntityTooLarge && load.mib > 16
-				})
-			}
-		})
-	}
-	clients.Wait()
-	return int(published.Load())
-}
-
-func redriveLarge(sc *scene, s *sidecar, load largeLoad) int {
-	c := s.api("")
-	op := c.begin("/dlq/redrive", `{"all":true}`)
-	for done := -1; op.State == "running"; done = op.Progress.Done {
-		eventually(sc.t, "progress", func() bool {
-			c.want(http.StatusOK, http.MethodGet, "/dlq/operations/"+op.ID, "", &op)
-			return op.State != "running" || op.Progress.Done > done
-		})
-	}
-	if op.Progress.Done != load.count {
-		sc.t.Errorf("redriven: %+v", op)
-	}
-	return load.count
 }
 
 // awaitSettled waits for n settlements with that outcome, while there is a settlement within the patience of a test.
@@ -177,15 +132,8 @@ func TestLargeMessagesOfEveryKind(t *testing.T) {
 				sc.with("APP_URL", newLargeApp(t, kind.answer).URL, "LOG_LEVEL", "info")
 				heavy.Lock()
 				defer heavy.Unlock()
-				if kind.put == nil {
-					sc.putLarge(sc.exchange(), "k", load)
-				} else {
-					kind.put(sc, load)
-				}
+				sc.putLarge(sc.exchange(), "k", load)
 				s, n := sc.confined(plainLimit), load.count
-				if kind.then != nil {
-					n = kind.then(sc, s.sidecar, load)
-				}
 				outcome, parked := kind.outcome, 0
 				if load.mib > 16 { // larger than SIDECAR_MAX_BODY
 					outcome = "park"
@@ -199,69 +147,4 @@ func TestLargeMessagesOfEveryKind(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestPublishersBesideLargeMessages: clients that publish all the time take what memory the messages of the app leave,
-// and their buffers are soon garbage. Both together stay within the limit.
-func TestPublishersBesideLargeMessages(t *testing.T) {
-	t.Parallel()
-	load := largeLoad{3, 60}
-	if size, _ := largest(t); size < load.mib<<20 {
-		load = largeLoad{12, 15}
-	}
-	sc := publishing(t).with("CONCURRENCY", "20", "MAX_BODY", "60MiB", "MAX_RETRIES", "30", "RETRY_DELAY", "1s", "LOG_LEVEL", "info")
-	var posts atomic.Int64
-	sc.with("APP_URL", newLargeApp(t, func(w http.ResponseWriter, _ int) {
-		if posts.Add(1) <= 20 {
-			time.Sleep(time.Second) // is memory held
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-	}).URL)
-	heavy.Lock()
-	defer heavy.Unlock()
-	sc.putLarge(sc.exchange(), "k", load)
-	s := sc.confined(plainLimit)
-	var published atomic.Int64
-	peak := s.peakAnonymous(func() {
-		body := strings.Repeat("0123456789abcdef", 8<<16)
-		var clients sync.WaitGroup
-		for range 12 {
-			clients.Go(func() {
-				for range 6 {
-					if status, _, _ := s.send("/publish/default/k", body, nil); status == http.StatusNoContent {
-						published.Add(1)
-					}
-					time.Sleep(50 * time.Millisecond) // is the load
-				}
-			})
-		}
-		clients.Wait()
-		s.awaitSettled("ack", load.count+int(published.Load()))
-	})
-	t.Logf("%d MiB of anonymous memory at the peak, %d published", peak, published.Load())
-	if bar := s.limit * 86 / 100; peak > bar || published.Load() == 0 {
-		t.Errorf("%d MiB of anonymous memory at the peak, the limit is %d; %d published", peak, bar, published.Load())
-	}
-	s.alive()
-	sc.settledAll(s.sidecar, 0)
-}
-
-// TestMixedLargeMessages: bodies of many sizes at once, most of which do not fit into memory together.
-func TestMixedLargeMessages(t *testing.T) {
-	t.Parallel()
-	if os.Getenv("LARGE_MESSAGES") != "all" {
-		return
-	}
-	sc := newScene(t).with("CONCURRENCY", "20", "LOG_LEVEL", "info").seed()
-	sc.with("APP_URL", newLargeApp(t, statuses(200)).URL)
-	heavy.Lock()
-	defer heavy.Unlock()
-	for _, load := range []largeLoad{{1, 60}, {3, 30}, {20, 8}, {2, 60}, {3, 30}, {20, 8}} {
-		sc.putLarge(sc.exchange(), "k", load)
-	}
-	s := sc.confined(plainLimit)
-	s.awaitSettled("park", 9)
-	s.awaitSettled("ack", 40)
-	s.within()
-	sc.settledAll(s.sidecar, 9)
 }

@@ -40,7 +40,7 @@ func TestCostlyLines(t *testing.T) {
 	var batches sync.WaitGroup
 	for range 6 {
 		batches.Go(func() {
-			if status, body := s.batch(text); status != http.StatusServiceUnavailable && !strings.Contains(body, `"status":204`) && !strings.Contains(body, `"code":"busy"`) {
+			if status, body := s.batch(text); status != http.StatusServiceUnavailable && !strings.Contains(body, `"status":204`) && !strings.Contains(body, `"code":"busy"`) && !strings.Contains(body, `"code":"slow"`) {
 				t.Errorf("a large text: %d %.300s", status, body)
 			}
 		})
@@ -70,7 +70,9 @@ func (c *confined) readsWhileBusy(t *testing.T) {
 				return
 			}
 			defer resp.Body.Close()
-			if resp.StatusCode != http.StatusNoContent && resp.StatusCode != http.StatusServiceUnavailable {
+			switch resp.StatusCode {
+			case http.StatusNoContent, http.StatusServiceUnavailable, http.StatusRequestTimeout: // the last on a busy machine
+			default:
 				t.Errorf("a client had %s", resp.Status)
 			}
 		})

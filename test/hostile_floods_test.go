@@ -60,15 +60,11 @@ func hostileMessages() []mode {
 			return append(deliver(ch, l.consumer, 1), content(ch, 0, bytes.Repeat([]byte(named("k", "V")), 350_000)...)...)
 		}),
 		consumed("delivery tag 0", func(l *link, ch uint16, _ int) []byte { return one(l, ch, 0) }),
-		consumed("delivery tags that repeat", func(l *link, ch uint16, _ int) []byte { return one(l, ch, 1) }),
 		consumed("more than the prefetch count, 100 KiB each", func(l *link, ch uint16, n int) []byte {
 			return append(append(deliver(ch, l.consumer, uint64(n)+1), content(ch, 100<<10)...), body(ch, 100<<10)...)
 		}),
 		consumed("deliveries with 8192 tiny tables", func(l *link, ch uint16, n int) []byte {
 			return append(deliver(ch, l.consumer, uint64(n)+1), content(ch, 0, []byte(named("t", tinyTables(8192)))...)...)
-		}),
-		consumed("deliveries with deep tables", func(l *link, ch uint16, n int) []byte {
-			return append(deliver(ch, l.consumer, uint64(n)+1), content(ch, 0, []byte(named("t", deep(1000)))...)...)
 		}),
 		consumed("a message begun on each channel", func(l *link, _ uint16, n int) []byte {
 			ch := uint16(n%65535) + 1
@@ -88,7 +84,6 @@ func floods() []mode {
 	return []mode{
 		consumed("blocked and unblocked for ever", fixed(toggle)),
 		consumed("heartbeats for ever", fixed(bytes.Repeat(frame(8, 0), 100))),
-		consumed("channel.flow for ever", there(20<<16|20, []byte{0})),
 		consumed("basic.cancel for the consumer", func(l *link, ch uint16, _ int) []byte {
 			return method(ch, basicCancel, short(l.consumer), []byte{1})
 		}),
@@ -125,9 +120,7 @@ func confirms() []mode {
 	return []mode{
 		{name: "no confirm", on: basicPublish, act: nothing},
 		confirming("ack of 2^63, multiple", ack, ackArgs(1<<63, true)),
-		confirming("ack of 0, multiple", ack, ackArgs(0, true)),
 		published("nacks for ever", func(ch uint16, n int) []byte { return method(ch, nack, tag(n+1000), []byte{0}) }),
-		published("acks of the same message", func(ch uint16, _ int) []byte { return method(ch, ack, ackArgs(1, false)) }),
 		published("returns for ever", func(ch uint16, _ int) []byte { return append(returned(ch), content(ch, 0)...) }),
 		published("returns with bodies for ever", func(ch uint16, n int) []byte {
 			if n%1025 == 0 {
@@ -136,7 +129,6 @@ func confirms() []mode {
 			return body(ch, 16<<10)
 		}),
 		published("a return of 2^62", func(ch uint16, n int) []byte { return endless(returning, 1<<62, 64<<10)(nil, ch, n) }),
-		published("a return in frames of no bytes", func(ch uint16, n int) []byte { return endless(returning, 1000, 0)(nil, ch, n) }),
 		published("returns with tiny tables", func(uint16, int) []byte { return back(named("t", tinyTables(8192))) }),
 		published("channel.close behind each publish", func(ch uint16, _ int) []byte {
 			return method(ch, closeChannel, []byte{1, 0x94}, short("NOT_FOUND"), make([]byte, 4))

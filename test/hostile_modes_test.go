@@ -34,22 +34,18 @@ func handshakes() []mode {
 	hostile := strings.Repeat(named("a", tinyTables(8192)), 8)
 	return []mode{
 		first("start: never"),
-		first("start: HTTP", []byte("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")),
 		{name: "start: HTTP for ever", flood: true, start: func(l *link) {
 			for l.send(bytes.Repeat([]byte("HTTP/1.1 400 Bad Request\r\n"), 1000)) {
 			}
 		}},
-		{name: "start: half a frame, then closed", start: func(l *link) { l.send(good[:len(good)/2]) }},
 		{name: "start: a byte a second", start: func(l *link) { l.slowly(good) }},
 		{name: "start: a frame of 2^31-1, sent for ever", flood: true, start: func(l *link) {
 			l.send(announced(1<<31-1), []byte{0, 10, 0, 10, 0, 9, 0x7f, 0xff, 0xff, 0})
 			for l.send(make([]byte, 64<<10)) {
 			}
 		}},
-		first("start: wrong frame end", append(bytes.Clone(good[:len(good)-1]), 0)),
 		first("start: tables 10000 deep", startWith(named("t", deep(10000)))),
 		first("start: 65536 tiny tables", startWith(hostile)),
-		first("start: no known mechanism", method(0, 10<<16|10, []byte{0, 9}, long(""), long(strings.Repeat("X ", 1<<20)), long(""))),
 		{name: "secure for ever", flood: true, on: startOk, act: repeat(method(0, 10<<16|20, long("x")))},
 	}
 }
@@ -64,11 +60,9 @@ func tuned(name string, channels uint16, frame uint32, heartbeat uint16) mode {
 func tunes() []mode {
 	return []mode{
 		tuned("tune: frame_max 1", 0, 1, 0),
-		tuned("tune: frame_max 0, channel_max 0, heartbeat 65535", 0, 0, 65535),
 		tuned("tune: one channel", 1, 131072, 0),
 		tuned("tune: heartbeat 1, and never one", 0, 131072, 1),
 		{name: "tune for ever", flood: true, on: startOk, act: repeat(method(0, 10<<16|30, make([]byte, 8)))},
-		{name: "open: closed with 64 KiB of text", on: openVhost, act: sayOn(0, closeConnection, []byte{2, 0x12}, short(strings.Repeat("\x1b[31m", 51)), make([]byte, 64<<10))},
 	}
 }
 
@@ -82,12 +76,8 @@ func answers() []mode {
 			return true
 		}},
 		{name: "declare-ok for another queue, 2^32-1 messages", on: declareQueue, act: sayThere(declareQueue+1, short(long255), bytes.Repeat([]byte{0xff}, 8))},
-		{name: "get-ok instead of declare-ok", on: declareQueue, act: sayThere(60<<16|71, make([]byte, 9), short("x"), short("k"), make([]byte, 4))},
 		{name: "declare-ok cut short", on: declareQueue, act: sayThere(declareQueue+1, []byte{255})},
-		{name: "consume-ok for another tag", on: basicConsume, act: sayThere(basicConsume+1, short(long255))},
-		{name: "an unknown class", on: basicConsume, act: sayThere(99<<16|1, make([]byte, 100))},
 		{name: "a method of no bytes", on: basicConsume, act: raw(frame(1, 1))},
-		{name: "an unknown kind of frame", on: basicConsume, act: raw(frame(5, 1, make([]byte, 10)))},
 		{name: "basic.ack on channel 0", on: basicConsume, act: sayOn(0, 60<<16|80, ackArgs(1, false))},
 		{name: "a delivery on channel 0", on: basicConsume, act: func(l *link, _ uint16) bool {
 			return l.send(deliver(0, l.consumer, 1), content(0, 0))
@@ -129,11 +119,6 @@ func endings() []mode {
 			_ = l.Close()
 			return true
 		}},
-		{name: "a byte a second", on: basicConsume, act: func(l *link, ch uint16) bool {
-			b := method(ch, basicConsume+1, short(l.consumer))
-			l.peer.work.Go(func() { l.slowly(b) })
-			return true
-		}},
 		{name: "reads nothing more", on: basicConsume, act: func(l *link, ch uint16) bool {
 			l.reply(ch, basicConsume+1, short(l.consumer))
 			<-l.peer.over
@@ -141,7 +126,6 @@ func endings() []mode {
 		}},
 		{name: "connection.close, and stays", on: basicConsume, act: sayOn(0, closeConnection, []byte{1, 0x40}, short("CONNECTION_FORCED"), make([]byte, 4))},
 		{name: "connection.close for ever", flood: true, on: basicConsume, act: repeat(method(0, closeConnection, []byte{1, 0x40}, short("x"), make([]byte, 4)))},
-		{name: "close-ok never", on: closeConnection, act: nothing},
 		{name: "cancel-ok never", on: basicCancel, act: nothing},
 		{name: "reset after each publish", on: basicPublish, act: func(l *link, _ uint16) bool {
 			time.Sleep(10 * time.Millisecond)

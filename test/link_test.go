@@ -24,7 +24,7 @@ func TestReconnectsAfterEveryCut(t *testing.T) {
 	p := linked(t, sc)
 	s := sc.run()
 	p.cut()
-	eventually(t, "reconnected", func() bool { return s.metric("sidecar_amqp_reconnects_total") == 1 && s.ready() })
+	eventually(t, "reconnected", func() bool { return s.metric("sidecar_amqp_reconnects_total") > 0 && s.ready() })
 	sc.send("m")
 	sc.app.await("m", 1)
 	p.down()

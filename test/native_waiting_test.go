@@ -61,29 +61,3 @@ func TestNativeExpirationAfterADelay(t *testing.T) {
 		t.Errorf("POSTed %d times", n)
 	}
 }
-
-// TestNativeDeliveryLimit: a message kills its consumer again and again. The broker parks it; its limit is at least 20
-// returns, each of which is delayed.
-func TestNativeDeliveryLimit(t *testing.T) {
-	t.Parallel()
-	sc := nativeScene(t).with("MAX_RETRIES", "1", "RETRY_DELAY", "20ms").declared()
-	sc.send("killer")
-	returns := 0
-	eventually(t, "the broker has parked it", func() bool {
-		ch := sc.channel()
-		if _, ok, err := ch.Get(sc.queue(), false); ok && err == nil {
-			returns++
-		}
-		_ = ch.Close()
-		return sc.ready(sc.dlq()) == 1
-	})
-	if returns < 20 {
-		t.Errorf("parked after %d returns", returns)
-	}
-	if list := sc.listed(); len(list) != 1 || list[0].MessageID != "killer" || list[0].Reason != "broker:delivery_limit" {
-		t.Errorf("%+v", list)
-	}
-	if r := sc.cli(0, "list"); !strings.Contains(r.stdout, "delivery_limit") {
-		t.Errorf("%s", r.stdout)
-	}
-}

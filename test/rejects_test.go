@@ -23,7 +23,7 @@ func TestAppRejectsAll(t *testing.T) {
 		env      []string
 		detail   string
 	}{
-		"path":    {[]int{404}, []string{"QUEUE_TYPE", "quorum", "MAX_RETRIES", "1"}, " answers every message with status 404\""},
+		"path":    {[]int{404}, []string{"MAX_RETRIES", "1"}, " answers every message with status 404\""},
 		"login":   {[]int{302, 303}, []string{"CONCURRENCY", "3"}, " and Location https://app.example/events\""},
 		"batches": {[]int{302}, []string{"BATCH_SIZE", "20", "BATCH_WAIT", "100ms"}, " answers every message with status 302"},
 		"mixed":   {[]int{400, 404, 303, 422, 401}, []string{"ROUTES", "#=/routed"}, "/routed refuses every message, the last with status "},
