@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
@@ -59,8 +58,8 @@ type largeKind struct {
 	name    string
 	env     []string
 	answer  func(http.ResponseWriter, int)
-	outcome string                                              // of the settlements that end the messages
-	each    bool                                                // also a few messages show it
+	outcome string // of the settlements that end the messages
+	each    bool   // also a few messages show it
 }
 
 var largeKinds = []largeKind{
