@@ -19,7 +19,7 @@ func quorumOnDisk(t testing.TB) {
 func TestBrokerFaults(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
-	sc := newScene(t).with("QUEUE_TYPE", "quorum", "AMQP_HEARTBEAT", "1s", "CONCURRENCY", "4", "PREFETCH", "8")
+	sc := newScene(t).with("QUEUE_TYPE", "quorum", "AMQP_HEARTBEAT", "1s", "CONCURRENCY", "4", "PREFETCH", "8", "RETRY_DELAY", "1s")
 	s := sc.run()
 	quorumOnDisk(t)
 	sc.warm(s, 4)
@@ -84,9 +84,9 @@ func (sc *scene) brokerIsKilled(s *sidecar, node *brokertest.Node) {
 		}
 		return status(200)
 	})
-	ids := numbered("killed", 300)
+	ids := numbered("killed", 200)
 	sc.send(ids...)
-	eventually(t, "messages in retry transit", func() bool { return sc.ready(sc.retryQueue()) > 50 })
+	eventually(t, "messages in retry transit", func() bool { return sc.ready(sc.retryQueue()) > 10 })
 	node.Kill()
 	eventually(t, "GET /readyz is not 200", func() bool { return !s.ready() })
 	node.Start()

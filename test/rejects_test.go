@@ -48,8 +48,12 @@ func TestAppRejectsAll(t *testing.T) {
 			s := sc.run()
 			sc.send(numbered("m", backlog)...)
 			eventually(t, "a pause", func() bool { return s.metric("sidecar_paused", `reason="app_rejects_all"`) == 1 })
-			_, body := s.get(s.control, "/status")
-			if !strings.Contains(body, tc.detail) || strings.Contains(body, "next=") || strings.Contains(body, "secret") {
+			var body string
+			eventually(t, "/status says why, if not during a try", func() bool {
+				_, body = s.get(s.control, "/status")
+				return strings.Contains(body, tc.detail)
+			})
+			if strings.Contains(body, "next=") || strings.Contains(body, "secret") {
 				t.Errorf("/status: %s", body)
 			}
 			// The fault itself, two tries long. Without the pause hundreds of messages are parked meanwhile.
