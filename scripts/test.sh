@@ -5,7 +5,7 @@
 #   RACE    all: the sidecar that the black-box tests run has the race detector, too; none: nothing has it
 #   FAST=1  takes results of unchanged tests from Go's cache, and leaves out packages that need PostgreSQL; tests that talk to a
 #           broker always run
-# scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (4), and TEST_PARALLEL tests of each (12: those that wait for the second node count, too).
+# scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (3 that use the product's packages and 3 that use the program), and TEST_PARALLEL tests of each (12: those that wait for the second node count, too).
 # The tests of the console need a Chromium and axe-core: CONSOLE_BROWSER and CONSOLE_AXE name those to take, else both are
 # fetched. CONSOLE_SCREENSHOTS names a directory for its pictures (else only failed tests make one).
 # The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR, BROKER_SCRIPT) is used instead of a private one, and so is
@@ -16,18 +16,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 runner=$(scripts/gotool.sh gotest.tools/gotestsum@v1.13.0)
 
 # The race detector needs cgo, and that a compiler with libc's headers: fresh images have neither.
-race=()
 if [ "${RACE:-}" != none ]; then
   export CGO_ENABLED=1
   compiles() { printf '#include <stdlib.h>\n' | gcc -x c -fsyntax-only - 2>/dev/null; }
-  if compiles || { scripts/need.sh gcc gcc libc6-dev && compiles; }; then
-    race=(-race)
-  else
-    export CGO_ENABLED=0
+  if ! compiles && ! { scripts/need.sh gcc gcc libc6-dev && compiles; }; then
+    export CGO_ENABLED=0 RACE=none
     echo "test: NO C COMPILER, RUNNING WITHOUT THE RACE DETECTOR" >&2
   fi
 fi
-if ((${#race[@]})) && [ "${RACE:-}" = all ]; then export SIDECAR_TEST_RACE=1; fi
+if [ "${RACE:-}" = all ]; then export SIDECAR_TEST_RACE=1; fi
 # A quorum queue that has dead-lettered to a queue which was deleted or killed at that moment tries again after three minutes by
 # default, longer than a test waits.
 export BROKER_ERL_ARGS=${BROKER_ERL_ARGS:-"-rabbit dead_letter_worker_publisher_confirm_timeout 20000"}
@@ -90,10 +87,11 @@ trap finish EXIT
 # Tests wait far more than they compute, so many run at a time: each has a virtual host or a database of its own.
 # -trimpath: packages that another checkout of the same commit has compiled are taken from the cache.
 # -count=1: the tests depend on a broker and on the binary they build, which the test cache cannot see.
-order=(-shuffle=on -count=1 -exec "$PWD/scripts/cpu.sh run")
+# -w: nothing reads debug information, and linking takes a quarter less without.
+order=(-shuffle=on -count=1 -exec "'$PWD/scripts/cpu.sh' run")
 if [ -n "${FAST:-}" ]; then order=(); fi # a result of a binary that another program runs is not kept
-suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --
-  "${race[@]}" "${order[@]}" -p "${TEST_PACKAGES:-4}" -parallel "${TEST_PARALLEL:-12}" -trimpath -timeout 30m "${extra[@]}" "${packages[@]}")
+suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --raw-command -- scripts/gotest.sh
+  "${order[@]}" -p "${TEST_PACKAGES:-3}" -parallel "${TEST_PARALLEL:-12}" -trimpath -ldflags=-w -timeout 30m "${extra[@]}" -- "${packages[@]}")
 
 if [ -z "${AMQP_URL:-}" ]; then suite=(scripts/broker.sh run 0 "${suite[@]}"); fi
 if [ -z "${POSTGRES_DSN:-}" ] &&
