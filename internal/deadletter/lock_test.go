@@ -12,7 +12,6 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
-	"sidecar/internal/topology"
 )
 
 // impatient is another process that hardly waits for the queue.
@@ -27,7 +26,7 @@ func (r *rig) impatient() *Queue {
 func TestOneAtATime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, _ string) {
-		list := r.numbered(200)
+		list := r.numbered(100)
 		r.park(list...)
 		var work sync.WaitGroup
 		var done, refused atomic.Int64
@@ -139,39 +138,35 @@ func TestLock(t *testing.T) {
 // TestWithoutTheRightToLock: the guard alone keeps others out.
 func TestWithoutTheRightToLock(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"classic", "quorum"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, map[string]func(*topology.Options){"quorum": quorum}[kind])
-			r.park(r.numbered(300)...)
-			q, other := r.as("^$", ".*", ".*"), r.as("^$", ".*", ".*")
-			other.pause = time.Millisecond
-			ctx, cancel := context.WithCancel(t.Context())
-			begun, ended := make(chan struct{}), make(chan struct{})
-			begin := sync.OnceFunc(func() { close(begun) })
-			go func() {
-				defer close(ended)
-				p, err := q.Redrive(ctx, Redrive{Rate: 20}, func(p Progress) {
-					if p.Done > 0 {
-						begin()
-					}
-				})
-				if !errors.Is(err, context.Canceled) || p.Done == 0 || p.Total != 300 {
-					t.Errorf("%+v, %v", p, err)
+	each(t, func(t *testing.T, r *rig, _ string) {
+		r.park(r.numbered(100)...)
+		q, other := r.as("^$", ".*", ".*"), r.as("^$", ".*", ".*")
+		other.pause = time.Millisecond
+		ctx, cancel := context.WithCancel(t.Context())
+		begun, ended := make(chan struct{}), make(chan struct{})
+		begin := sync.OnceFunc(func() { close(begun) })
+		go func() {
+			defer close(ended)
+			p, err := q.Redrive(ctx, Redrive{Rate: 20}, func(p Progress) {
+				if p.Done > 0 {
+					begin()
 				}
-			}()
-			<-begun
-			if _, err := other.Browse(t.Context(), Filter{}, Scan{}, nil, nil); !errors.Is(err, ErrInUse) {
-				t.Errorf("while another works: %v", err)
+			})
+			if !errors.Is(err, context.Canceled) || p.Done == 0 || p.Total != 100 {
+				t.Errorf("%+v, %v", p, err)
 			}
-			cancel()
-			<-ended
-			other.pause = lockPause
-			moved := brokertest.Ready(t, r.url, r.plan.Queue)
-			sum, err := other.Browse(t.Context(), Filter{}, Scan{}, nil, func(*Message) error { return nil })
-			if err != nil || moved == 0 || sum.Total != 300-moved || sum.Scanned != sum.Total {
-				t.Errorf("%d moved, %+v, %v", moved, sum, err)
-			}
-		})
-	}
+		}()
+		<-begun
+		if _, err := other.Browse(t.Context(), Filter{}, Scan{}, nil, nil); !errors.Is(err, ErrInUse) {
+			t.Errorf("while another works: %v", err)
+		}
+		cancel()
+		<-ended
+		other.pause = lockPause
+		moved := brokertest.Ready(t, r.url, r.plan.Queue)
+		sum, err := other.Browse(t.Context(), Filter{}, Scan{}, nil, func(*Message) error { return nil })
+		if err != nil || moved == 0 || sum.Total != 100-moved || sum.Scanned != sum.Total {
+			t.Errorf("%d moved, %+v, %v", moved, sum, err)
+		}
+	}, "classic", "quorum without a limit")
 }

@@ -169,16 +169,3 @@ func TestSeveralQueues(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// TestQueuesOfNames: a name where there are none is refused, and so is a sidecar without a dead-letter queue.
-func TestQueuesOfNames(t *testing.T) {
-	t.Parallel()
-	plan := must.Get(topology.Build(topology.Options{Service: "svc"}))(t)
-	all := New(Options{}, Owner{"", plan})
-	if _, err := all.Of("orders"); !errors.Is(err, ErrNoSubscription) || !strings.Contains(err.Error(), "the names are: ") {
-		t.Error(err)
-	}
-	if all := New(Options{}, Owner{"orders", &topology.Plan{}}); len(all) != 0 {
-		t.Error(all)
-	}
-}

@@ -49,7 +49,7 @@ func TestWhatStaysKeepsItsOrder(t *testing.T) {
 		}
 		r.kept(list[36:])
 
-		list = r.numbered(300)
+		list = r.numbered(160)
 		for i := range list {
 			if i%4 != 0 {
 				list[i].Headers["x-final-status-code"] = int32(422)
@@ -57,12 +57,12 @@ func TestWhatStaysKeepsItsOrder(t *testing.T) {
 		}
 		r.park(list...)
 		for range 3 {
-			r.redrive(Redrive{Selection: Selection{Filter: filter(t, "status", "503"), Limit: 20}})
+			r.redrive(Redrive{Selection: Selection{Filter: filter(t, "status", "503"), Limit: 10}})
 		}
 		r.kept(slices.DeleteFunc(list, func(m amqp.Publishing) bool {
-			return m.Headers["x-final-status-code"] == int32(503) && m.MessageId <= list[236].MessageId
+			return m.Headers["x-final-status-code"] == int32(503) && m.MessageId <= list[116].MessageId
 		}))
-	})
+	}, "classic", "quorum without a limit", "quorum that names none", "quorum with 3")
 }
 
 // TestEndedAtAnyTime: whenever it comes, what is under way is finished and what stays is in its order, also when
@@ -70,10 +70,10 @@ func TestWhatStaysKeepsItsOrder(t *testing.T) {
 func TestEndedAtAnyTime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, _ string) {
-		list := r.numbered(400)
+		list := r.numbered(200)
 		r.park(list...)
 		moved := 0
-		for i := range 9 {
+		for i := range 7 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+2*i*i)*time.Millisecond)
 			if i%2 == 0 { // a deadline is not a reason to break a call to the broker off either
 				cancel()
@@ -92,7 +92,7 @@ func TestEndedAtAnyTime(t *testing.T) {
 			t.Errorf("%d moved, not %d, or not in order: %q", len(got), moved, got)
 		}
 		r.kept(list[moved:])
-	})
+	}, "classic", "quorum without a limit", "quorum with 3")
 }
 
 // TestQueueWithoutLeader: a quorum queue whose leader is away says that it holds nothing. That is not the end of a redrive:

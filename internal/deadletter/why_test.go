@@ -18,54 +18,37 @@ func TestWhy(t *testing.T) {
 		"a problem without a title":    {Facts{Status: 422, Problem: Problem{Type: "urn:p", Detail: "d"}}, "urn:p"},
 		"about:blank":                  {Facts{Status: 500, Problem: Problem{Type: "about:blank", Title: "Internal Server Error", Detail: "sku gone"}, Answer: `{"type":"about:blank","title":"Internal Server Error","detail":"sku gone"}`}, "sku gone"},
 		"about:blank, answer off":      {Facts{Status: 500, Problem: Problem{Type: "about:blank", Title: "Internal Server Error", Detail: "sku gone"}}, "sku gone"},
-		"about:blank and no more":      {Facts{Status: 500, Problem: Problem{Type: "about:blank", Title: "Internal Server Error"}}, "Internal Server Error"},
 		"about:blank alone":            {Facts{Status: 500, Problem: Problem{Type: "about:blank"}}, "about:blank"},
 		"no answer":                    {Facts{Error: "timeout: no answer"}, "timeout: no answer"},
 		"nothing":                      {Facts{Status: 500}, ""},
 		"flask":                        {Facts{Status: 500, Answer: `{"detail":"IntegrityError: x"}`}, "IntegrityError: x"},
 		"fastapi validation":           {Facts{Status: 422, Answer: `{"detail":[{"type":"missing","loc":["body","sku"],"msg":"Field required"}]}`}, "Field required"},
 		"spring":                       {Facts{Status: 500, Answer: `{"timestamp":"2026-11-25T13:14:33.123+00:00","status":500,"error":"Internal Server Error","message":"could not execute","path":"/"}`}, "could not execute"},
-		"spring without a message":     {Facts{Status: 500, Answer: `{"timestamp":"x","status":500,"error":"Internal Server Error","path":"/"}`}, "Internal Server Error"},
 		"spring, cut within the trace": {Facts{Status: 500, Answer: `{"status":500,"error":"Internal Server Error","trace":"java.lang.IllegalStateException: boom\r\n\tat com.acme.`}, "java.lang.IllegalStateException: boom\r\n\tat com.acme."},
 		"nest":                         {Facts{Status: 400, Answer: `{"statusCode":400,"message":["email must be an email","x"],"error":"Bad Request"}`}, "email must be an email"},
 		"express":                      {Facts{Status: 500, Answer: "<!DOCTYPE html>\n<html><head><title>Error</title></head><body>\n<pre>Error: can&#39;t book<br> &nbsp; at x</pre>"}, "Error: can't book"},
 		"nested":                       {Facts{Status: 500, Answer: `{"error":{"code":"P1","message":"no such table","innererror":{"message":"x"}}}`}, "no such table"},
-		"json:api":                     {Facts{Status: 500, Answer: `{"errors":[{"status":"500","title":"Oops","detail":"disk full"}]}`}, "disk full"},
 		"graphql":                      {Facts{Status: 500, Answer: ` [{"message":"no field"}]`}, "no field"},
-		"rails":                        {Facts{Status: 500, Answer: `{"status":500,"error":"Internal Server Error","exception":"#<RuntimeError: boom>","traces":{}}`}, "#<RuntimeError: boom>"},
 		"dotnet":                       {Facts{Status: 500, Answer: "{\\x0d\n  \"Message\": \"An error has occurred.\"\\x0d\n}"}, "An error has occurred."},
-		"order of the members":         {Facts{Status: 500, Answer: `{"exception":"e","title":"t","detail":"d","message":"m","error":"x"}`}, "x"},
 		"not a string":                 {Facts{Status: 500, Answer: `{"error":true,"message":7,"detail":null,"title":{},"exception":[],"msg":"why"}`}, "why"},
 		"the request, repeated":        {Facts{Status: 422, Answer: `{"detail":[{"type":"missing","loc":["body","name"],"msg":"Field required","input":{"title":"Harry Potter","message":"Dear Bob"}}]}`}, "Field required"},
 		"the request before a reason":  {Facts{Status: 500, Answer: `{"request":{"description":"customer text"},"reason":"disk full"}`}, "disk full"},
-		"data beside a message":        {Facts{Status: 500, Answer: `{"message":"disk full","data":{"error":"a"}}`}, "disk full"},
 		"a sentence behind a word":     {Facts{Status: 500, Answer: `{"ok": false, "state": "failed", "why": "disk full"}`}, `{ok: false, state: "failed", why: disk full}`},
-		"below other members":          {Facts{Status: 500, Answer: `{"data":{"error":"no"},"x":1}`}, "no"},
-		"other members":                {Facts{Status: 500, Answer: "{\n  \"status\": 500,\n  \"path\": \"/orders\"\n}"}, `{ status: 500, path: "/orders" }`},
 		"an array of texts":            {Facts{Status: 500, Answer: `["no stock","x"]`}, "no stock"},
-		"an array, indented":           {Facts{Status: 500, Answer: "[\n  1,\n  2\n]"}, "[ 1, 2 ]"},
 		"a line end within a text":     {Facts{Status: 500, Answer: "{\"message\": \"no\nstock\"}"}, "no"},
 		"spring validation":            {Facts{Status: 500, Answer: `{"message":"Internal Server Error","errors":[{"field":"mail","defaultMessage":"must not be null"}]}`}, "must not be null"},
 		"quoted JSON":                  {Facts{Status: 500, Answer: `{"request":"{\"error\":\"x\"}","message":"no stock"}`}, "no stock"},
 		"a string":                     {Facts{Status: 500, Answer: `"order 17 is closed"`}, "order 17 is closed"},
-		"a text in quotes":             {Facts{Status: 500, Answer: "'order 17 is closed'\n"}, "order 17 is closed"},
 		"two texts in quotes":          {Facts{Status: 500, Answer: `"a" is not "b"`}, `"a" is not "b"`},
 		"asp.net":                      {Facts{Status: 500, Problem: Problem{Type: "https://tools.ietf.org/html/rfc9110#section-15.6.1", Title: "An error occurred while processing your request.", Detail: "order 17 is closed"}}, "order 17 is closed"},
-		"asp.net validation":           {Facts{Status: 400, Problem: Problem{Type: "https://tools.ietf.org/html/rfc9110#section-15.5.1", Title: "One or more validation errors occurred."}, Answer: `{"type":"https://tools.ietf.org/html/rfc9110#section-15.5.1","title":"One or more validation errors occurred.","errors":{"Sku":["The Sku field is required."]}}`}, "One or more validation errors occurred."},
-		"quarkus":                      {Facts{Status: 500, Answer: `{"details":"Error id 5f1c, java.lang.Error: order 17 is closed","stack":""}`}, "Error id 5f1c, java.lang.Error: order 17 is closed"},
-		"lambda":                       {Facts{Status: 500, Answer: `{"errorType":"Error","errorMessage":"order 17 is closed"}`}, "order 17 is closed"},
-		"micronaut":                    {Facts{Status: 500, Answer: `{"_embedded":{"errors":[{"message":"order 17 is closed"}]},"message":"Internal Server Error"}`}, "order 17 is closed"},
 		"not a number":                 {Facts{Status: 500, Answer: `{"score": NaN, "error": "no stock"}`}, "no stock"},
 		"django rest framework":        {Facts{Status: 400, Answer: `{"sku":["This field is required."]}`}, "{sku:[This field is required.]}"},
 		"looks like json":              {Facts{Status: 500, Answer: "[ERROR] no stock\nmore"}, "[ERROR] no stock"},
 		"text":                         {Facts{Status: 500, Answer: "\ufeff\n\n  panic: nil map\\x0d\n\ngoroutine 1"}, "panic: nil map\r"},
 		"python":                       {Facts{Status: 500, Answer: "Traceback (most recent call last):\n  File \"x\", line 1\n    raise\nKeyError: 'sku'\n"}, "KeyError: 'sku'"},
 		"python, cut":                  {Facts{Status: 500, Answer: "Traceback (most recent call last):\n  File \"x\", li"}, "Traceback (most recent call last):"},
-		"werkzeug":                     {Facts{Status: 500, Answer: "<!doctype html><title>KeyError: &#39;sku&#39; // Werkzeug Debugger</title>"}, "KeyError: 'sku' // Werkzeug Debugger"},
 		"tomcat":                       {Facts{Status: 500, Answer: "<html><head><title>HTTP Status 500 – Internal Server Error</title><style>h1{}</style></head><body><pre>java.lang.Error: x\n\tat"}, "java.lang.Error: x\n\tat"},
-		"whitelabel":                   {Facts{Status: 500, Answer: "<html><body><h1>Whitelabel Error Page</h1><div>no stock</div></body></html>"}, "   Whitelabel Error Page  no stock   "},
 		"xml":                          {Facts{Status: 500, Answer: "<?xml version=\"1.0\"?><Error><Message>Slow Down</Message"}, "   Slow Down "},
-		"a script":                     {Facts{Status: 500, Answer: "<script>if (a<b) {}</script>no stock"}, "no stock"},
 		"a script that is cut":         {Facts{Status: 500, Answer: "<p>no stock<script>if (a<b) {}"}, "no stock"},
 		"not text":                     {Facts{Status: 500, Answer: "(not text: image/png, 12 bytes)"}, "(not text: image/png, 12 bytes)"},
 	} {
@@ -98,13 +81,11 @@ func TestWhyOfJSONThatIsCut(t *testing.T) {
 // TestNormaliseErrors: two reports of one bug have one text, and different bugs have different ones.
 func TestNormaliseErrors(t *testing.T) {
 	t.Parallel()
-	seen := map[string]string{}
 	for want, reports := range map[string][]string{
 		`duplicate key value violates unique constraint … DETAIL: Key (email)=(…) already exists.`: {
 			"duplicate key value violates unique constraint \"users_email_key\"\nDETAIL:  Key (email)=(a@b) already exists.",
 			"duplicate key value violates unique constraint \"users_email_key\"\nDETAIL:  Key (email)=(c.d+e@example.org) already exists."},
 		"duplicate key (email)=(…)":                       {"duplicate key (email)=(a@b)", "duplicate key (email)=(c@d)"},
-		"duplicate key (name)=(…)":                        {"duplicate key (name)=(a@b)"},
 		"Duplicate entry … for key …":                     {"Duplicate entry 'a@b.c' for key 'users.email'", "Duplicate entry 'it''s x' for key 'users.email'"},
 		"customer … is gone":                              {"customer a.b@shop.example is gone", "customer 17 is gone", "customer 'x y' is gone", "customer `z` is gone", "customer “z” is gone"},
 		"no row …":                                        {"no row 550e8400-e29b-41d4-a716-446655440000", "no row 123E4567-e89b-12d3-a456-426614174000", "no row 507f1f77bcf86cd799439011", "no row ae91993f"},
@@ -115,15 +96,11 @@ func TestNormaliseErrors(t *testing.T) {
 		"at … the lock was lost":                          {"at 2026-11-25T13:14:33.123Z the lock was lost", "at 2026-11-25 13:14:33,7+01:00 the lock was lost", "at 2026-11-25T13:14:33 the lock was lost"},
 		"GET http://billing/… answered …":                 {"GET http://billing/invoices/17?x=y#z answered 500", "GET http://billing/other answered 503"},
 		"GET http://stock/… answered …":                   {"GET http://stock/invoices/17 answered 500"},
-		"can't open … for …":                              {"can't open 'a' for 'b'", "can't open 'it isn't' for 'b'"},
 		"dial tcp …: connection refused":                  {"dial tcp 10.0.0.7:8080: connection refused", "dial tcp 10.0.121.7:80: connection refused"},
-		"KeyError: …":                                     {"KeyError: 'sku'", "KeyError: 'a b"},
 		"invalid payload: …":                              {`invalid payload: "{\"a\":1} is cut`, `invalid payload: "{\"b\":[2,3]}"`},
 		"index out of range [… with length":               {"index out of range [5 with length", "index out of range [77 with length"},
 		"object at … of cus_…":                            {"object at 0x7f8a2c3d of cus_NffrFeUfNV2Hib", "object at 0x12 of cus_4QFHdxxyz7Zu8"},
 		"sha… of line… differs":                           {"sha256 of line2 differs"},
-		"sha… of page… differs":                           {"sha256 of page2 differs"},
-		"no method book() for null":                       {"no method book() for null"},
 		"(psycopg….errors.UniqueViolation) duplicate key": {"(psycopg2.errors.UniqueViolation) duplicate key"},
 	} {
 		for _, r := range reports {
@@ -131,10 +108,13 @@ func TestNormaliseErrors(t *testing.T) {
 				t.Errorf("%q: %q, want %q", r, got, want)
 			}
 		}
-		if other := seen[want]; other != "" {
-			t.Error(other)
-		}
-		seen[want] = want
+	}
+	long := `"` + strings.Repeat("x", maxVarying) + `" `
+	if normalise(long+"a") != normalise(long+"b") { // what takes more time than it is worth is left out
+		t.Error("the end of a long error counts")
+	}
+	if n := normalise(strings.Repeat("é ", 500)); len(n) > maxNormal+len("…") || !strings.HasSuffix(n, "…") {
+		t.Errorf("%d bytes", len(n))
 	}
 }
 
@@ -147,14 +127,10 @@ func TestGroupsOfAnswers(t *testing.T) {
 		"spring": func(s string, i int) string {
 			return fmt.Sprintf(`{"timestamp":"2026-11-25T13:14:%02d.5Z","status":500,"error":"Internal Server Error","message":%q,"path":"/"}`, i%60, s)
 		},
-		"express": func(s string, i int) string {
-			return fmt.Sprintf("<html><head><title>Error</title></head><body><pre>Error: %s<br>at %d</pre>", strings.ReplaceAll(s, `"`, "&quot;"), i)
-		},
 		"go": func(s string, i int) string { return fmt.Sprintf("%s\nrequest %d\n", s, i) },
 		"python": func(s string, i int) string {
 			return fmt.Sprintf("Traceback (most recent call last):\n  File \"x%d\"\nError: %s", i, s)
 		},
-		"nested": func(s string, i int) string { return fmt.Sprintf(`{"id":%d,"error":{"message":%q}}`, i, s) },
 	} {
 		counts := map[string]int{}
 		for i := range 70 {
