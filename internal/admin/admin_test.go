@@ -86,19 +86,15 @@ func TestListenRefuses(t *testing.T) {
 func TestServeReturnsWhatBroke(t *testing.T) {
 	t.Parallel()
 	s, _ := bound(t, newFakeState())
-	_ = s.control.Listener.Close()
-	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve control:") {
-		t.Errorf("got %v", err)
-	}
-}
-
-func TestServeEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	s, _ := bound(t, newFakeState())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Serve(ctx); err != nil {
-		t.Error(err)
+		t.Errorf("its context has ended: %v", err)
+	}
+	s, _ = bound(t, newFakeState())
+	_ = s.control.Listener.Close()
+	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve control:") {
+		t.Errorf("got %v", err)
 	}
 }
 

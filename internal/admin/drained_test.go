@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -87,73 +86,54 @@ func TestShutdownReleasesWaiters(t *testing.T) {
 	close(r.state.draining)
 	got := make(chan reply, 1)
 	go func() { got <- r.do(http.MethodGet, r.admin, "/drained", nil) }()
-	for !r.waiting(1) {
-		time.Sleep(time.Millisecond)
-	}
+	awaitWaiting(r.Server, 1)
 	r.Shutdown(t.Context())
 	r.wantProblem("waiter", <-got, http.StatusServiceUnavailable)
 }
 
-// waiting reports whether so many requests wait.
-func (r *running) waiting(n int) bool {
-	r.waits.mu.Lock()
-	defer r.waits.mu.Unlock()
-	return r.waits.all == n
+// awaitWaiting waits until so many requests wait.
+func awaitWaiting(s *Server, n int) {
+	for waiting := -1; waiting != n; time.Sleep(time.Millisecond) {
+		s.waits.mu.Lock()
+		waiting = s.waits.all
+		s.waits.mu.Unlock()
+	}
 }
 
 // TestWaitersAreBounded: a client that waits too often is answered with the state at once, and takes no place from another
 // address.
 func TestWaitersAreBounded(t *testing.T) {
 	t.Parallel()
-	r := start(t, nil)
-	from := func(address string) *http.Client {
-		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
-		c := &http.Client{Transport: &http.Transport{DialContext: d.DialContext}}
-		t.Cleanup(c.CloseIdleConnections)
-		return c
+	f := newFakeState()
+	s := waiting(f, time.Minute)
+	ask := func(address string) int {
+		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/drained", nil)
+		r.RemoteAddr = address + ":1"
+		r.Header.Set("User-Agent", "kube-lifecycle/1.30")
+		s.drained(w, r)
+		return w.Code
 	}
-	ask := func(c *http.Client) int {
-		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.admin+"/drained", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.Header.Set("User-Agent", "kube-lifecycle/1.30")
-		resp, err := c.Do(q)
-		if err != nil {
-			t.Error(err)
-			return 0
-		}
-		_ = resp.Body.Close()
-		return resp.StatusCode
-	}
-	greedy, kubelet := from("127.0.0.1"), from("127.0.0.2")
-	codes := make(chan int, 40)
+	codes := make(chan int, maxWaitsOfOne+1)
 	for range maxWaitsOfOne {
-		go func() { codes <- ask(greedy) }()
+		go func() { codes <- ask("127.0.0.1") }()
 	}
-	for !r.waiting(maxWaitsOfOne) {
-		time.Sleep(time.Millisecond)
+	awaitWaiting(s, maxWaitsOfOne)
+	if code := ask("127.0.0.1"); code != http.StatusOK { // at once: nothing drains
+		t.Errorf("one more: %d", code)
 	}
-	for range 30 {
-		if code := ask(greedy); code != http.StatusOK { // at once: nothing drains
-			t.Errorf("one more: %d", code)
-		}
-	}
-	go func() { codes <- ask(kubelet) }()
-	for !r.waiting(maxWaitsOfOne + 1) {
-		time.Sleep(time.Millisecond)
-	}
-	close(r.state.draining)
-	if code := ask(greedy); code != http.StatusServiceUnavailable {
+	go func() { codes <- ask("127.0.0.2") }()
+	awaitWaiting(s, maxWaitsOfOne+1)
+	close(f.draining)
+	if code := ask("127.0.0.1"); code != http.StatusServiceUnavailable {
 		t.Errorf("while it drains: %d", code)
 	}
-	close(r.state.drained)
+	close(f.drained)
 	for range maxWaitsOfOne + 1 {
 		if code := <-codes; code != http.StatusOK {
 			t.Errorf("a request that waited: %d", code)
 		}
 	}
-	if code := ask(greedy); code != http.StatusOK || !r.waiting(0) || len(r.waits.of) != 0 {
+	if code := ask("127.0.0.1"); code != http.StatusOK || s.waits.all != 0 || len(s.waits.of) != 0 {
 		t.Errorf("after the drain: %d", code)
 	}
 }

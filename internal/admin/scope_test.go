@@ -87,9 +87,17 @@ func TestTokensThatRotate(t *testing.T) {
 	if get, set := code(http.MethodGet, token), code(http.MethodPost, token); get != http.StatusOK || set != http.StatusForbidden {
 		t.Errorf("both the same: %d, %d", get, set)
 	}
+	read = "another-read-token"
+	if get := code(http.MethodGet, readToken); get != http.StatusUnauthorized {
+		t.Errorf("the read token of before: %d", get)
+	}
 	write, read = "", readToken
 	if get, set := code(http.MethodGet, readToken), code(http.MethodPost, token); get != http.StatusOK || set != http.StatusUnauthorized {
 		t.Errorf("no write token: %d, %d", get, set)
+	}
+	read = ""
+	for _, v := range []string{"", "Bearer", "Bearer "} {
+		r.wantProblem(v, r.do(http.MethodGet, r.control, "/status", authorized(v)), http.StatusUnauthorized)
 	}
 }
 
