@@ -25,7 +25,7 @@ func TestOutageParksNothing(t *testing.T) {
 			o.RetryDelay = delay
 		}
 		for j, backlog := range []int{30, 300} {
-			if !chosen(i + 2*j) {
+			if !chosen(2*i + j) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s%s%v/%d", o.Preset, o.QueueType, o.RetryDelays, backlog), func(t *testing.T) {

@@ -24,6 +24,7 @@ const (
 	rotation       = 10000 // the first seed is drawn from so many
 	mutantsPerRun  = 4
 	stepsPerRun    = 4    // one of so many steps
+	scenesPerRun   = 9    // one of so many variants of a scene
 	maxFailures    = 5    // end a run that fails: more of them show nothing new
 	representative = 1000 // seeds are enough for everything to have happened
 )

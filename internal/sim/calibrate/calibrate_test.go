@@ -108,24 +108,3 @@ func difference(golden, said string) string {
 	}
 	return ""
 }
-
-// TestVersionsAreDistinguished: the script shows where the versions differ, so a model of the wrong one does not pass.
-func TestVersionsAreDistinguished(t *testing.T) {
-	t.Parallel()
-	said := map[model.Version]string{}
-	for _, v := range model.Versions {
-		b, err := os.ReadFile(golden(v))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for other, text := range said {
-			if difference(text, string(b)) == "" {
-				t.Errorf("%s and %s said the same", v, other)
-			}
-		}
-		said[v] = string(b)
-	}
-	if d := difference(said[model.V310], said[model.V310]); d != "" {
-		t.Errorf("a transcript differs from itself: %s", d)
-	}
-}

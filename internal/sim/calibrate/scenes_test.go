@@ -139,7 +139,7 @@ func (s *script) requeued(name string, args amqp.Table) {
 // await waits until so many messages are ready: some queues settle a moment after the channel did.
 func (s *script) await(queue string, n int) {
 	s.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		q, err := s.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		s.must(err)
 		if q.Messages == n {

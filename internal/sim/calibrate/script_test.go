@@ -139,7 +139,7 @@ func (s *script) put(queue string, msg amqp.Publishing, ids ...string) {
 // get waits for the next message, and writes it down.
 func (s *script) get(ch *amqp.Channel, queue string) amqp.Delivery {
 	s.t.Helper()
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		d, ok, err := ch.Get(queue, false)
 		s.must(err)
 		if ok {
