@@ -65,8 +65,13 @@ func (r *rig) allParked(n, retries int) {
 func TestQueueThatDelaysCountsEachAttempt(t *testing.T) {
 	t.Parallel()
 	var c counts
-	r := start(t, dispatcher(c.fail), native)
-	r.publish("a")
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if n := c.add(m); m.MessageID == "early" && (n == 2 || n == 3) {
+			return answer(425)
+		}
+		return answer(409)
+	}), native)
+	r.publish("a", "early")
 	const equal = 6
 	for range equal {
 		brokertest.Publish(t, r.ch, "", r.plan.Queue, amqp.Publishing{Body: []byte("{}")})
@@ -76,7 +81,10 @@ func TestQueueThatDelaysCountsEachAttempt(t *testing.T) {
 	// The third attempt, as another consumer counts them: a reject replaces that by the broker's own count.
 	other := amqp.Publishing{MessageId: "other", Headers: amqp.Table{message.HeaderDeliveryCount: "3"}}
 	brokertest.Publish(t, r.ch, "", r.plan.Queue, other)
-	r.allParked(equal+3, 3)
+	r.allParked(equal+4, 3)
+	if got := c.of("early"); !slices.Equal(got, []int{0, 1, 1, 1, 2, 3}) {
+		t.Errorf("too early: retry counts %v", got)
+	}
 	if got := c.of("other"); !slices.Equal(got, []int{2, 3}) {
 		t.Errorf("of another consumer: retry counts %v", got)
 	}

@@ -38,16 +38,6 @@ func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// TestDrainCountsOnlyItsOwn: what a pause gave back before is none of the drain's.
-func TestDrainCountsOnlyItsOwn(t *testing.T) {
-	t.Parallel()
-	r := start(t, always(200), settings{})
-	r.returned.Add(3)
-	if d := r.drain(soon); d != (Drained{}) {
-		t.Errorf("drained %+v, want nothing returned", d)
-	}
-}
-
 func TestDrainInterruptsWhenTheGraceExpires(t *testing.T) {
 	t.Parallel()
 	r := start(t, dispatcher(func(ctx context.Context, _ *message.Message) message.Outcome {
