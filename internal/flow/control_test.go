@@ -3,7 +3,6 @@ package flow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -180,10 +179,15 @@ func TestAnswersReplaceProbes(t *testing.T) {
 
 func TestRefusedPostPausesAtOnce(t *testing.T) {
 	t.Parallel()
-	bubble(t, func(t *testing.T, c *Control) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, &app{}, func(o *Options) { o.Health = "http://app/h" })
+		synctest.Wait()
 		c.fail(message.FailureRefused)
 		if c.Open() || c.AppUp() {
 			t.Fatal("a refused POST left the gate open")
+		}
+		if h := c.Holds(); h[0].Detail != "the app does not answer: connection refused" { // it was not the health check
+			t.Errorf("%+v", h)
 		}
 		time.Sleep(1100 * time.Millisecond)
 		wantOpen(t, c, true, "the next probe found the app, the gate stayed shut")
@@ -382,58 +386,40 @@ func TestTimedHoldProlongedOrReplaced(t *testing.T) {
 	})
 }
 
-// TestAppDownSaysWhatFailed: the app that answers a health check is not said to be silent, and a probe that asks a path of
-// its own is not said to have asked the URL of the messages.
-func TestAppDownSaysWhatFailed(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		health string
-		probe  error
-		post   bool // a POST is refused, not a probe
-		detail string
-	}{
-		"nothing listens":        {"", errRefused, false, "the app does not answer: connection refused"},
-		"no answer to the path":  {"http://app/h", errRefused, false, "the app does not answer GET http://app/h: connection refused"},
-		"503":                    {"http://app/h", fmt.Errorf("probe: %w", &message.UnwellError{Status: 503}), false, "the app answered 503 to GET http://app/h, not 2xx"},
-		"a redirect":             {"http://app/h", &message.UnwellError{Status: 301, Location: "https://login/in"}, false, "the app answered 301 and Location https://login/in to GET http://app/h, not 2xx"},
-		"a message that refused": {"http://app/h", nil, true, "the app does not answer: connection refused"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := &app{}
-				if c.probe != nil {
-					a.set(c.probe)
-				}
-				ctl := start(t, a, func(o *Options) { o.Health, o.URL = c.health, "http://app/x" })
-				synctest.Wait()
-				if c.post {
-					ctl.Report(&message.Message{}, &message.Outcome{Failure: message.FailureRefused, Err: errRefused})
-				}
-				if holds := ctl.Holds(); len(holds) != 1 || holds[0].Detail != c.detail {
-					t.Errorf("%+v, want %s", holds, c.detail)
-				}
-			})
-		})
-	}
-}
-
-// TestAppThatIsAwayIsLogged: at the start after a while, later at once, and again from time to time until it is back.
+// TestAppThatIsAwayIsLogged: at the start after a while, later at once, and again from time to time until it is back. The line
+// and the reason say what failed: an app that answers its health check with a failure is not silent.
 func TestAppThatIsAwayIsLogged(t *testing.T) {
 	t.Parallel()
 	hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	health := func(o *Options) { o.Health = "http://app/h" }
 	for name, c := range map[string]struct {
-		change func(*Options)
-		err    error
-		line   string
+		change       func(*Options)
+		err          error
+		line, detail string
 	}{
-		"nothing listens":     {nil, errRefused, `msg=paused reason=app_down url=http://app/x error="connection refused"`},
-		"a probe without end": {func(o *Options) { o.Probe = hangs }, nil, `msg=paused reason=app_down url=http://app/x error="the app has not answered yet"`},
-		"a health check is answered": {
-			func(o *Options) { o.Health = "http://app/h" }, &message.UnwellError{Status: 301, Location: "https://login/in"},
-			`msg=paused reason=app_down url=http://app/h error="the app answered 301 and Location https://login/in" status=301 location=https://login/in`,
+		"nothing listens": {
+			nil, errRefused, `msg=paused reason=app_down url=http://app/x error="connection refused"`, "the app does not answer: connection refused",
 		},
-		"messages are retried": {func(o *Options) { o.CountRefused = true }, errRefused, `msg="app down" url=http://app/x error="connection refused"`},
-		"probes are seldom":    {func(o *Options) { o.Interval = time.Hour }, errRefused, `msg=paused reason=app_down url=http://app/x error="connection refused"`},
+		"a probe without end": {
+			func(o *Options) { o.Probe = hangs }, nil,
+			`msg=paused reason=app_down url=http://app/x error="the app has not answered yet"`, "the app has not answered yet",
+		},
+		"a health check is answered": {
+			health, &message.UnwellError{Status: 301, Location: "https://login/in"},
+			`msg=paused reason=app_down url=http://app/h error="the app answered 301 and Location https://login/in" status=301 location=https://login/in`,
+			"the app answered 301 and Location https://login/in to GET http://app/h, not 2xx",
+		},
+		"a health check is refused": {
+			health, errRefused, `msg=paused reason=app_down url=http://app/h error="connection refused"`,
+			"the app does not answer GET http://app/h: connection refused",
+		},
+		"messages are retried": {
+			func(o *Options) { o.CountRefused = true }, errRefused, `msg="app down" url=http://app/x error="connection refused"`, "",
+		},
+		"probes are seldom": {
+			func(o *Options) { o.Interval = time.Hour }, errRefused,
+			`msg=paused reason=app_down url=http://app/x error="connection refused"`, "the app does not answer: connection refused",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -455,6 +441,9 @@ func TestAppThatIsAwayIsLogged(t *testing.T) {
 				}
 				time.Sleep(downSoon + time.Millisecond)
 				lines(1)
+				if h := ctl.Holds(); c.detail != "" && h[0].Detail != c.detail || c.detail == "" && len(h) > 0 {
+					t.Errorf("%+v, want %s", h, c.detail)
+				}
 				time.Sleep(downAgain - time.Second)
 				lines(1)
 				time.Sleep(time.Second)
