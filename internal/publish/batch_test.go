@@ -188,7 +188,7 @@ func TestBatchDirectReplyTo(t *testing.T) {
 func TestLargeBatch(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", func(o *Options) { o.MaxInflight = 50 })
-	const n = 2000
+	const n = 400
 	in, out := io.Pipe()
 	go func() {
 		for i := range n {

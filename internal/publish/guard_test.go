@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sidecar/internal/brokertest"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
@@ -91,22 +89,5 @@ func TestPanic(t *testing.T) {
 	r.want("a bug", r.post("/publish/default/k", ""), http.StatusInternalServerError, internal, "")
 	if !strings.Contains(r.log.String(), `"msg":"publish panic"`) {
 		t.Error("nothing was logged")
-	}
-}
-
-// Another metric of one of our names is a mistake in this program.
-func TestMetricsAreOurs(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"sidecar_publish_requests_total", "sidecar_publish_inflight"} {
-		taken := prometheus.NewRegistry()
-		taken.MustRegister(prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: "not ours"}))
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("another %s was accepted", name)
-				}
-			}()
-			New(Options{Registerer: taken, Logger: telemetry.NewLogger(new(brokertest.Log), "info", "json")})
-		}()
 	}
 }

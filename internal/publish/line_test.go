@@ -91,7 +91,7 @@ func TestLineRoundTrip(t *testing.T) {
 		headers := must.Get(json.Marshal(amqpvalue.TypedTable(p.Headers)))(t)
 		return string(headers) + string(must.Get(json.Marshal(amqpvalue.Properties(p)))(t)) + string(p.Body)
 	}
-	for range 3000 {
+	for range 300 {
 		want := random(r)
 		want.Headers = amqp.Table{"x-death": "forged", "CC": []any{"elsewhere"}, "x-final-\xff": 1}
 		for range r.IntN(5) {
@@ -117,22 +117,4 @@ func TestLineRoundTrip(t *testing.T) {
 			t.Fatalf("seed %d:\n%+v\nbecame\n%+v\nin %s", seed, want, got.msg, line)
 		}
 	}
-}
-
-// FuzzAppendLine: any message that AppendLine writes can be published, and its body is the same.
-func FuzzAppendLine(f *testing.F) {
-	s := offline()
-	f.Add("k", "application/json", []byte(`{"a":[1]}`), []byte("\x01aI\x00\x00\x00\x05\x01\xffx\x00\x00\x00\x01y"))
-	f.Add("\xff", "", []byte("\"\n"), []byte("\x07x-deathV"))
-	f.Fuzz(func(t *testing.T, key, contentType string, body, headers []byte) {
-		table, whole := amqpvalue.Decode(headers)
-		if !whole || len(headers) > 4<<10 || len(body) > 1<<10 || len(key) > 255 || len(contentType) > 255 {
-			return
-		}
-		line := amqpvalue.AppendLine(nil, "default", key, &amqp.Publishing{ContentType: contentType, Headers: table, Body: body})
-		got, failed := read(t, s, line)
-		if failed != nil || got.key != key || got.msg.ContentType != contentType || !bytes.Equal(got.msg.Body, body) {
-			t.Fatalf("%v: %+v of %s", failed, got, line)
-		}
-	})
 }

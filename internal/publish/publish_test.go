@@ -170,16 +170,6 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-func TestCloudEvents(t *testing.T) {
-	t.Parallel()
-	r := start(t, "", nil)
-	r.wantPublished("an event", r.post("/publish/default/k", "{}", "Content-Type", "application/json", "Ce-Specversion", "1.0", "Ce-Id", "a%20b", "Ce-Source", `"quoted \"x\" \\"`, "Ce-Type", "t", "Ce-Datacontenttype", "x/y"))
-	want := amqp.Table{"cloudEvents_specversion": "1.0", "cloudEvents_id": "a b", "cloudEvents_source": `quoted "x" \`, "cloudEvents_type": "t"}
-	if d := r.get(); fmt.Sprint(r.own(&d)) != fmt.Sprint(want) || d.ContentType != "application/json" {
-		t.Errorf("%+v", d)
-	}
-}
-
 // The trace of the app goes on in the message. A message without a valid one gets one, always of the same trace for the
 // same message id.
 func TestTraceContext(t *testing.T) {

@@ -17,14 +17,6 @@ import (
 	"sidecar/internal/apptest"
 )
 
-func TestShutdownOff(t *testing.T) {
-	t.Parallel()
-	var off *Tracing
-	if err := off.Shutdown(t.Context()); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestSamplers(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
