@@ -19,6 +19,7 @@ func session(t testing.TB, url string) *broker.Session {
 	t.Helper()
 	s, err := broker.NewDialer(broker.Options{
 		URLs: func() ([]string, error) { return []string{url}, nil }, Name: "test " + t.Name(),
+		Timeout: soon,
 	}).Dial(context.Background())
 	if err != nil {
 		t.Fatal(err)

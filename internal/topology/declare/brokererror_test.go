@@ -58,33 +58,3 @@ func TestDenied(t *testing.T) {
 		}
 	}
 }
-
-func TestPermissions(t *testing.T) {
-	t.Parallel()
-	p := build(t, topology.Options{Service: "wms-in", Bindings: []topology.Binding{{Exchange: "wms.main-exchange"}, {Exchange: "foreign", Key: "k"}}})
-	all := `^(foreign|wms\.dlq\.wms-in|wms\.main-exchange|wms\.queue\.wms-in|wms\.retry-exchange\.wms-in|wms\.retry-queue\.wms-in)$`
-	for mode, want := range map[topology.Mode]topology.Permissions{
-		topology.ModeDeclare: {
-			Configure: `^(wms\.dlq\.wms-in|wms\.main-exchange|wms\.queue\.wms-in|wms\.retry-exchange\.wms-in|wms\.retry-queue\.wms-in)$`,
-			Write:     `^(amq\.default|wms\.queue\.wms-in|wms\.retry-exchange\.wms-in|wms\.retry-queue\.wms-in)$`,
-			Read:      all,
-		},
-		topology.ModeVerify: {Configure: `^$`, Write: `^(amq\.default|wms\.retry-exchange\.wms-in)$`, Read: all},
-		topology.ModeNone:   {Configure: `^$`, Write: `^(amq\.default|wms\.retry-exchange\.wms-in)$`, Read: `^(wms\.queue\.wms-in)$`},
-	} {
-		if got := p.Permissions(mode); got != want {
-			t.Errorf("%s:\ngot  %+v\nwant %+v", mode, got, want)
-		}
-	}
-}
-
-func TestFindingInOneLine(t *testing.T) {
-	t.Parallel()
-	f := Finding{Object: `queue "q"`, Problem: ProblemDrift, Wanted: "x-message-ttl 5000", Found: "6000", Fix: "do this"}
-	if got := f.String(); got != `queue "q": drift, wanted x-message-ttl 5000, found 6000: do this` {
-		t.Error(got)
-	}
-	if got := (Finding{Object: "o", Problem: ProblemRefused}).String(); got != "o: refused" {
-		t.Error(got)
-	}
-}

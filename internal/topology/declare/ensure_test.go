@@ -2,7 +2,6 @@ package declare
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,38 +16,27 @@ import (
 	"sidecar/internal/topology"
 )
 
-// variants are the plans that are declared on a broker. No two share a name.
+// variants are plans of each preset to declare on a broker. No two share a name.
 func variants(t testing.TB) map[string]*topology.Plan {
 	tiers := []time.Duration{50 * time.Millisecond, 100 * time.Millisecond}
+	bound := func(exchange string) []topology.Binding { return []topology.Binding{{Exchange: exchange, Key: "a"}} }
 	plans := map[string]*topology.Plan{}
-	for _, queueType := range []string{"classic", "quorum"} {
-		short := queueType[:1]
-		for name, o := range map[string]topology.Options{
-			topology.PresetTopicTiers:  {Service: short + "1-x", RetryDelays: tiers},
-			topology.PresetPerQueue:    {Service: short + "x", RetryDelay: tiers[0], Exchange: short + ".events", Bindings: []topology.Binding{{Exchange: short + ".events", Key: "a"}}},
-			topology.PresetDelayLadder: {Service: short + "2-x", RetryDelays: tiers, Bindings: []topology.Binding{{Exchange: short + "2.events", Key: "a"}}},
-			topology.PresetDeadLetter:  {Service: short + "3-x", Queue: short + "x", RetryDelay: tiers[0], Bindings: []topology.Binding{{Exchange: short + "3", Key: "a"}}},
-		} {
-			o.Preset, o.QueueType = name, queueType
-			plans[name+" "+queueType] = build(t, o)
-		}
-	}
-	maps.Copy(plans, fanouts(t, tiers))
-	return plans
-}
-
-func fanouts(t testing.TB, tiers []time.Duration) map[string]*topology.Plan {
-	return map[string]*topology.Plan{
-		"classic":       build(t, topology.Options{Service: "a-x", RetryDelay: 50 * time.Millisecond, QueueType: "classic"}),
-		"quorum":        build(t, topology.Options{Service: "b-x", RetryDelay: 50 * time.Millisecond, QueueType: "quorum"}),
-		"classic tiers": build(t, topology.Options{Service: "c-x", RetryDelays: tiers, QueueType: "classic"}),
-		"quorum tiers":  build(t, topology.Options{Service: "d-x", RetryDelays: tiers, QueueType: "quorum"}),
-		"every override": build(t, topology.Options{
+	for name, o := range map[string]topology.Options{
+		"topic-tiers":  {Preset: topology.PresetTopicTiers, Service: "t-x", QueueType: "classic", RetryDelays: tiers},
+		"per-queue":    {Preset: topology.PresetPerQueue, Service: "p", QueueType: "classic", RetryDelay: tiers[0], Exchange: "events", Bindings: bound("events")},
+		"delay-ladder": {Preset: topology.PresetDelayLadder, Service: "l-x", QueueType: "classic", RetryDelays: tiers, Bindings: bound("l.events")},
+		"dead-letter":  {Preset: topology.PresetDeadLetter, Service: "d-x", QueueType: "classic", Queue: "d", RetryDelay: tiers[0], Bindings: bound("d")},
+		"fanout":       {Service: "f-x", RetryDelay: tiers[0], QueueType: "classic"},
+		"quorum tiers": {Service: "q-x", RetryDelays: tiers, QueueType: "quorum"},
+		"every override": {
 			Service: "wms-cincout", Prefix: "p", Exchange: "x", ExchangeType: "topic", Queue: "q", RetryExchange: "rx",
-			RetryQueue: "rq", DLX: "dx", DLQ: "d", Bindings: []topology.Binding{{Exchange: "x", Key: "a.#"}, {Exchange: "amq.direct", Key: "k"}},
-			RetryDelay: 50 * time.Millisecond, QueueType: "classic",
-		}),
+			RetryQueue: "rq", DLX: "dx", DLQ: "d2", Bindings: append(bound("x"), topology.Binding{Exchange: "amq.direct", Key: "k"}),
+			RetryDelay: tiers[0], QueueType: "classic",
+		},
+	} {
+		plans[name] = build(t, o)
 	}
+	return plans
 }
 
 // TestEnsure: one by one and in one round trip the same is made, and each object that does not fit is noticed, the
@@ -280,7 +268,6 @@ func TestVhostThatMakesQuorumQueues(t *testing.T) {
 	}{
 		"auto":                    {topology.Options{Service: "wms-cincout"}, true},
 		"classic":                 {topology.Options{Service: "wms-cincout", QueueType: "classic"}, false},
-		"classic with tiers":      {topology.Options{Service: "wms-cincout", QueueType: "classic", RetryDelays: []time.Duration{50 * time.Millisecond, 100 * time.Millisecond}}, false},
 		"classic with priorities": {topology.Options{Service: "wms-cincout", QueueType: "classic", QueueArguments: amqp.Table{"x-max-priority": int64(5)}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -490,6 +477,9 @@ func TestUnseenIsAskedForOnce(t *testing.T) {
 		}
 		if EnsureAtOnce(t.Context(), session(t, u), p, mode) || !EnsureAtOnce(t.Context(), session(t, u), r.Plan, mode) {
 			t.Errorf("%s: what was found does not fit", mode)
+		}
+		if f, err := Preflight(t.Context(), session(t, u), p, mode); err != nil || f != nil { // others may own what is shared
+			t.Errorf("%s: %v, %v", mode, f, err)
 		}
 	}
 }
