@@ -409,7 +409,7 @@ func TestFoundPlanOnAnEmptyBroker(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	ch := channel(t, url)
-	p := build(t, topology.Options{Service: "wms-cincout"})
+	p := build(t, topology.Options{Service: "wms-cincout", QueueType: topology.TypeQuorum})
 	asked := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Second, QueueType: topology.TypeQuorum})
 	fits(t, url, asked, topology.ModeDeclare)
 	r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
