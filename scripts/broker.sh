@@ -228,6 +228,7 @@ install_package() {
 write_conf() { # LINE of the source, then what is common, then the caller's
   echo "$1"
   echo "disk_free_limit.absolute = 50MB"
+  echo "handshake_timeout = 60000" # ms; the default of 10 s is too short on a busy machine: the client reports a wrong password
   printf '%s\n' "${BROKER_EXTRA_CONF:-}"
 }
 
