@@ -3,8 +3,8 @@
 # deliberate bugs, each deliberate bug of the storm, a storm of a million messages and 200 faults, the same with queues of RabbitMQ 4.3
 # that delay retries themselves, one of a million messages of 10,000 keys in order, with 100 faults, and one of a million messages in
 # batches, a hundred lost connections, large messages of each kind in a small memory cgroup, and the tests of files that begin with
-# `//go:build nightly`. FLAGs are the storms' (test/chaos).
-# PARTS (default "sim bugs storm native order batches cuts memory nightly") narrows it, SEEDS the seeds.
+# `//go:build nightly`, and every check with every topology. FLAGs are the storms' (test/chaos).
+# PARTS (default "sim bugs storm native order batches cuts memory nightly topologies") narrows it, SEEDS the seeds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,7 +17,7 @@ nightly() {
   GOFLAGS="${GOFLAGS:-} -tags=nightly" PKG=$packages ARGS="-run ^($names)\$" scripts/test.sh
 }
 
-for part in ${PARTS:-sim bugs storm native order batches cuts memory nightly}; do
+for part in ${PARTS:-sim bugs storm native order batches cuts memory nightly topologies}; do
   echo "soak: $part"
   case $part in
     sim)
@@ -40,6 +40,7 @@ for part in ${PARTS:-sim bugs storm native order batches cuts memory nightly}; d
     cuts) make chaos KIND=cuts ARGS="$*" ;;
     memory) LARGE_MESSAGES=all make test PKG=./test/ ARGS='-run LargeMessages -v -timeout 2h' ;;
     nightly) nightly ;;
-    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts, memory, nightly" >&2; exit 64 ;;
+    topologies) TOPOLOGY_SEED=all make test PKG=./internal/topologytest/ ;;
+    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts, memory, nightly, topologies" >&2; exit 64 ;;
   esac
 done

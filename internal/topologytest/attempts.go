@@ -15,7 +15,7 @@ import (
 
 // success: what the app takes it sees once, as it was published, and as a first attempt.
 func success(t *testing.T, r *shared) {
-	ids := named("success", 20)
+	ids := named("success", 5)
 	exchange, key, _ := front(r.plan)
 	r.send(t, ids...)
 	for _, id := range ids {

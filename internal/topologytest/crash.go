@@ -12,7 +12,7 @@ import (
 const (
 	crashTimes    = 25 // beyond every delivery limit that a broker has by itself
 	fewCrashes    = 10 // below it
-	crashMessages = 10
+	crashMessages = 4
 )
 
 // crashes: a consumer that dies over and over with messages in flight costs none of them. A delivery limit of the

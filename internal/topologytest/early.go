@@ -19,7 +19,7 @@ const earlyTimes = 22 // beyond every delivery limit that a broker has by itself
 
 // tooEarly: a 425 is not counted, however often it comes. That also holds where there are no retries.
 func tooEarly(t *testing.T, r *shared) {
-	ids := named("early", 5)
+	ids := named("early", 2)
 	for _, id := range ids {
 		script := slices.Repeat([]apptest.Reply{status(http.StatusTooEarly)}, earlyTimes)
 		r.app.On(id, append(script, status(http.StatusOK))...)

@@ -49,7 +49,7 @@ func TestExamplePlans(t *testing.T) {
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(t *testing.T) {
 			t.Parallel()
-			Exercise(t, examplePlan(t, file))
+			Exercise(t, examplePlan(t, file), checksOf(file))
 		})
 	}
 }
@@ -69,7 +69,7 @@ func TestReturnByAnExchange(t *testing.T) {
 		}
 	}
 	plan.Bindings = append(plan.Bindings, topology.Binding{Exchange: retryExchange, Key: "back", Queue: ownQueue})
-	Exercise(t, plan)
+	Exercise(t, plan, checksOf("return by an exchange"))
 }
 
 // TestTheHeadersExchangeSorts: the bindings' arguments reach the broker with their types, which sends on what matches

@@ -23,7 +23,7 @@ func foreignRetries(t *testing.T, plan *topology.Plan) {
 	other := listener(t, plan)
 	declareTopology(t, url, other)
 	r, everything := start(t, plan), start(t, other)
-	ids := named("theirs", 5)
+	ids := named("theirs", 2)
 	for _, id := range ids {
 		r.app.On(id, failing())
 	}

@@ -50,18 +50,14 @@ var otherConsumers = map[string]otherConsumer{
 func TestCountsOfOtherConsumers(t *testing.T) {
 	t.Parallel()
 	for name, c := range otherConsumers {
-		for _, queueType := range []string{topology.TypeClassic, topology.TypeQuorum} {
-			t.Run(name+"/"+queueType, func(t *testing.T) {
-				t.Parallel()
-				o := c.options
-				o.QueueType = queueType
-				plan, err := topology.Build(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				takenOver(t, plan, c)
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plan, err := topology.Build(c.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			takenOver(t, plan, c)
+		})
 	}
 }
 

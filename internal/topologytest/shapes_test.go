@@ -1,6 +1,7 @@
 package topologytest
 
 import (
+	"errors"
 	"net/http"
 	"reflect"
 	"slices"
@@ -53,14 +54,16 @@ func (s *shape) try(t *testing.T) {
 	if s.policy != "" {
 		brokertest.Ctl(t, "set_policy", "p", "^orders[.]queue[.]", s.policy)
 	}
-	conn := brokertest.Conn(t, url)
-	s.declare(t, conn)
+	conn := s.declare(t, url)
 	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
 		wanted := plan
 		if mode == topology.ModeVerify {
 			wanted = plan.WithoutReject()
 		}
 		s.judged(t, url, wanted, mode)
+		if mode == topology.ModeVerify && !drawn(t.Name(), 6) {
+			continue
+		}
 		r := startIn(t, wanted, mode)
 		if s.breaks() {
 			r.consumesNothing(t)
@@ -68,7 +71,9 @@ func (s *shape) try(t *testing.T) {
 			s.handled(t, r)
 		}
 		r.stop()
-		s.declare(t, conn)
+		if err := s.declareOn(conn); err != nil { // something was changed
+			t.Error(err)
+		}
 	}
 }
 
@@ -76,12 +81,26 @@ func (s *shape) breaks() bool {
 	return slices.ContainsFunc(s.finds, func(f string) bool { return strings.HasPrefix(f, "problem") })
 }
 
-// declare makes what exists. The broker refuses it if something was changed since the last time.
-func (s *shape) declare(t *testing.T, conn *amqp.Connection) {
+// declare makes what exists, and returns the connection that did. A quorum queue that has no leader after five seconds, on
+// a busy machine, costs the connection and is not there.
+func (s *shape) declare(t *testing.T, url string) (conn *amqp.Connection) {
 	t.Helper()
+	brokertest.Eventually(t, patience, "what exists is declared", func() bool {
+		conn = brokertest.Conn(t, url)
+		err := s.declareOn(conn)
+		if refusal, ok := errors.AsType[*amqp.Error](err); err != nil && (!ok || refusal.Code != amqp.InternalError) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	return conn
+}
+
+// declareOn declares what exists. The broker refuses it if something was changed since the last time.
+func (s *shape) declareOn(conn *amqp.Connection) error {
 	ch, err := conn.Channel()
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer ch.Close() //nolint:errcheck // it was used
 	for _, o := range s.given {
@@ -91,20 +110,16 @@ func (s *shape) declare(t *testing.T, conn *amqp.Connection) {
 			_, err = ch.QueueDeclare(o.name, !o.transient && !o.exclusive, o.autoDelete, o.exclusive, false, o.args)
 		}
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 	}
+	return nil
 }
 
 // judged compares the findings with the table.
 func (s *shape) judged(t *testing.T, url string, plan *topology.Plan, mode topology.Mode) {
 	t.Helper()
-	link := dial(t, url)
-	defer link.Close()
-	report, err := declare.Ensure(t.Context(), link, plan, mode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := ensure(t, url, plan, mode)
 	var found []string
 	for _, f := range report.Findings {
 		found = append(found, f.Judgement.String()+" "+f.Property)
