@@ -66,7 +66,7 @@ func TestDiscardAndPurge(t *testing.T) {
 			p.wantProblem(path+" "+body, p.post(path, body), http.StatusBadRequest)
 		}
 	}
-	if op := p.ended(p.begin("/dlq/discard", `{"filter":{"status":"404"},"dry_run":true}`).ID); op.Progress.Matched != 1 || op.Progress.Done != 0 {
+	if op := p.ended(p.begin("/dlq/discard", `{"filter":{"status":"404"},"dry_run":true}`).ID); op.Progress.Matched != 1 || op.Progress.Done != 0 || !op.DryRun {
 		t.Errorf("%+v", op)
 	}
 	if op := p.ended(p.begin("/dlq/discard", `{"filter":{"status":"404"},"confirm":"`+p.dlq()+`"}`).ID); op.Kind != "discard" || op.Progress.Done != 1 {
