@@ -357,7 +357,7 @@ func TestRequeueLimit(t *testing.T) {
 		major int
 		want  int
 	}{
-		{nil, 3, 0}, {nil, 4, 10}, {nil, 0, 10}, {int64(3), 4, 1}, {int64(20), 4, 10}, {int64(1000), 4, 10}, {NoDeliveryLimit, 4, 0}, {int64(-1), 4, 0},
+		{nil, 3, 0}, {nil, 4, 10}, {nil, 0, 10}, {int64(1), 4, 1}, {int64(3), 4, 1}, {int64(20), 4, 10}, {int64(1000), 4, 10}, {NoDeliveryLimit, 4, 0}, {int64(-1), 4, 0},
 	} {
 		f := asFound(p, p.Queue, amqp.Table{ArgDeliveryLimit: c.limit})
 		f.Major = c.major
