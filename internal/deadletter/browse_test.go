@@ -160,6 +160,7 @@ func TestFilters(t *testing.T) {
 		{"", "text x-final"},
 		{"a", "header n=7 header tenant"},
 		{"", "header tenant=other"},
+		{"", "header tenant header absent"},
 		{"a b", "id a id " + list[1].Ref()},
 		{"c", "group " + list[2].Group().ID},
 		{"", "id none"},

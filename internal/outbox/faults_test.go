@@ -109,6 +109,12 @@ func TestAlarm(t *testing.T) {
 	r.eventually("the relay waits, without a transaction", func() bool { return relay.o.Publisher.Blocked() && r.open() == "0" })
 	other, _ := r.start()
 	r.eventually("the other relay waits, too", func() bool { return other.o.Publisher.Blocked() && r.open() == "0" })
+	const failed = "outbox batch not published"
+	before := strings.Count(r.log.String(), failed)
+	time.Sleep(time.Second) // in which no rows may be claimed; the batches that met the alarm may end
+	if n := strings.Count(r.log.String(), failed) - before; n > 2 {
+		t.Errorf("rows were claimed %d times during the alarm", n)
+	}
 	if got := r.rows(`body LIKE 'during%' AND sent_at IS NOT NULL`); got != "0" {
 		t.Errorf("%s rows were sent during the alarm", got)
 	}
