@@ -99,8 +99,8 @@ func TestCloudEventsDigestIsStable(t *testing.T) {
 		"content type":    func(m *message.Message) { m.ContentType = "text/other" },
 	} {
 		other := id(change)
-		if seen[other] != "" {
-			t.Errorf("%s: the id of %s", what, seen[other])
+		if seen[other] != "" || len(other) != 32 {
+			t.Errorf("%s: the id %.40q of %q", what, other, seen[other])
 		}
 		seen[other] = what
 	}
