@@ -76,22 +76,23 @@ func TestCheckSeesTheWayBack(t *testing.T) {
 	}
 }
 
-// TestCheckJudgesPolicies: as if the queues had the arguments that the policies amount to. What the API says of a policy
-// is read in TestCheckWithAPolicyThatHelps, and merged as the broker does it in management TestBrokerMergesLikeEffective.
-func TestCheckJudgesPolicies(t *testing.T) {
-	t.Parallel()
-	const classic, quorum, native, fanout = "SIDECAR_QUEUE_TYPE=classic", "SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_TOPOLOGY=native", "SIDECAR_TOPOLOGY=fanout"
+// policyCase is a queue with a policy, and the finding about it.
+type policyCase struct {
+	queue                    string
+	settings, given          management.Table // given: the arguments; nil: those of the plan
+	property, severity, says string
+	env                      []string
+}
+
+const classic, quorum, native, fanout = "SIDECAR_QUEUE_TYPE=classic", "SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_TOPOLOGY=native", "SIDECAR_TOPOLOGY=fanout"
+
+func policyCases() map[string]policyCase {
 	delays := func(kind string, shortest int) management.Table {
 		return management.Table{"delayed-retry-type": kind, "delayed-retry-min": int64(shortest), "delayed-retry-max": int64(5000)}
 	}
 	bare := management.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(200)}
 	shorter := management.Table{"x-queue-type": "quorum", "x-delayed-retry-type": "failed", "x-delayed-retry-min": int64(900), "x-delayed-retry-max": int64(900)}
-	for name, c := range map[string]struct {
-		queue                    string
-		settings, given          management.Table // given: the arguments; nil: those of the plan
-		property, severity, says string
-		env                      []string
-	}{
+	return map[string]policyCase{
 		"parked messages expire":    {"dlq", management.Table{"message-ttl": int64(60000)}, nil, topology.ArgTTL, "problem", "60000", []string{classic}},
 		"a longer delay":            {"retry", management.Table{"message-ttl": int64(60000)}, nil, "", "", "", []string{classic}}, // the argument is smaller
 		"a shorter delay":           {"retry", management.Table{"message-ttl": int64(6)}, nil, topology.ArgTTL, "problem", "do not wait for the delay", []string{classic}},
@@ -110,7 +111,14 @@ func TestCheckJudgesPolicies(t *testing.T) {
 		"everything by policy":      {"q", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker, too", []string{quorum, native}},
 		"everything, with fanout":   {"q", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker once more", []string{quorum, fanout}},
 		"failures, with fanout":     {"q", delays("failed", 5000), nil, topology.ArgRetryType, "note", "a lost connection", []string{quorum, fanout}},
-	} {
+	}
+}
+
+// TestCheckJudgesPolicies: as if the queues had the arguments that the policies amount to. What the API says of a policy
+// is read in TestCheckWithAPolicyThatHelps, and merged as the broker does it in management TestBrokerMergesLikeEffective.
+func TestCheckJudgesPolicies(t *testing.T) {
+	t.Parallel()
+	for name, c := range policyCases() {
 		env := append(c.env, "SIDECAR_QUEUE=q", "SIDECAR_DLQ=dlq")
 		if !slices.Contains(env, native) {
 			env = append(env, "SIDECAR_RETRY_QUEUE=retry")
