@@ -110,5 +110,8 @@ func TestNackedPublisher(t *testing.T) {
 	c, long := p.idle[0], time.Now().Add(-time.Hour)
 	c.nacked.Store(&long)
 	must.Do(t, p.Publish(t.Context(), parked(q, "")))
+	if len(p.idle) != 1 || p.idle[0] == c {
+		t.Errorf("%d idle channels after a message, want another one than before", len(p.idle))
+	}
 	brokertest.Eventually(t, time.Minute, "the channel is closed", c.closed)
 }
