@@ -8,7 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// TestDatabase: what a test writes is in a database of its own, and returns as it was.
+// TestDatabase: what a test writes is in a database of its own, and returns as it was. The next test that gets it finds
+// nothing of that.
 func TestDatabase(t *testing.T) {
 	t.Parallel()
 	a, b := New(t), New(t)
@@ -22,11 +23,27 @@ func TestDatabase(t *testing.T) {
 	if v := b.Value(`SELECT to_regclass('t')`); v != "NULL" {
 		t.Errorf("another database has the table, too: %s", v)
 	}
-	if v := b.Value(`SELECT current_database()`); v != b.Name || !strings.HasPrefix(v, "testdatabase_") {
+	if v := b.Value(`SELECT current_database()`); v != b.Name || v == a.Name {
 		t.Errorf("the database is %q", v)
 	}
 	if err := b.Fails(`SELECT * FROM t`); code(err) != "42P01" {
 		t.Errorf("a table that is not there: %v", err)
+	}
+	used := map[string]bool{}
+	for range 8 {
+		t.Run("again", func(t *testing.T) {
+			d := New(t)
+			if v := d.Value(`SELECT to_regclass('t')::text || current_schemas(false)::text`); used[d.Name] && v != "NULL" {
+				t.Errorf("a database that was used before has %s", v)
+			}
+			if v := d.Value(`SHOW search_path`); v != `"$user", public` {
+				t.Errorf("the search path is %s", v)
+			}
+			used[d.Name] = true
+			d.Exec(`CREATE TABLE t (id int); ALTER DATABASE ` + d.Name + ` SET search_path = nowhere; CREATE SCHEMA other`)
+			d.Role("word", `GRANT SELECT ON t TO %s`)
+			d.Conn()
+		})
 	}
 }
 

@@ -2,6 +2,7 @@ package postgrestest
 
 import (
 	"context"
+	"net/url"
 	"os"
 	"os/exec"
 	"regexp"
@@ -60,7 +61,13 @@ func (s *Server) Thaw() { s.t.Helper(); s.script("thaw", s.dir) }
 // New makes an empty database on this server. It is gone with the server.
 func (s *Server) New() *Database {
 	s.t.Helper()
-	return newDatabase(s.t, s.DSN)
+	name := unique(s.t)
+	admin := &Database{DSN: s.DSN, t: s.t}
+	defer admin.close()
+	admin.Exec(`CREATE DATABASE "` + name + `"`)
+	d := &Database{DSN: with(s.t, s.DSN, func(u *url.URL) { u.Path = "/" + name }), Name: name, t: s.t}
+	s.t.Cleanup(d.close)
+	return d
 }
 
 func (s *Server) script(args ...string) string {
