@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
 )
 
@@ -61,10 +60,13 @@ func TestCanary(t *testing.T) {
 	sc.parked(0)
 	b.until("#view h3", "Nothing is parked")
 	b.until("#depth", "0 parked")
+	if said := b.text("#said"); !strings.Contains(said, "Redrive finished") {
+		t.Errorf("screen readers announced %q", said)
+	}
 }
 
 // TestProgressAndCancel: an operation is to be seen while it goes on, also one that another process has begun, and ends
-// when it is cancelled.
+// when it is cancelled. It can be opened by its address, also afterwards.
 func TestProgressAndCancel(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).run()
@@ -88,7 +90,16 @@ func TestProgressAndCancel(t *testing.T) {
 	b.until("#view", "in use")
 	b.inspect("in-use")
 
+	b.click("Details")
+	b.until("#view h3", "Operation ")
+	b.until("#view", "0.2/s")
+	b.inspect("operation")
+	b.reload()
+	b.until("#operation h3", "Redriving")
+	b.until("#view", "Redriving")
 	b.click("Cancel")
+	b.until("#view", "Redrive cancelled")
+	b.reload()
 	b.until("#operation", "Redrive cancelled")
 	b.inspect("cancelled")
 	// The queue counts a message that is on its way to the operation only when it is back.
@@ -98,8 +109,9 @@ func TestProgressAndCancel(t *testing.T) {
 	if left == 0 || left == len(ids) {
 		t.Errorf("%d of %d are left", left, len(ids))
 	}
-	// What was asked for is looked up again when the operation ends.
-	b.until("#view h3", fmt.Sprintf("%d messages in 1 group", left))
+	b.expect("404")
+	b.visit("#/dlq/operations/0000")
+	b.until("#view", "keeps its last 20 operations")
 }
 
 // TestHeldIsStillParked: what an operation holds has not gone, although the broker does not count it as ready.
@@ -144,66 +156,8 @@ func TestHeldIsStillParked(t *testing.T) {
 	}
 }
 
-// TestOptions: the limit, the rate and fresh attempts of the dialog reach the request.
-func TestOptions(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).run()
-	ids := numbered("order", 6)
-	sc.park(500, "order.created", ids...)
-	b := sc.open()
-	b.click("Read the queue")
-	b.click("Redrive all …")
-	b.until("#act-count", "6 messages")
-	b.fill("#act-limit", "-1")
-	b.click("Redrive 6 messages")
-	b.until("#act-problem", "At most")
-	b.inspect("redrive-wrong")
-	b.fill("#act-limit", "2")
-	b.fill("#act-rate", "50")
-	b.fill("#act-canary", "0")
-	b.press(`document.querySelector("#act-reset")`)
-	b.click("Redrive 2 messages")
-	b.until("#operation", "Redrive finished")
-	var kept struct {
-		Operations []struct {
-			DryRun  bool `json:"dry_run"`
-			Request map[string]any
-		}
-	}
-	sc.get("/dlq/operations", &kept)
-	want := map[string]any{"all": true, "limit": 2.0, "rate": "50/s", "reset": true}
-	if got := kept.Operations[0].Request; fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("asked for %v, want %v", got, want)
-	}
-	if !kept.Operations[1].DryRun {
-		t.Error("nothing was counted before")
-	}
-}
-
-// TestDiscard: only with the queue's name, and only what was chosen.
-func TestDiscard(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).run()
-	sc.park(500, "order.created", numbered("order", 3)...)
-	sc.park(422, "stock.moved", "stock-1", "stock-2")
-	b := sc.open()
-	b.click("Read the queue")
-	b.until("#view h3", "5 messages in 2 groups")
-	b.open("422")
-	b.until("#view", "stock-1")
-	b.click("Discard …")
-	b.until("#act-count", "2 messages of 5")
-	b.fill("#act-confirm", sc.queue())
-	b.click("Discard 2 messages")
-	b.until("#act-problem", "Type "+sc.dlq())
-	b.inspect("discard")
-	b.fill("#act-confirm", sc.dlq())
-	b.click("Discard 2 messages")
-	b.until("#operation", "2 of 2 discarded")
-	sc.parked(3)
-}
-
-// TestFilter: conditions choose what is shown and what is acted on; what makes no sense is said.
+// TestFilter: conditions choose what is shown and what is acted on; what makes no sense is said. The limit, the rate and
+// fresh attempts of the dialog reach the request.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).run()
@@ -232,33 +186,32 @@ func TestFilter(t *testing.T) {
 	b.until("#view", "The first 100 messages")
 	b.click("Show up to 1,000")
 	b.until("#view", "500: 105 messages")
-}
 
-// TestAnotherConsumerHasTheQueue: 409 is shown where it was met, and going on works when the queue is free again.
-func TestAnotherConsumerHasTheQueue(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).run()
-	sc.park(500, "order.created", "order-1")
-	b := sc.open()
-	b.click("Read the queue")
-	b.until("#view h3", "1 message in 1 group")
-
-	ch := brokertest.Channel(t, brokertest.URL(t))
-	must.Get(ch.Consume(sc.dlq(), "other", false, false, false, false, nil))(t)
-	b.expect("409")
-	b.click("Redrive all …")
-	b.until("#act-problem", "in use")
-	b.inspect("redrive-in-use")
-	must.Do(t, ch.Close())
-	eventually(t, "it is given back", func() bool { return sc.ready(sc.dlq()) == 1 })
-	b.click("Count again")
-	b.until("#act-count", "1 message of 1")
-	sc.app.on("order-1", 0)
-	b.click("Redrive 1 message")
+	b.click("Redrive …")
+	b.until("#act-count", "105 messages of 107")
+	b.fill("#act-limit", "-1")
+	b.click("Redrive 105 messages")
+	b.until("#act-problem", "At most")
+	b.inspect("redrive-wrong")
+	b.fill("#act-limit", "2")
+	b.fill("#act-rate", "50")
+	b.fill("#act-canary", "0")
+	b.press(`document.querySelector("#act-reset")`)
+	b.click("Redrive 2 messages")
 	b.until("#operation", "Redrive finished")
-	sc.parked(0)
-	if strings.Contains(b.text("#said"), "Redrive finished") {
-		return
+	var kept struct {
+		Operations []struct {
+			DryRun  bool `json:"dry_run"`
+			Request map[string]any
+		}
 	}
-	t.Errorf("screen readers announced %q", b.text("#said"))
+	sc.get("/dlq/operations", &kept)
+	got := kept.Operations[0].Request
+	delete(got, "filter")
+	if want := map[string]any{"limit": 2.0, "rate": "50/s", "reset": true}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("asked for %v, want %v", got, want)
+	}
+	if !kept.Operations[1].DryRun {
+		t.Error("nothing was counted before")
+	}
 }

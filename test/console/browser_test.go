@@ -297,22 +297,31 @@ func (b *tab) window(name, selector string) {
 	}
 }
 
-// inspect checks a state of the page in both schemes on a wide and a narrow screen: axe finds no violation, and no
-// element is wider than the screen.
+// inspect checks a state of the page in the light scheme on a wide screen and in the dark one on a narrow screen: axe
+// finds no violation, and no element is wider than the screen.
 func (b *tab) inspect(name string) {
 	b.t.Helper()
 	b.axe(name)
 	b.shot(name)
 	b.scheme("dark")
-	b.axe(name + ", dark")
 	b.do(chromedp.EmulateViewport(390, 844))
 	b.fits(name)
 	b.axe(name + ", dark and narrow")
 	b.shot(name + "-dark-narrow")
 	b.scheme("light")
-	b.axe(name + ", narrow")
 	b.do(chromedp.EmulateViewport(1280, 900))
 	b.fits(name)
+}
+
+// phone keeps a picture of the page on a phone, if pictures are wanted.
+func (b *tab) phone(name string) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(390, 844))
+	b.fits(name)
+	if shots != "" {
+		b.picture(name, chromedp.CaptureScreenshot())
+	}
+	b.do(chromedp.EmulateViewport(1280, 900))
 }
 
 // fits checks that nothing sticks out to the right, and no name out of its box in the drawing. A line of a dense list is

@@ -61,7 +61,8 @@ func TestHostileMessages(t *testing.T) {
 	b.until("#view h3", fmt.Sprintf("%d messages in %d groups", len(hostile), len(hostile)))
 	harmless(b, "groups")
 	b.inspect("hostile-groups")
-	for i, text := range hostile {
+	for _, i := range []int{0, 3, 6, 9} {
+		text := hostile[i]
 		b.press(`document.querySelector("#views a:last-child")`)
 		b.until("#view h3", "messages in")
 		b.press(fmt.Sprintf(`document.querySelectorAll("#view tbody a")[%d]`, i)) // a group is named without values
@@ -71,7 +72,7 @@ func TestHostileMessages(t *testing.T) {
 		b.until("#view h3", fmt.Sprint(i))
 		b.click("Show body")
 		eventually(t, "the body", func() bool { return b.visible("#view .body pre") })
-		if i == 0 || i == 6 || i == 9 {
+		if i == 0 || i == 9 {
 			b.inspect(fmt.Sprintf("hostile-message-%d", i))
 		}
 		for eval[int](b, `[...document.querySelectorAll("#view button")].filter((e) => e.innerText.startsWith("Show all")).length`) > 0 {
@@ -90,7 +91,7 @@ func TestHostileMessages(t *testing.T) {
 	}
 	// An address is as hostile as a message.
 	b.expect("400", "404")
-	for _, text := range hostile[:8] {
+	for _, text := range hostile[:2] {
 		for _, path := range []string{"#/dlq?error=", "#/dlq?", "#/dlq/messages?sort=", "#/dlq/messages?group=", "#/dlq/messages/", "#/dlq/operations/", "#/"} {
 			b.visit(path + url.PathEscape(text))
 			eventually(t, "the page of the address", func() bool { return b.text("#view h3") != "" })

@@ -24,7 +24,7 @@ import (
 
 // patience is how long a test waits for something that must happen. It bounds a failing run and is no claim about
 // speed.
-const patience = time.Minute
+const patience = 4 * time.Minute
 
 var (
 	program string          // the sidecar under test

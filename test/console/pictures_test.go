@@ -1,11 +1,11 @@
+//go:build nightly
+
 package console
 
 import (
 	"fmt"
 	"testing"
 	"time"
-
-	"github.com/chromedp/chromedp"
 )
 
 // TestPictures makes the pictures of the overview in docs/console.md, TestRepair the others: a service with ordinary names, some traffic and some trouble.
@@ -43,15 +43,4 @@ func TestPictures(t *testing.T) {
 	b.until("#depth", "23 parked")
 	b.shot("docs-overview")
 	b.phone("docs-phone")
-}
-
-// phone keeps a picture of the page on a phone, if pictures are wanted.
-func (b *tab) phone(name string) {
-	b.t.Helper()
-	b.do(chromedp.EmulateViewport(390, 844))
-	b.fits(name)
-	if shots != "" {
-		b.picture(name, chromedp.CaptureScreenshot())
-	}
-	b.do(chromedp.EmulateViewport(1280, 900))
 }

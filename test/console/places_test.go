@@ -149,46 +149,6 @@ func TestPlaces(t *testing.T) {
 	b.until("#view h3", "63 messages")
 }
 
-// TestPlaceOfAnOperation: an operation can be opened by its address, while it runs and afterwards.
-func TestPlaceOfAnOperation(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).run()
-	sc.fillQueue(kind{key: "order.created", id: "order", status: 503, count: 8})
-	b := sc.open()
-	if code, body := sc.call(http.MethodPost, "/dlq/redrive", `{"filter":{"status":"503"},"rate":"0.2/s"}`); code != http.StatusAccepted {
-		t.Fatalf("%d %s", code, body)
-	}
-	b.until("#operation h3", "Redriving")
-	b.click("Details")
-	b.until("#view h3", "Operation ")
-	b.until("#view", "0.2/s")
-	b.inspect("operation")
-	b.reload()
-	b.until("#operation h3", "Redriving")
-	b.until("#view", "Redriving")
-	b.click("Cancel")
-	b.until("#view", "Redrive cancelled")
-	b.reload()
-	b.until("#operation h3", "Redrive cancelled")
-	b.expect("404")
-	b.visit("#/dlq/operations/0000")
-	b.until("#view", "keeps its last 20 operations")
-}
-
-// TestPlaceNeedsToken: after the token the user is where the address leads to.
-func TestPlaceNeedsToken(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("CONTROL_TOKEN", writeToken).run()
-	sc.fillQueue(kind{key: "order.created", id: "order", status: 503, count: 2})
-	b := sc.open()
-	b.expect("401")
-	b.until("#token-form", "A token is needed")
-	b.visit("#/dlq/messages?status=503&sort=-parked")
-	b.keys(writeToken + "\r")
-	b.until("#view h3", "2 messages")
-	b.when("the order", `document.querySelector("th.parked").ariaSort === "descending"`)
-}
-
 // TestTypedStays: no event changes what is being typed, what is open or what is selected.
 func TestTypedStays(t *testing.T) {
 	t.Parallel()

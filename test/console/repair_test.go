@@ -86,6 +86,10 @@ func TestRepair(t *testing.T) {
 	}
 	b.click("Discard …")
 	b.until("#act-count", "120 messages of 500")
+	b.fill("#act-confirm", sc.queue())
+	b.click("Discard 120 messages")
+	b.until("#act-problem", "Type "+sc.dlq())
+	b.inspect("discard")
 	b.fill("#act-confirm", sc.dlq())
 	b.click("Discard 120 messages")
 	b.until("#operation", "120 of 120 discarded")

@@ -16,7 +16,7 @@ const (
 	readToken  = "read-0123456789abcdef"
 )
 
-// TestToken: the page asks for it, says when it is wrong, and keeps it for this tab only.
+// TestToken: the page asks for it, says when it is wrong, keeps it for this tab only, and goes where the address leads to.
 func TestToken(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("CONTROL_TOKEN", writeToken, "CONTROL_READ_TOKEN", readToken).run()
@@ -49,6 +49,11 @@ func TestToken(t *testing.T) {
 	if kept := eval[int](b, `sessionStorage.length`); kept != 0 {
 		t.Error("it was not forgotten")
 	}
+	// After the token the user is where the address leads to.
+	b.visit("#/dlq/messages?status=500&sort=-parked")
+	b.keys(writeToken + kb.Enter)
+	b.until("#view h3", "1 message")
+	b.when("the order", `document.querySelector("th.parked").ariaSort === "descending"`)
 }
 
 // TestReadToken: it sees, and gets the reason why it may not act.
