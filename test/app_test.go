@@ -177,8 +177,3 @@ func newRawApp(t testing.TB, answer func(net.Conn, *rawRequest) (keep bool)) *ra
 func say(c net.Conn, s string) bool { return (&apptest.Conn{Conn: c}).Send(s) }
 
 const ok200 = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-
-// sayStatus writes a whole answer without a body.
-func sayStatus(c net.Conn, status string) bool {
-	return say(c, "HTTP/1.1 "+status+" X\r\nContent-Length: 0\r\n\r\n")
-}

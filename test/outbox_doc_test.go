@@ -11,16 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 // outboxDoc is docs/outbox.md.
 func outboxDoc(t *testing.T) string {
 	t.Helper()
-	raw, err := os.ReadFile("../docs/outbox.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(raw)
+	return string(must.Get(os.ReadFile("../docs/outbox.md"))(t))
 }
 
 // block is what docs/outbox.md has below such a comment.
@@ -40,11 +37,7 @@ func TestOutboxDoc(t *testing.T) {
 	t.Parallel()
 	doc := outboxDoc(t)
 	for _, name := range []string{"examples/outbox/python/orders.py", "examples/outbox/node/orders.js", "examples/outbox/go/main.go"} {
-		source, err := os.ReadFile("../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(source), block(t, "shown: "+name)) {
+		if source := must.Get(os.ReadFile("../" + name))(t); !strings.Contains(string(source), block(t, "shown: "+name)) {
 			t.Errorf("docs/outbox.md does not show a part of %s", name)
 		}
 	}
@@ -72,10 +65,7 @@ func TestOutboxDocSQL(t *testing.T) {
 	db.Exec(block(t, "tested: set"))
 	db.Exec(block(t, "tested: later"))
 	app := db.Role("word", strings.Replace(block(t, "tested: grants of the app"), " TO app", " TO %s", 1))
-	conn, err := pgconn.Connect(t.Context(), app)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgconn.Connect(t.Context(), app))(t)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	if _, err := conn.Exec(t.Context(), `INSERT INTO outbox (routing_key, body) VALUES ('a', 'b') RETURNING message_id`).ReadAll(); err != nil {
 		t.Errorf("the app cannot emit: %v", err)
@@ -163,7 +153,7 @@ func TestAdoptTheTableOfTheDocument(t *testing.T) {
 			maps.Copy(sc.env, env)
 		}
 	}
-	if r := command(t, sc.env, "outbox", "migrate"); r.code != 0 {
+	if r := command(t, sc.env, "outbox", "migrate"); r.code != 0 || !strings.Contains(r.stdout, "has what was missing") {
 		t.Fatalf("migrate: exit %d: %s", r.code, r.all())
 	}
 	sc.run()

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 )
 
 // placed is a line of an example of examples/outbox.
@@ -33,11 +34,7 @@ func (sc *scene) newOutbox(t *testing.T) *postgrestest.Database {
 	if r := command(t, sc.env, "outbox", "migrate"); r.code != 0 {
 		t.Fatalf("migrate: exit %d: %s", r.code, r.all())
 	}
-	schema, err := os.ReadFile("../examples/outbox/schema.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.Exec(string(schema))
+	db.Exec(string(must.Get(os.ReadFile("../examples/outbox/schema.sql"))(t)))
 	return db
 }
 
@@ -145,11 +142,9 @@ func TestPublishExamples(t *testing.T) {
 				t.Errorf("%d messages arrived, want 1", sc.app.total())
 			}
 
-			for _, wrong := range [][]string{{}, {"http://" + address + "/"}, {"127.0.0.1:9092/publish", "{}"}, {"http://[", "{}"}} {
-				r := launchBinary(t, argv[0], nil, append(slices.Clone(argv[1:]), wrong...)...)
-				if code := r.exitCode(); code != 64 || !r.log.mentions("usage:") {
-					t.Errorf("%q: exit %d: %s", wrong, code, r.log.String())
-				}
+			r := launchBinary(t, argv[0], nil, append(slices.Clone(argv[1:]), "http://[", "{}")...)
+			if code := r.exitCode(); code != 64 || !r.log.mentions("usage:") {
+				t.Errorf("exit %d: %s", code, r.log.String())
 			}
 			missing := launchBinary(t, argv[0], nil, append(argv[1:], "http://"+address+"/publish/missing/order.placed", `{}`)...)
 			if code := missing.exitCode(); code == 0 || missing.log.mentions("not yet") || !missing.log.mentions("403") {

@@ -1,9 +1,6 @@
 package test
 
 import (
-	"go/ast"
-	"go/parser"
-	source "go/token"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -48,7 +45,7 @@ func TestSecurityDocNamesItsTests(t *testing.T) {
 	for _, m := range named {
 		dir, name := m[1], m[2]
 		if functions[dir] == nil {
-			functions[dir] = testFunctions(t, dir)
+			functions[dir] = testsOf(t, filepath.Join("..", dir)) // below internal
 		}
 		if !functions[dir][name] {
 			t.Errorf("there is no %s in %s", name, dir)
@@ -58,26 +55,4 @@ func TestSecurityDocNamesItsTests(t *testing.T) {
 	if words := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*`).FindAllString(string(b), -1); len(words) != len(named) {
 		t.Errorf("%d names of tests, and %d with their package", len(words), len(named))
 	}
-}
-
-// testFunctions lists the top-level functions in the test files of a package.
-func testFunctions(t *testing.T, dir string) map[string]bool {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
-	if err != nil || len(files) == 0 {
-		t.Errorf("no tests in %q: %v", dir, err)
-	}
-	found := map[string]bool{}
-	for _, name := range files {
-		f, err := parser.ParseFile(source.NewFileSet(), name, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
-				found[fn.Name.Name] = true
-			}
-		}
-	}
-	return found
 }
