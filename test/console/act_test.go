@@ -77,7 +77,7 @@ func TestProgressAndCancel(t *testing.T) {
 	}
 	b := sc.open()
 	b.until("#link", "Live")
-	if code, body := sc.call(http.MethodPost, "/dlq/redrive", `{"all":true,"rate":"0.2/s"}`); code != http.StatusAccepted {
+	if code, body := sc.call(http.MethodPost, "/dlq/redrive", `{"all":true,"rate":"0.05/s"}`); code != http.StatusAccepted {
 		t.Fatalf("%d %s", code, body)
 	}
 	b.until("#operation h3", "Redriving")
@@ -92,7 +92,7 @@ func TestProgressAndCancel(t *testing.T) {
 
 	b.click("Details")
 	b.until("#view h3", "Operation ")
-	b.until("#view", "0.2/s")
+	b.until("#view", "0.05/s")
 	b.inspect("operation")
 	b.reload()
 	b.until("#operation h3", "Redriving")
