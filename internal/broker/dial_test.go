@@ -37,19 +37,26 @@ func listen(t testing.TB, serve func(net.Conn)) string {
 	return "amqp://user:canary@" + l.Addr().String() + "/"
 }
 
-func TestDialBeginsWithAnotherURLEachTime(t *testing.T) {
+// TestDialTriesEveryURL: each dial begins with another one, and those that fail are logged.
+func TestDialTriesEveryURL(t *testing.T) {
 	t.Parallel()
 	var first, second atomic.Int64
 	count := func(n *atomic.Int64) func(net.Conn) {
 		return func(c net.Conn) { n.Add(1); _ = c.Close() }
 	}
-	d := NewDialer(options(t, listen(t, count(&first)), listen(t, count(&second)), brokertest.URL(t)))
+	var out brokertest.Log
+	o := options(t, listen(t, count(&first)), listen(t, count(&second)), brokertest.URL(t))
+	o.Logger = out.Logger()
+	d := NewDialer(o)
 	for range 6 {
 		s := must.Get(d.Dial(t.Context()))(t)
 		s.Close()
 	}
 	if first.Load() == 0 || second.Load() == 0 {
 		t.Errorf("tried %d and %d times", first.Load(), second.Load())
+	}
+	if log := out.String(); !strings.Contains(log, "broker connection failed") || strings.Contains(log, "canary") {
+		t.Errorf("a dead broker is not logged, or a password is: %s", log)
 	}
 }
 
