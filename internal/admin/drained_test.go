@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sidecar/internal/brokertest"
 )
 
 // askDrained runs the handler in a bubble: the waits are long, and virtual time needs no sockets.
@@ -86,56 +88,56 @@ func TestShutdownReleasesWaiters(t *testing.T) {
 	close(r.state.draining)
 	got := make(chan reply, 1)
 	go func() { got <- r.do(http.MethodGet, r.admin, "/drained", nil) }()
-	awaitWaiting(r.Server, 1)
+	brokertest.Eventually(t, time.Minute, "a request waits", func() bool {
+		r.waits.mu.Lock()
+		defer r.waits.mu.Unlock()
+		return r.waits.all == 1
+	})
 	r.Shutdown(t.Context())
 	r.wantProblem("waiter", <-got, http.StatusServiceUnavailable)
-}
-
-// awaitWaiting waits until so many requests wait.
-func awaitWaiting(s *Server, n int) {
-	for waiting := -1; waiting != n; time.Sleep(time.Millisecond) {
-		s.waits.mu.Lock()
-		waiting = s.waits.all
-		s.waits.mu.Unlock()
-	}
 }
 
 // TestWaitersAreBounded: a client that waits too often is answered with the state at once, and takes no place from another
 // address.
 func TestWaitersAreBounded(t *testing.T) {
 	t.Parallel()
-	f := newFakeState()
-	s := waiting(f, time.Minute)
-	ask := func(address string) int {
-		w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/drained", nil)
-		r.RemoteAddr = address + ":1"
-		r.Header.Set("User-Agent", "kube-lifecycle/1.30")
-		s.drained(w, r)
-		return w.Code
-	}
-	codes := make(chan int, maxWaitsOfOne+1)
-	for range maxWaitsOfOne {
-		go func() { codes <- ask("127.0.0.1") }()
-	}
-	awaitWaiting(s, maxWaitsOfOne)
-	if code := ask("127.0.0.1"); code != http.StatusOK { // at once: nothing drains
-		t.Errorf("one more: %d", code)
-	}
-	go func() { codes <- ask("127.0.0.2") }()
-	awaitWaiting(s, maxWaitsOfOne+1)
-	close(f.draining)
-	if code := ask("127.0.0.1"); code != http.StatusServiceUnavailable {
-		t.Errorf("while it drains: %d", code)
-	}
-	close(f.drained)
-	for range maxWaitsOfOne + 1 {
-		if code := <-codes; code != http.StatusOK {
-			t.Errorf("a request that waited: %d", code)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeState()
+		s := waiting(f, time.Minute)
+		ask := func(address string) int {
+			w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/drained", nil)
+			r.RemoteAddr = address + ":1"
+			s.drained(w, r)
+			return w.Code
 		}
-	}
-	if code := ask("127.0.0.1"); code != http.StatusOK || s.waits.all != 0 || len(s.waits.of) != 0 {
-		t.Errorf("after the drain: %d", code)
-	}
+		codes := make(chan int, maxWaitsOfOne+1)
+		for range maxWaitsOfOne {
+			go func() { codes <- ask("127.0.0.1") }()
+		}
+		synctest.Wait()
+		if code := ask("127.0.0.1"); code != http.StatusOK { // at once: nothing drains
+			t.Errorf("one more: %d", code)
+		}
+		go func() { codes <- ask("127.0.0.2") }()
+		synctest.Wait()
+		if s.waits.all != maxWaitsOfOne+1 || s.waits.of["127.0.0.2"] != 1 {
+			t.Errorf("%d wait, of %v", s.waits.all, s.waits.of)
+		}
+		close(f.draining)
+		if code := ask("127.0.0.1"); code != http.StatusServiceUnavailable {
+			t.Errorf("while it drains: %d", code)
+		}
+		close(f.drained)
+		for range maxWaitsOfOne + 1 {
+			if code := <-codes; code != http.StatusOK {
+				t.Errorf("a request that waited: %d", code)
+			}
+		}
+		synctest.Wait()
+		if code := ask("127.0.0.1"); code != http.StatusOK || s.waits.all != 0 || len(s.waits.of) != 0 {
+			t.Errorf("after the drain: %d, %v wait", code, s.waits.of)
+		}
+	})
 }
 
 func TestWaitersAreBoundedInAll(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
 	"sidecar/internal/testkit/must"
 )
@@ -273,6 +274,10 @@ func TestMigrateGivesUp(t *testing.T) {
 	cancelled(wait)
 	on(t, holder, "ROLLBACK")
 	cancelled(func(cancel func()) { cancel() })
+	brokertest.Eventually(t, time.Minute, "no lock is left", func() bool {
+		return db.Value(`SELECT count(*) FROM pg_locks WHERE database = (SELECT oid FROM pg_database WHERE datname = current_database())
+			AND locktype = 'advisory'`) == "0"
+	})
 	if v := db.Value(`SELECT count(*) FROM pg_attribute WHERE attrelid = 'outbox'::regclass AND attname = 'send_after'`); v != "0" {
 		t.Error("a column was added")
 	}
