@@ -114,8 +114,8 @@ func keep(t testing.TB, p *place) *place {
 
 // addVhost makes a virtual host with all rights for the node's user.
 func (n *node) addVhost(name, settings string) error {
-	_, err := n.Eval("rabbit_vhost:add(" + console.Binary(name) + ", #{description => <<>>, tags => []" + settings + "}, " +
-		console.Binary(console.Actor) + "), " + console.Call("rabbit_auth_backend_internal:set_permissions",
+	_, err := n.Eval("rabbit_vhost:add(" + console.Binary(name) + ", #{description => <<>>, tags => []" + settings +
+		"}, " + console.Binary(console.Actor) + "), " + console.Call("rabbit_auth_backend_internal:set_permissions",
 		n.url.User.Username(), name, ".*", ".*", ".*", console.Actor))
 	return err
 }

@@ -1,10 +1,11 @@
 package publish
 
 import (
-	"sidecar/internal/brokertest"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"sidecar/internal/brokertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.OneVhost{M: m}) }

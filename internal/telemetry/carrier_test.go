@@ -3,12 +3,13 @@ package telemetry
 import (
 	"io"
 	"net/http"
-	"sidecar/internal/testkit/must"
 	"strings"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/must"
 )
 
 const (
