@@ -71,7 +71,8 @@ read -r -a extra <<<"${ARGS:-}"
 mkdir -p .cache
 events=$(mktemp "$PWD/.cache/test-events.XXXXXX") # another run may go on in this directory
 export CPU_FILE=$events.cpu CPU_SERVERS=$events.servers
-: >"$CPU_FILE" >"$CPU_SERVERS"
+: >"$CPU_FILE"
+: >"$CPU_SERVERS"
 if [ -s "${BROKER_DIR:-}/pid" ]; then echo "broker $(cat "$BROKER_DIR/pid")" >"$CPU_SERVERS"; fi
 scripts/cpu.sh sample &
 sampler=$!
