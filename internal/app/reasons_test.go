@@ -37,6 +37,9 @@ func problems(t *testing.T, cfg *config.Config) string {
 // onlyLine fails unless the log has one line about objects, of that problem, and the status the same finding.
 func onlyLine(t *testing.T, a *App, log *apptest.Log, problem declare.Problem) declare.Finding {
 	t.Helper()
+	brokertest.Eventually(t, time.Minute, "a finding, and its line", func() bool {
+		return len(a.Status().Findings) > 0 && len(log.Lines(`"object":`)) > 0
+	})
 	all := a.Status().Findings
 	lines := log.Lines(`"object":`)
 	if len(all) != 1 || all[0].Problem != problem || len(lines) != 1 || !strings.Contains(lines[0], `"problem":"`+string(problem)+`"`) {
