@@ -405,7 +405,7 @@ native_start() { # DIR PORT
   "$dir/inside" "$bin/rabbitmq-server" >"$dir/out" 2>&1 </dev/null &
   set +m
   echo $! >"$dir/pid"
-  [[ -z ${CPU_SERVERS:-} ]] || echo "broker $!" >>"$CPU_SERVERS" # scripts/cpu.sh
+  [[ ! -f ${CPU_SERVERS:-} ]] || echo "broker $!" >>"$CPU_SERVERS" # scripts/cpu.sh
   disown
   local p
   for p in "$port" $(cat "$dir/ports" "$dir/console" "$dir/management"); do echo $! >"$RESERVED/$p"; done

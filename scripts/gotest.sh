@@ -9,20 +9,26 @@ while [ "$1" != -- ]; do flags+=("$1"); shift; done
 shift
 mapfile -t packages < <(go list "$@")
 without='^sidecar/(test|bench|internal/sim|internal/topologytest)(/|$)'
+case ${RACE:-} in all) without='^$' ;; none) without=. ;; esac
 mapfile -t plain < <(printf '%s\n' "${packages[@]}" | grep -E "$without")
 mapfile -t raced < <(printf '%s\n' "${packages[@]}" | grep -vE "$without")
-case ${RACE:-} in
-  all) exec go test -race "${flags[@]}" "${packages[@]}" ;;
-  none) exec go test "${flags[@]}" "${packages[@]}" ;;
-esac
-if ((${#raced[@]} == 0)); then CGO_ENABLED=0 exec go test "${flags[@]}" "${plain[@]}"; fi
-if ((${#plain[@]} == 0)); then exec go test -race "${flags[@]}" "${raced[@]}"; fi
-# Lines of two processes in one pipe could end up in each other.
 lines=$(mktemp)
-trap 'rm -f "$lines"' EXIT
-CGO_ENABLED=0 go test "${flags[@]}" "${plain[@]}" >"$lines" &
+# finish writes what compilers, linkers and tests took, all children of this script.
+finish() {
+  times >"$lines"
+  echo "all $("${BASH_SOURCE[0]%/*}/cpu.sh" children <"$lines")" >>"$CPU_FILE"
+  rm -f "$lines"
+}
+trap finish EXIT
+raced() { if ((${#raced[@]})); then go test -race "${flags[@]}" "${raced[@]}"; fi; }
+plain() { if ((${#plain[@]})); then CGO_ENABLED=0 go test "${flags[@]}" "${plain[@]}"; fi; }
 rc=0
-go test -race "${flags[@]}" "${raced[@]}" || rc=$?
-wait $! || rc=$?
-cat "$lines"
+if ((${#raced[@]} == 0)); then
+  plain || rc=$?
+else
+  plain >"$lines" & # lines of two processes in one pipe could end up in each other
+  raced || rc=$?
+  wait $! || rc=$?
+  cat "$lines"
+fi
 exit "$rc"

@@ -99,7 +99,7 @@ boot() { # DIR PORT BIN
   : >"$dir/out" # or what the last one said would be taken for what this one says
   (as_server "$bin/postgres" -D "$dir/data" -p "$port") >>"$dir/out" 2>&1 </dev/null &
   echo $! >"$dir/pid"
-  [[ -z ${CPU_SERVERS:-} ]] || echo "database $!" >>"$CPU_SERVERS" # scripts/cpu.sh
+  [[ ! -f ${CPU_SERVERS:-} ]] || echo "database $!" >>"$CPU_SERVERS" # scripts/cpu.sh
   disown
 }
 

@@ -81,8 +81,6 @@ scripts/cpu.sh sample &
 sampler=$!
 finish() {
   kill "$sampler" 2>/dev/null || true
-  times >"$CPU_SERVERS" # of all that was waited for: compilers, linkers, tests
-  echo "all $(scripts/cpu.sh children <"$CPU_SERVERS")" >>"$CPU_FILE"
   mv -f "$events" .cache/test-events.json
   mv -f "$CPU_FILE" .cache/test-cpu
   rm -f "$CPU_SERVERS"

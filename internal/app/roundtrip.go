@@ -134,11 +134,15 @@ func (p *probeApp) retryOnce(ctx context.Context, a *App) error {
 	if err := a.awaitReady(ctx); err != nil {
 		return err
 	}
-	err := a.subscriptions[0].publisher.Publish(ctx, &message.Publication{
-		Kind: message.KindOther, Key: a.plan.Queue,
-		Msg: amqp.Publishing{
-			MessageId: p.id, ContentType: "text/plain", DeliveryMode: amqp.Persistent, Body: []byte("round trip"),
-		},
+	var err error
+	until(ctx, func() bool { // messages may be consumed before there is a connection to publish on
+		err = a.subscriptions[0].publisher.Publish(ctx, &message.Publication{
+			Kind: message.KindOther, Key: a.plan.Queue,
+			Msg: amqp.Publishing{
+				MessageId: p.id, ContentType: "text/plain", DeliveryMode: amqp.Persistent, Body: []byte("round trip"),
+			},
+		})
+		return !errors.Is(err, broker.ErrDisconnected)
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errRoundTrip, err)
