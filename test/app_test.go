@@ -101,7 +101,6 @@ func (a *app) url() string          { return a.URL + "/" }
 func (a *app) up()                  { a.Up() }
 func (a *app) serve(l net.Listener) { a.Serve(l) }
 func (a *app) down()                { a.Shut() }
-func (a *app) healthy(code int)     { a.Health(code) }
 func (a *app) total() int           { return len(a.Requests()) }
 
 // on plays the answers to the receipts of one id in turn; the last one repeats.

@@ -1,11 +1,9 @@
 package test
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"sidecar/internal/testkit/must"
@@ -16,39 +14,6 @@ func valid() map[string]string {
 	return map[string]string{
 		"SIDECAR_SERVICE": "shop-orders", "SIDECAR_AMQP_URL": "amqp://guest:guest@127.0.0.1:1/", "SIDECAR_ADMIN_ADDR": "127.0.0.1:0", "SIDECAR_CONTROL_ADDR": "127.0.0.1:0",
 	}
-}
-
-// refused runs the sidecar with the change and wants exit 64 with every name in the text.
-func refused(t *testing.T, change map[string]string, names ...string) result {
-	t.Helper()
-	env := valid()
-	maps.Copy(env, change)
-	r := runBriefly(t, env)
-	if r.code != 64 {
-		t.Errorf("%v: exit %d, want 64\n%s", change, r.code, r.all())
-		return r
-	}
-	for _, n := range names {
-		if !strings.Contains(r.all(), n) {
-			t.Errorf("%v: the text does not name %s:\n%s", change, n, r.all())
-		}
-	}
-	return r
-}
-
-// runBriefly runs `sidecar run`; a sidecar that accepts its configuration does not end by itself, so it is asked to
-// stop.
-func runBriefly(t *testing.T, env map[string]string) result {
-	t.Helper()
-	s := launch(t, env, "run")
-	listening := func() bool { return len(s.log.find(func(e entry) bool { return e.is("listening") })) > 0 }
-	eventually(t, "the sidecar refuses or listens", func() bool { return s.ended() || listening() })
-	if !s.ended() {
-		s.signal(syscall.SIGTERM)
-		s.exitCode()
-		return result{stdout: s.log.String(), code: -1}
-	}
-	return result{stdout: s.log.String(), code: s.exitCode()}
 }
 
 // TestBadConfiguration: whatever starts with a wrong configuration ends with 64 and a line for each mistake, without a

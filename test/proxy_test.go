@@ -37,8 +37,5 @@ func (p *proxy) down() { p.Refuse() }
 // cut resets every connection; the port stays open.
 func (p *proxy) cut() { p.Cut() }
 
-// freeze makes the open connections half-open: nothing passes, and neither side is notified.
-func (p *proxy) freeze() (thaw func()) { return p.Freeze(proxykit.Both) }
-
 // mute lets nothing more come from the server on the open connections. What the sidecar sends still arrives there.
 func (p *proxy) mute() (thaw func()) { return p.Freeze(proxykit.Down) }

@@ -51,6 +51,13 @@ func TestNewSessionForgetsAReturnedPublication(t *testing.T) {
 	})
 	brokertest.Send(t, url, a.plan.Queue, "homeless")
 	brokertest.Eventually(t, patience, "the app has it", func() bool { return len(app.Requests()) > 0 })
+	asked := time.Now()
+	ask(sub.check)
+	brokertest.Eventually(t, patience, "a check has ended, and none is asked for or running", func() bool {
+		sub.checkMu.Lock()
+		defer sub.checkMu.Unlock()
+		return sub.checkedAt.After(asked) && len(sub.check) == 0
+	})
 
 	ch, park := brokertest.Channel(t, url), a.plan.Park
 	proxy.Stall(brokertest.Both) // no check and no repair is possible

@@ -19,8 +19,8 @@ import (
 )
 
 // Exercise takes messages through plan in every way that messages go, and through every trouble that the broker can
-// make on the way, as far as takes returns true for the name of the check. Parts that break something have a virtual host
-// of their own, so t must not have asked for one before.
+// make on the way, as far as takes returns true for the name of the check. Parts that break something have a virtual
+// host of their own, so t must not have asked for one before.
 func Exercise(t *testing.T, plan *topology.Plan, takes func(check string) bool) {
 	t.Helper()
 	requireTestable(t, plan)

@@ -160,10 +160,12 @@ func forged(p *topology.Plan) map[string]amqp.Table {
 	}
 	if len(p.Waits) > 0 && p.Waits[0].By == topology.ByReject { // else the broker never extends it
 		maps.Copy(deaths, map[string]any{
-			"int": int64(7), "nil": nil, "table": amqp.Table{"count": int64(1)}, "strings": []any{"a"}, "nested": []any{[]any{amqp.Table{}}},
+			"int": int64(7), "nil": nil, "table": amqp.Table{"count": int64(1)},
+			"strings": []any{"a"}, "nested": []any{[]any{amqp.Table{}}},
 			"bare": []any{amqp.Table{}}, "no-count": []any{without("count")}, "no-queue": []any{without("queue")},
-			"no-keys": []any{without("routing-keys")}, "no-reason": []any{without("reason")}, "no-exchange": []any{without("exchange")},
-			"no-time": []any{without("time")}, "float-count": []any{entry("count", math.NaN())}, "int-queue": []any{entry("queue", int64(1))},
+			"no-keys": []any{without("routing-keys")}, "no-reason": []any{without("reason")},
+			"no-exchange": []any{without("exchange")}, "no-time": []any{without("time")},
+			"float-count": []any{entry("count", math.NaN())}, "int-queue": []any{entry("queue", int64(1))},
 			"int-reason": []any{entry("reason", int64(1))}, "mixed-keys": []any{entry("routing-keys", []any{int64(1)})},
 			"int-exchange": []any{entry("exchange", int64(1))}, "text-time": []any{entry("time", "yesterday")},
 			"unknown-reason": []any{entry("reason", "bored")}, "twice": []any{entry(), entry("count", int64(2))},

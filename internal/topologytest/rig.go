@@ -69,8 +69,8 @@ func declareTopology(t testing.TB, url string, plan *topology.Plan) {
 	}
 }
 
-// ensure checks a plan, again where the session is lost: on a busy machine a quorum queue that is declared may have no leader
-// after five seconds, which costs the session.
+// ensure checks a plan, again where the session is lost: on a busy machine a quorum queue that is declared may have no
+// leader after five seconds, which costs the session.
 func ensure(t testing.TB, url string, plan *topology.Plan, mode topology.Mode) (report declare.Report) {
 	t.Helper()
 	brokertest.Eventually(t, patience, "the topology is checked", func() bool {
@@ -85,7 +85,8 @@ func ensure(t testing.TB, url string, plan *topology.Plan, mode topology.Mode) (
 
 func dial(t testing.TB, url string) *broker.Session {
 	t.Helper()
-	s, err := broker.NewDialer(broker.Options{URLs: urls(url), Name: "test " + t.Name(), Timeout: patience}).Dial(t.Context())
+	options := broker.Options{URLs: urls(url), Name: "test " + t.Name(), Timeout: patience}
+	s, err := broker.NewDialer(options).Dial(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
