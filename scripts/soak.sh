@@ -3,21 +3,22 @@
 # deliberate bugs, each deliberate bug of the storm, a storm of a million messages and 200 faults, the same with queues of RabbitMQ 4.3
 # that delay retries themselves, one of a million messages of 10,000 keys in order, with 100 faults, and one of a million messages in
 # batches, a hundred lost connections, large messages of each kind in a small memory cgroup, and the tests of files that begin with
-# `//go:build nightly`, and every check with every topology. FLAGs are the storms' (test/chaos).
-# PARTS (default "sim bugs storm native order batches cuts memory nightly topologies") narrows it, SEEDS the seeds.
+# `//go:build nightly`, every check with every topology, and the one-line bugs of test/mutants (MUTANTS='dispatch' takes those whose file
+# or sentence matches). FLAGs are the storms' (test/chaos).
+# PARTS (default "sim bugs storm native order batches cuts memory nightly topologies mutants") narrows it, SEEDS the seeds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # nightly runs the tests of files that begin with //go:build nightly, and no others of their packages.
 nightly() {
   local files packages names
-  mapfile -t files < <(grep -rlE --include='*_test.go' '^//go:build ([^/]*[ (])?nightly' bench cmd internal scripts test | sort)
+  mapfile -t files < <(grep -rlE --include='*_test.go' '^//go:build ([^/]*[ (])?nightly' bench cmd internal scripts test | grep -v ^test/mutants/ | sort)
   packages=$(printf './%s/\n' "${files[@]%/*}" | sort -u | paste -sd ' ')
   names=$(sed -nE 's/^func (Test[A-Za-z0-9_]*)\(t \*testing\.T\).*/\1/p' "${files[@]}" | grep -vx TestMain | paste -sd '|')
   GOFLAGS="${GOFLAGS:-} -tags=nightly" PKG=$packages ARGS="-run ^($names)\$" scripts/test.sh
 }
 
-for part in ${PARTS:-sim bugs storm native order batches cuts memory nightly topologies}; do
+for part in ${PARTS:-sim bugs storm native order batches cuts memory nightly topologies mutants}; do
   echo "soak: $part"
   case $part in
     sim)
@@ -40,7 +41,8 @@ for part in ${PARTS:-sim bugs storm native order batches cuts memory nightly top
     cuts) make chaos KIND=cuts ARGS="$*" ;;
     memory) LARGE_MESSAGES=all make test PKG=./test/ ARGS='-run LargeMessages -v -timeout 2h' ;;
     nightly) nightly ;;
+    mutants) GOFLAGS=-tags=nightly TEST_PARALLEL=2 PKG=./test/mutants/ ARGS='-v -timeout 4h' scripts/postgres.sh run 0 scripts/test.sh ;;
     topologies) TOPOLOGY_SEED=all make test PKG=./internal/topologytest/ ;;
-    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts, memory, nightly, topologies" >&2; exit 64 ;;
+    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts, memory, nightly, topologies, mutants" >&2; exit 64 ;;
   esac
 done
