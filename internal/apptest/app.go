@@ -38,11 +38,10 @@ type App struct {
 	*Server
 	Addr string // no other process takes it while the app is shut
 
-	tb             testing.TB
-	scripts        map[string][]Reply
-	others         func(*Request) Reply
-	health         int // status of a GET; 0 makes it a request as any other
-	inflight, peak int
+	tb      testing.TB
+	scripts map[string][]Reply
+	others  func(*Request) Reply
+	health  int // status of a GET; 0 makes it a request as any other
 }
 
 // reopens bounds how long Up waits for its address.
@@ -95,13 +94,6 @@ func (a *App) Health(code int) {
 	a.health = code
 }
 
-// Peak returns how many requests were open at once.
-func (a *App) Peak() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.peak
-}
-
 func (a *App) serve(c *Conn) {
 	for a.answer(c) {
 	}
@@ -122,7 +114,6 @@ func (a *App) answer(c *Conn) bool {
 		return c.Send(Status(code))
 	}
 	reply := a.begin(r)
-	defer a.end()
 	return reply(c)
 }
 
@@ -140,16 +131,8 @@ func (a *App) begin(r *Request) Reply {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.record(r)
-	a.inflight++
-	a.peak = max(a.peak, a.inflight)
 	if list := a.scripts[r.ID]; len(list) > 0 {
 		return list[min(r.Nth, len(list))-1]
 	}
 	return a.others(r)
-}
-
-func (a *App) end() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.inflight--
 }

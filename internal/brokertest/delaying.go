@@ -19,15 +19,6 @@ func Delaying(t testing.TB) {
 	}
 }
 
-// OwnDelayingNode is OwnNode with a RabbitMQ 4.3. It waits until no test uses that node.
-func OwnDelayingNode(t testing.TB) *Node {
-	t.Helper()
-	if sharedDelays(t) {
-		return OwnNode(t)
-	}
-	return borrow(t, delaying, delaying, syscall.LOCK_EX)
-}
-
 func sharedDelays(t testing.TB) bool {
 	t.Helper()
 	version := sharedNode(t).must(t, "rabbit_misc:version()")

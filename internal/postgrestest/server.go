@@ -46,9 +46,6 @@ func (s *Server) Restart() {
 	s.DSN = found[1]
 }
 
-// Immediate ends it without a checkpoint: the next start recovers.
-func (s *Server) Immediate() { s.t.Helper(); s.script("immediate", s.dir) }
-
 // Kill ends all of its processes by SIGKILL.
 func (s *Server) Kill() { s.t.Helper(); s.script("kill", s.dir) }
 
