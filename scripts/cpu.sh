@@ -14,7 +14,7 @@ set -euo pipefail
 cd_root() { cd "$(dirname "${BASH_SOURCE[0]}")/.."; }
 
 run() {
-  local root start rc=0 seconds
+  local root start rc=0
   root=$(cd_root && pwd)
   start=$EPOCHREALTIME
   "$@" || rc=$?
