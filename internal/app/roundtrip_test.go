@@ -1,0 +1,41 @@
+package app
+
+import (
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"sidecar/internal/apptest"
+	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
+)
+
+// TestRoundTripWaitsToPublish: messages can be consumed, and the other connection, which publishes, comes later.
+func TestRoundTripWaitsToPublish(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	proxy.Refuse()
+	cfg := load(t, "SIDECAR_AMQP_URL="+proxy.URL(t, url))
+	plan, err := newPlan(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe := probeApp{id: "round trip"}
+	server := httptest.NewServer(&probe)
+	defer server.Close()
+	a, err := New(roundTripConfig(cfg, plan, server.URL+"/"), Build{}, &apptest.Log{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := brokerOptions(a.cfg, "consume", a.build)
+	o.URLs = func() ([]string, error) { return []string{url}, nil }
+	a.dialer = broker.NewDialer(o)
+	ended := make(chan error, 1)
+	go func() { ended <- probe.travel(t.Context(), a) }()
+	brokertest.Eventually(t, time.Minute, "messages are consumed", func() bool { return a.Ready("").Ready })
+	proxy.Restore(t)
+	if err := <-ended; err != nil || probe.posts.Load() != 2 {
+		t.Errorf("POSTed %d times: %v", probe.posts.Load(), err)
+	}
+}
