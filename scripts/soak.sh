@@ -2,7 +2,7 @@
 # soak.sh [FLAG...]: all that is too long for each change, one after the other: 10,000 seeds of the simulation and each of its
 # deliberate bugs, each deliberate bug of the storm, a storm of a million messages and 200 faults, the same with queues of RabbitMQ 4.3
 # that delay retries themselves, one of a million messages of 10,000 keys in order, with 100 faults, and one of a million messages in
-# batches, a hundred lost connections, large messages of each kind in a small memory cgroup, and the tests of files that begin with
+# batches, a hundred lost connections, large messages of each kind in a small memory cgroup, the tests of files that begin with
 # `//go:build nightly`, every check with every topology, and the one-line bugs of test/mutants (MUTANTS='dispatch' takes those whose file
 # or sentence matches). FLAGs are the storms' (test/chaos).
 # PARTS (default "sim bugs storm native order batches cuts memory nightly topologies mutants") narrows it, SEEDS the seeds.
