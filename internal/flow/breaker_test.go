@@ -3,7 +3,6 @@ package flow
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,26 +10,6 @@ import (
 
 	"sidecar/internal/message"
 )
-
-func TestTrialDoesNotGrowWithTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := start(t, &app{}, func(o *Options) { o.Concurrency = 20 })
-		synctest.Wait()
-		for range 2 * 20 {
-			c.answer(500, 0)
-		}
-		time.Sleep(3 * time.Second)
-		if !c.Open() || c.Limit() != breakerRisk || !c.Ramping() {
-			t.Fatalf("open %v limit %d, want a trial of %d while nothing is answered", c.Open(), c.Limit(), breakerRisk)
-		}
-		c.answer(200, 0)
-		time.Sleep(3 * rampStep)
-		if c.Limit() != 20 || c.Ramping() {
-			t.Fatalf("limit %d after the breaker closed", c.Limit())
-		}
-	})
-}
 
 func TestBreakerTrips(t *testing.T) {
 	t.Parallel()
@@ -52,43 +31,22 @@ func TestBreakerTrips(t *testing.T) {
 			c.Report(&message.Message{}, &message.Outcome{Status: 500, Disposition: message.DispositionRetry})
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, c *Control) {
-				for range breakerThreshold - 1 {
-					tc.report(c)
-				}
-				wantOpen(t, c, true, "tripped below the threshold")
-				if tc.trips {
-					tc.report(c)
-					if !slices.Equal(reasons(c), []Reason{Breaker}) {
-						t.Fatalf("holds %v after %d failures in a row", reasons(c), breakerThreshold)
-					}
-					return
-				}
-				for range 10 * breakerThreshold {
-					tc.report(c)
-				}
-				wantOpen(t, c, true, "tripped")
-			})
+		subtest(t, name, nil, func(t *testing.T, c *Control) {
+			for range breakerThreshold - 1 {
+				tc.report(c)
+			}
+			wantOpen(t, c, true, "tripped below the threshold")
+			if tc.trips {
+				tc.report(c)
+				wantHolds(t, c, Breaker)
+				return
+			}
+			for range 10 * breakerThreshold {
+				tc.report(c)
+			}
+			wantOpen(t, c, true, "tripped")
 		})
 	}
-}
-
-// trip makes the breaker pause.
-func (c *Control) trip() {
-	for range breakerThreshold {
-		c.answer(500, 0)
-	}
-}
-
-// repeated asks n times whether a message that failed so often is tried, and returns how many are.
-func (c *Control) repeated(n, retries int) (tried int) {
-	for range n {
-		if !c.Defers(&message.Message{RetryCount: retries, MaxRetries: 10}) {
-			tried++
-		}
-	}
-	return tried
 }
 
 func TestBreakerTrialsAndCloses(t *testing.T) {
@@ -188,26 +146,22 @@ func TestFewMessagesAreParkedOnTrial(t *testing.T) {
 		"no retries":          {},
 		"a status that parks": {MaxRetries: 10},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := start(t, &app{}, func(o *Options) { o.ParkOn = []int{503} })
-				synctest.Wait()
-				c.trip()
-				for _, pause := range []time.Duration{1, 2, 4, 8, 10, 10} {
-					time.Sleep(pause*time.Second - time.Millisecond)
-					wantOpen(t, c, false, fmt.Sprintf("open before %ds had passed", pause))
-					time.Sleep(2 * time.Millisecond)
-					for range breakerFew {
-						wantOpen(t, c, true, "a trial was too short")
-						c.Report(m, &message.Outcome{Status: 503, At: time.Now()})
-					}
-					wantOpen(t, c, false, "more messages are parked")
+		subtest(t, name, func(o *Options) { o.ParkOn = []int{503} }, func(t *testing.T, c *Control) {
+			c.trip()
+			for _, pause := range []time.Duration{1, 2, 4, 8, 10, 10} {
+				time.Sleep(pause*time.Second - time.Millisecond)
+				wantOpen(t, c, false, fmt.Sprintf("open before %ds had passed", pause))
+				time.Sleep(2 * time.Millisecond)
+				for range breakerFew {
+					wantOpen(t, c, true, "a trial was too short")
+					c.Report(m, &message.Outcome{Status: 503, At: time.Now()})
 				}
-				time.Sleep(10*time.Second + time.Millisecond)
-				if c.Limit() != breakerFew {
-					t.Errorf("limit %d", c.Limit())
-				}
-			})
+				wantOpen(t, c, false, "more messages are parked")
+			}
+			time.Sleep(10*time.Second + time.Millisecond)
+			if c.Limit() != breakerFew {
+				t.Errorf("limit %d", c.Limit())
+			}
 		})
 	}
 }
@@ -225,25 +179,23 @@ func TestRetriesAloneTrip(t *testing.T) {
 		"few bad messages": {breakerThreshold - 1, false, 0},
 		"others succeed":   {8 * breakerThreshold, true, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, c *Control) {
-				paused := 0
-				for round := 1; round <= 10 && paused == 0; round++ {
-					for i := range tc.messages {
-						m := &message.Message{MessageID: fmt.Sprint(i), RetryCount: round, MaxRetries: 10}
-						if c.Report(m, &message.Outcome{Status: 500, At: time.Now()}); !c.Open() {
-							paused = round
-						}
+		subtest(t, name, nil, func(t *testing.T, c *Control) {
+			paused := 0
+			for round := 1; round <= 10 && paused == 0; round++ {
+				for i := range tc.messages {
+					m := &message.Message{MessageID: fmt.Sprint(i), RetryCount: round, MaxRetries: 10}
+					if c.Report(m, &message.Outcome{Status: 500, At: time.Now()}); !c.Open() {
+						paused = round
 					}
-					if tc.good {
-						c.answer(200, 0)
-					}
-					time.Sleep(5 * time.Second)
 				}
-				if paused != tc.want {
-					t.Errorf("paused in round %d, want %d", paused, tc.want)
+				if tc.good {
+					c.answer(200, 0)
 				}
-			})
+				time.Sleep(5 * time.Second)
+			}
+			if paused != tc.want {
+				t.Errorf("paused in round %d, want %d", paused, tc.want)
+			}
 		})
 	}
 }
@@ -253,16 +205,13 @@ func TestRetriesAloneTrip(t *testing.T) {
 func TestNextOutageDefersAnew(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, c *Control) {
-		c.trip()
-		time.Sleep(1100 * time.Millisecond)
-		if tried := c.repeated(breakerRepeats+1, 1); tried != breakerRepeats {
-			t.Fatalf("%d messages are tried, want %d", tried, breakerRepeats)
-		}
-		c.answer(200, 0)
-		c.trip()
-		time.Sleep(1100 * time.Millisecond)
-		if tried := c.repeated(breakerRepeats, 3); tried != breakerRepeats {
-			t.Errorf("%d messages with 3 retries are tried in the next outage, want %d", tried, breakerRepeats)
+		for outage, retries := range []int{1, 3} {
+			c.trip()
+			time.Sleep(1100 * time.Millisecond)
+			if tried := c.repeated(breakerRepeats+1, retries); tried != breakerRepeats {
+				t.Fatalf("outage %d: %d messages with %d retries are tried, want %d", outage, tried, retries, breakerRepeats)
+			}
+			c.answer(200, 0)
 		}
 	})
 }
@@ -294,6 +243,40 @@ func TestAnswerBesideARetryThatFails(t *testing.T) {
 			time.Sleep(breakerRound)
 			again("first")
 			wantOpen(t, c, true, "the answer was not counted")
+		}
+	})
+}
+
+// TestPauseOfATrialThatHasEnded: a failure that was counted before an answer closed the breaker begins no pause after it.
+func TestPauseOfATrialThatHasEnded(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		c.trip()
+		time.Sleep(2 * time.Second)
+		c.answer(200, 0)
+		if pause := c.breaker.pause(onTrial, "late"); pause != 0 || !c.Open() {
+			t.Fatalf("a pause of %v, holds %v", pause, c.Holds())
+		}
+	})
+}
+
+// TestEndOfAPauseIsLimited: a consumer that finds the gate open at the end of a pause must not find the full limit.
+func TestEndOfAPauseIsLimited(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(t *testing.T, c *Control) {
+		for range 1000 {
+			time.Sleep(10 * rampStep) // the limit is full
+			c.rejects.pause(closed, "refused")
+			found := make(chan int)
+			go func() {
+				for !c.Open() {
+				}
+				found <- c.Limit()
+			}()
+			c.rejects.end()
+			if limit := <-found; limit > 2 {
+				t.Fatalf("limit %d", limit)
+			}
 		}
 	})
 }
