@@ -2,9 +2,7 @@ package publish
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"runtime"
@@ -15,7 +13,6 @@ import (
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
-	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
 )
 
@@ -35,15 +32,14 @@ func TestLargeHeadersOfALine(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)
 	const neighbour = `{"routing_key":"k","body":"neighbour"}`
-	for _, c := range []struct{ value, text string }{
-		{"[" + strings.Repeat(`{"":0},`, 3*mib/7) + "0]", "cannot fit a frame of 131072 bytes"},
-		{"[" + strings.Repeat(`[[[]]],`, 3*mib/7) + "0]", "cannot fit a frame of 131072 bytes"},
-		{"[" + strings.Repeat(`{"":0},`, 100_000) + "0]", `header "n": with everything before it more than 1048576 bytes in memory`},
+	for value, says := range map[string]string{
+		strings.Repeat(`[[[]]],`, 3*mib/7): "cannot fit a frame of 131072 bytes",
+		strings.Repeat(`{"":0},`, 100_000): `header "n": with everything before it more than 1048576 bytes in memory`,
 	} {
-		line := `{"routing_key":"k","headers":{"n":` + c.value + `}}`
-		got := r.batch(neighbour, line, neighbour)
-		if len(got) != 3 || got[0].Status != 204 || got[1].Status != 400 || got[2].Status != 204 || !strings.Contains(got[1].Detail, c.text) {
-			t.Errorf("%.200v", got)
+		got := r.batch(neighbour, `{"routing_key":"k","headers":{"n":[`+value+`0]}}`, neighbour)
+		r.wantCodes(says, got, published, invalid, published)
+		if !strings.Contains(got[1].Detail, says) {
+			t.Errorf("%.200s", got[1].Detail)
 		}
 	}
 }
@@ -109,58 +105,6 @@ func TestMemoryOfALine(t *testing.T) { //nolint:paralleltest // it measures the 
 	}
 }
 
-// begin sends a batch of one line that ends only when the returned function is called, which returns the results.
-func (r *rig) begin(size int) (end func() []result) {
-	r.Helper()
-	in, out := io.Pipe()
-	answer := make(chan reply, 1)
-	go func() {
-		q := must.Get(http.NewRequest(http.MethodPost, "http://"+r.addr+"/publish:batch", in))(r)
-		q.Header.Set("Content-Type", "application/jsonl")
-		a := must.Get(client.Do(q))(r)
-		defer a.Body.Close()
-		b := must.Get(io.ReadAll(a.Body))(r)
-		answer <- reply{a, string(b)}
-	}()
-	must.Get(io.WriteString(out, `{"routing_key":"k","body":"`+strings.Repeat("x", size)))(r)
-	return func() []result {
-		must.Get(io.WriteString(out, "\"}\n"))(r)
-		_ = out.Close()
-		return r.results(<-answer)
-	}
-}
-
-// TestBatchesOfLargeLines: batches that together need more than there is do not wait for each other. Some are busy at
-// once, at least one is published, and the account never holds more than its share.
-func TestBatchesOfLargeLines(t *testing.T) {
-	t.Parallel()
-	r := start(t, "", smallMemory(10*mib))
-	r.server.arrivals.slowAfter = time.Hour // a busy machine sends slowly
-	line := `{"routing_key":"k","body":"` + strings.Repeat("x", 3*mib/2) + `"}`
-	answers := make(chan reply, maxBatches)
-	for range maxBatches {
-		go func() { answers <- r.post("/publish:batch", line, "Content-Type", "application/jsonl") }()
-	}
-	sent := 0
-	for range maxBatches {
-		a := <-answers
-		if a.StatusCode == http.StatusServiceUnavailable {
-			continue
-		}
-		switch got := r.results(a); {
-		case len(got) == 1 && got[0].Status == 204:
-			sent++
-		case len(got) == 1 && got[0].Code == busy && strings.Contains(got[0].Detail, "SIDECAR_MEMORY"):
-		default:
-			t.Errorf("%v", got)
-		}
-	}
-	if sent == 0 {
-		t.Error("none was published")
-	}
-	brokertest.WaitReady(t, r.url, r.queue, sent)
-}
-
 // TestOneBatchWaits: of two batches that hold a part of a line and need more, one waits and the other one is busy at
 // once; the first is published when there is memory again.
 func TestOneBatchWaits(t *testing.T) {
@@ -168,15 +112,12 @@ func TestOneBatchWaits(t *testing.T) {
 	r := start(t, "", smallMemory(48*mib))
 	rest := int64(40 * mib)
 	must.Do(t, taken(r.memory.Take(rest)))
-	first := r.begin(5 * mib)
+	first := make(chan []result, 1)
+	go func() { first <- r.batch(`{"routing_key":"k","body":"` + strings.Repeat("x", 5*mib) + `"}`) }()
 	brokertest.Eventually(t, time.Minute, "the first waits", func() bool { return len(r.server.growing) == 1 })
-	if got := r.batch(`{"routing_key":"k","body":"` + strings.Repeat("x", 4*mib) + `"}`); len(got) != 1 || got[0].Code != busy {
-		t.Errorf("%v", got)
-	}
+	r.wantCodes("the second", r.batch(`{"routing_key":"k","body":"`+strings.Repeat("x", 4*mib)+`"}`), busy)
 	r.memory.Give(rest)
-	if got := first(); len(got) != 1 || got[0].Status != 204 {
-		t.Errorf("%v", got)
-	}
+	r.wantCodes("the first", <-first, published)
 }
 
 // TestNeverFits: a body and a line that need more memory than there can ever be are refused as too large, not as busy.
@@ -185,19 +126,8 @@ func TestNeverFits(t *testing.T) {
 	r := start(t, "", smallMemory(4*mib))
 	r.want("a body", r.post("/publish/default/k", strings.Repeat("x", 3*mib)), http.StatusRequestEntityTooLarge, tooLarge, "half of SIDECAR_MEMORY")
 	got := r.batch(`{"routing_key":"k","body":"`+strings.Repeat("x", 3*mib)+`"}`, `{"routing_key":"k","body":"next"}`)
-	if len(got) != 2 || got[0].Code != tooLarge || got[1].Status != 204 {
-		t.Errorf("%v", got)
-	}
+	r.wantCodes("lines", got, tooLarge, published)
 	r.wantPublished("a body that fits", r.post("/publish/default/k", strings.Repeat("x", 2*mib)))
-}
-
-// partly sends the head of a request that announces a length, and a part of the body.
-func (r *rig) partly(announced, sent int) net.Conn {
-	r.Helper()
-	c := dial(r, r.addr)
-	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n", r.addr, announced)
-	must.Get(c.Write(make([]byte, sent)))(r)
-	return c
 }
 
 // TestAnnouncedBodies: bodies that are announced and do not come hold neither memory nor slots that others need.
@@ -208,10 +138,10 @@ func TestAnnouncedBodies(t *testing.T) {
 		o.MaxInflight = 2
 	})
 	for range 4 {
-		r.partly(16*mib, 1)
+		r.open("/publish/default/k", "", 16*mib, "x")
 	}
 	for range 64 {
-		r.partly(10, 1)
+		r.open("/publish/default/k", "", 10, "x")
 	}
 	brokertest.Eventually(t, time.Minute, "all are being read", func() bool { return r.memory.Held() >= 68*costOfMessage })
 	if held := r.memory.Held(); held > 68*(costOfMessage+firstBuffer+2*costOfHeader) {
@@ -227,31 +157,29 @@ func TestSlowestEnds(t *testing.T) {
 	r := start(t, "", smallMemory(24*mib))
 	var slow []net.Conn
 	for i := range int64(2) {
-		slow = append(slow, r.partly(8*mib, 6*mib))
+		slow = append(slow, r.open("/publish/default/k", "", 8*mib, strings.Repeat("x", 6*mib)))
 		brokertest.Eventually(t, time.Minute, "its buffer is the last one", func() bool {
 			return r.memory.Held()/mib == (i+1)*8 // while it grows the one before is held, too
 		})
 	}
-	batch := dial(t, r.addr)
-	fmt.Fprintf(batch, "POST /publish:batch HTTP/1.1\r\nHost: %s\r\nContent-Type: application/jsonl\r\nContent-Length: %d\r\n\r\n%s", r.addr, 8*mib, `{"routing_key":"k","body":"`+strings.Repeat("x", 3*mib))
+	batch := r.open("/publish:batch", "Content-Type: application/jsonl\r\n", 8*mib, `{"routing_key":"k","body":"`+strings.Repeat("x", 3*mib))
 	brokertest.Eventually(t, time.Minute, "they have stopped", func() bool { return r.memory.Held() >= 20*mib })
-	brokertest.Eventually(t, time.Minute, "another one", func() bool {
-		return r.post("/publish/default/k", strings.Repeat("x", 12*mib)).StatusCode == http.StatusNoContent
-	})
+	another := func(size int) {
+		t.Helper()
+		brokertest.Eventually(t, time.Minute, "another one", func() bool {
+			return r.post("/publish/default/k", strings.Repeat("x", size)).StatusCode == http.StatusNoContent
+		})
+	}
+	another(12 * mib)
 	for i, c := range slow {
-		a := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
-		b := must.Get(io.ReadAll(a.Body))(t)
-		r.want(fmt.Sprint(i), reply{a, string(b)}, http.StatusRequestTimeout, errSlowest.code, "too slowly")
+		r.want(fmt.Sprint(i), r.answer(c), http.StatusRequestTimeout, errSlowest.code, "too slowly")
 		c.Close()
 	}
-	// The batch is the next whose memory is needed.
-	brokertest.Eventually(t, time.Minute, "another one", func() bool {
-		return r.post("/publish/default/k", strings.Repeat("x", 15*mib)).StatusCode == http.StatusNoContent
-	})
-	a := must.Get(http.ReadResponse(bufio.NewReader(batch), nil))(t)
-	b := must.Get(io.ReadAll(a.Body))(t)
-	if got := r.results(reply{a, string(b)}); len(got) != 1 || got[0].Status != http.StatusRequestTimeout || !strings.Contains(got[0].Detail, "too slowly") || !strings.Contains(got[0].Detail, "were not read") {
-		t.Errorf("%v", got)
+	another(15 * mib) // the batch is the next whose memory is needed
+	got := r.results(r.answer(batch))
+	r.wantCodes("the batch", got, errSlowest.code)
+	if text := got[0].Detail; !strings.Contains(text, "too slowly") || !strings.Contains(text, "were not read") {
+		t.Error(text)
 	}
 }
 
@@ -259,33 +187,28 @@ func TestSlowestEnds(t *testing.T) {
 func TestRefusedBodyIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", func(o *Options) { o.Token = func() string { return "t" } })
-	body := make([]byte, 16*mib)
+	body := strings.Repeat("x", 16*mib)
+	const token = "Authorization: Bearer t\r\n"
 	for _, c := range []struct {
-		what, head string
-		status     int
+		what, path, headers string
+		status              int
 	}{
-		{"no token", "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\n", 401},
-		{"an alias", "POST /publish/none/k HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer t\r\n", 403},
-		{"a path", "POST /elsewhere HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer t\r\n", 404},
-		{"busy", "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer t\r\n", 503},
-		{"a busy batch", "POST /publish:batch HTTP/1.1\r\nHost: %s\r\nContent-Type: application/jsonl\r\nAuthorization: Bearer t\r\n", 503},
+		{"no token", "/publish/default/k", "", http.StatusUnauthorized},
+		{"an alias", "/publish/none/k", token, http.StatusForbidden},
+		{"busy", "/publish/default/k", token, http.StatusServiceUnavailable},
+		{"a busy batch", "/publish:batch", token + "Content-Type: application/jsonl\r\n", http.StatusServiceUnavailable},
 	} {
-		if c.status == 503 {
-			must.Do(t, taken(r.memory.Take(r.memory.Limit()/2)))
+		others := int64(0)
+		if c.status == http.StatusServiceUnavailable {
+			others = r.memory.Limit() / 2
 		}
-		conn := dial(t, r.addr)
-		fmt.Fprintf(conn, c.head+"Content-Length: %d\r\n\r\n", r.addr, len(body))
-		if _, err := conn.Write(body); err != nil {
-			t.Errorf("%s: %v", c.what, err)
-		}
-		a, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil || a.StatusCode != c.status {
-			t.Errorf("%s: %v %v", c.what, a, err)
+		must.Do(t, taken(r.memory.Take(others)))
+		conn := r.open(c.path, c.headers, len(body), body)
+		if got := r.answer(conn); got.StatusCode != c.status {
+			t.Errorf("%s: %d %s", c.what, got.StatusCode, got.body)
 		}
 		conn.Close()
-		if c.status == 503 {
-			r.memory.Give(r.memory.Limit() / 2)
-		}
+		r.memory.Give(others)
 		brokertest.Eventually(t, time.Minute, "the memory is given back", func() bool { return r.memory.Held() == 0 })
 	}
 }
@@ -295,40 +218,60 @@ func TestHeadersAreCounted(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)
 	large := strings.Repeat("v", 100<<10)
-	c := dial(t, r.addr)
-	fmt.Fprintf(c, "POST /publish/default/k HTTP/1.1\r\nHost: %s\r\nAmqp-Header-A: %s\r\nContent-Length: 2\r\n\r\nx", r.addr, large)
+	c := r.open("/publish/default/k", "Amqp-Header-A: "+large+"\r\n", 2, "x")
 	brokertest.Eventually(t, time.Minute, "the headers are counted", func() bool { return r.memory.Held() > int64(2*len(large)) })
 	c.Close()
 	brokertest.Eventually(t, time.Minute, "the memory is given back", func() bool { return r.memory.Held() == 0 })
 	got := r.results(r.post("/publish:batch", "--b\r\nAmqp-Header-A: v\r\n\r\none\r\n--b\r\nAmqp-Header-A: "+strings.Repeat("v", 200<<10)+"\r\n\r\ntwo\r\n--b--\r\n", "Content-Type", "multipart/mixed; boundary=b"))
-	if len(got) != 2 || got[0].Status != 204 || got[1].Status != 400 || !strings.Contains(got[1].Detail, "more than 196608 bytes of headers") {
-		t.Errorf("%v", got)
+	if r.wantCodes("parts", got, published, invalid); !strings.Contains(got[1].Detail, "more than 196608 bytes of headers") {
+		t.Error(got[1].Detail)
 	}
 }
 
-// FuzzParts reads any batch of parts. What a part takes is bounded by its bytes.
-func FuzzParts(f *testing.F) {
-	s := offline()
-	f.Add([]byte("--b\r\nAmqp-Header-A: %41\r\n\r\none\r\n--b\r\n\r\ntwo\r\n--b--\r\n"))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		p := newParts(s, bytes.NewReader(body), "b", telemetry.Carrier{})
-		for {
-			r := &room{server: s}
-			m, f := p.next(r)
-			most := costOfMessage + firstBuffer + 3*int64(len(body)) + costOfHeader*int64(bytes.Count(body, []byte(":")))
-			if r.taken > most {
-				t.Fatalf("%d bytes take %d", len(body), r.taken)
+// TestAnswersBeforeTheBody: what is known before the body is read is answered before it has come, and ends the connection.
+// The bodies here never come, and a request may take an hour.
+func TestAnswersBeforeTheBody(t *testing.T) {
+	t.Parallel()
+	r := start(t, "", func(o *Options) { o.Timeout, o.MaxInflight, o.MaxBody = time.Hour, 1, 1000 })
+	early := func(what, target, headers string, status int, c code, text string) {
+		t.Helper()
+		for _, length := range []string{"Content-Length: 100", "Transfer-Encoding: chunked"} {
+			conn := dial(t, r.addr)
+			got := r.roundTrip(conn, fmt.Sprintf("%s HTTP/1.1\r\nHost: %s\r\n%s\r\n%s\r\n64\r\nx", target, r.addr, length, headers))
+			r.want(what, got, status, c, text)
+			if !got.Close {
+				t.Errorf("%s: the connection stays open", what)
 			}
-			if f == nil && !bytes.Contains(body, m.msg.Body) {
-				t.Fatalf("%q was not sent", m.msg.Body)
-			}
-			r.free()
-			if f != nil && f.ends {
-				break
-			}
+			conn.Close()
 		}
-		if held := s.o.Memory.Held(); held != 0 {
-			t.Fatalf("%d bytes are still counted", held)
+	}
+	early("an alias", "POST /publish/none/k", "", http.StatusForbidden, forbidden, "no exchange alias")
+	early("a header", "POST /publish/default/k", "Amqp-Priority: x\r\n", http.StatusBadRequest, invalid, "Amqp-Priority")
+	early("a query", "POST /publish/default/k?x", "", http.StatusBadRequest, invalid, "query")
+	early("a method", "PUT /publish/default/k", "", http.StatusMethodNotAllowed, badMethod, "")
+	early("a path", "POST /elsewhere", "", http.StatusNotFound, notFound, "")
+	early("a probe", "POST /readyz", "", http.StatusMethodNotAllowed, badMethod, "")
+	early("a batch", "POST /publish:batch", "", http.StatusUnsupportedMediaType, invalid, "jsonl")
+	early("another site", "POST /publish/default/k", "Origin: http://evil.example\r\n", http.StatusForbidden, forbidden, "")
+	r.server.inflight.Enter()
+	early("no room", "POST /publish/default/k", "", http.StatusServiceUnavailable, busy, "Nothing was sent")
+	r.server.inflight.Leave()
+	r.server.stopping.Store(true)
+	early("a stop", "POST /publish/default/k", "", http.StatusServiceUnavailable, stopping, "Nothing was sent")
+	r.server.stopping.Store(false)
+
+	conn := dial(t, r.addr)
+	for _, request := range []string{
+		"POST /publish/default/k HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx", "POST /publish/missing/k HTTP/1.1\r\nHost: h\r\n\r\n", "GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n",
+		"POST /publish/default/k HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n",
+		"POST /publish:batch HTTP/1.1\r\nHost: h\r\nContent-Type: application/jsonl\r\nContent-Length: 19\r\n\r\n{\"routing_key\":\"k\"}",
+	} {
+		if got := r.roundTrip(conn, strings.Replace(request, "Host: h", "Host: "+r.addr, 1)); got.Close {
+			t.Errorf("%.40q ended the connection", request)
 		}
-	})
+	}
+	tooMuch := "POST /publish/default/k HTTP/1.1\r\nHost: h\r\nAmqp-Header-A: " + strings.Repeat("x", 200<<10) + "\r\n\r\n"
+	if got := r.roundTrip(dial(t, r.addr), tooMuch); got.StatusCode != http.StatusRequestHeaderFieldsTooLarge || !got.Close {
+		t.Errorf("too large headers: %d %v", got.StatusCode, got.Header)
+	}
 }

@@ -1,26 +1,34 @@
 package publish
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
+	"sidecar/internal/httpguard"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(brokertest.OneVhost{M: m}) }
 
 // rig is a server on a broker, with a queue bound to a topic exchange by every key.
 type rig struct {
@@ -136,9 +144,72 @@ func (r *rig) own(d *amqp.Delivery) amqp.Table {
 	return d.Headers
 }
 
+// next takes the next message out of the queue, which has to have this body.
+func (r *rig) next(body string) amqp.Delivery {
+	r.Helper()
+	d := r.get()
+	if string(d.Body) != body {
+		r.Errorf("the next message is %.60q, want %.60q", d.Body, body)
+	}
+	return d
+}
+
 func dial(tb testing.TB, addr string) net.Conn {
 	tb.Helper()
 	c := must.Get(net.Dial("tcp", addr))(tb)
 	tb.Cleanup(func() { c.Close() })
 	return c
+}
+
+// open begins a request with the headers, which announces a body of so many bytes, and sends the first of them.
+func (r *rig) open(path, headers string, announced int, first string) net.Conn {
+	r.Helper()
+	c := dial(r, r.addr)
+	must.Get(fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: %s\r\n%sContent-Length: %d\r\n\r\n%s", path, r.addr, headers, announced, first))(r)
+	return c
+}
+
+// roundTrip sends bytes on a connection and reads one answer.
+func (r *rig) roundTrip(c net.Conn, request string) reply {
+	r.Helper()
+	must.Get(io.WriteString(c, request))(r)
+	return r.answer(c)
+}
+
+// answer reads one answer from a connection.
+func (r *rig) answer(c net.Conn) reply {
+	r.Helper()
+	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+	a := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(r)
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	if err != nil && !strings.Contains(err.Error(), "reset") {
+		r.Fatal(err)
+	}
+	return reply{a, string(b)}
+}
+
+// want checks a refusal: a problem document with that status and code, whose detail holds text.
+func (r *rig) want(what string, got reply, status int, c code, text string) {
+	r.Helper()
+	var p httpguard.Problem
+	if got.StatusCode != status || json.Unmarshal([]byte(got.body), &p) != nil || p.Status != status || p.Code != string(c) ||
+		got.Header.Get("Content-Type") != "application/problem+json" || !strings.Contains(p.Detail, text) {
+		r.Errorf("%s: %d %v %s, want %d %s with %q", what, got.StatusCode, got.Header, got.body, status, c, text)
+	}
+	if again := got.Header.Get("Retry-After"); (again != "") != (status == http.StatusServiceUnavailable) {
+		r.Errorf("%s: Retry-After %q with %d", what, again, status)
+	}
+}
+
+func (r *rig) wantPublished(what string, got reply) {
+	r.Helper()
+	if got.StatusCode != http.StatusNoContent || got.body != "" {
+		r.Errorf("%s: %d %s", what, got.StatusCode, got.body)
+	}
+}
+
+func (r *rig) metric(name string, labels ...string) float64 {
+	r.Helper()
+	return brokertest.Metric(r, r.registry, name, labels...)
 }
