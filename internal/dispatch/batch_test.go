@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -45,6 +47,14 @@ func dispatchAll(tb testing.TB, t *Target, ms ...*message.Message) (whole messag
 		}
 	}
 	return whole, each
+}
+
+// wantFailed checks that a batch has failed as a whole.
+func wantFailed(t *testing.T, whole message.Outcome, each []message.Outcome, f message.Failure, text string) {
+	t.Helper()
+	if wantFailure(t, whole, f, text); each != nil {
+		t.Errorf("%+v", each)
+	}
 }
 
 // answeredAll returns what an app says of n messages in one POST.
@@ -219,28 +229,57 @@ func TestBatchAnsweredAsAWhole(t *testing.T) {
 func TestBatchThatIsNotSent(t *testing.T) {
 	t.Parallel()
 	s, target := listen(t, 204, inBatches("jsonl"), func(o *Options) { o.MaxBody, o.Routes = 100, []string{"order.#=/orders"} })
-	large, unrouted := sized(101), sample()
-	unrouted.RoutingKey = "other"
-	for _, ms := range [][]*message.Message{{large}, {sample(), large}} {
+	for _, ms := range [][]*message.Message{{sized(101)}, {sample(), sized(101)}} {
 		whole, each := dispatchAll(t, target, ms...)
-		wantFailure(t, whole, message.FailureTooLarge, "body too large: 101 bytes, limit 100")
-		if each != nil {
-			t.Error(each)
-		}
+		wantFailed(t, whole, each, message.FailureTooLarge, "body too large: 101 bytes, limit 100")
 	}
-	whole, each := dispatchAll(t, target, unrouted)
-	wantFailure(t, whole, message.FailureNoRoute, "no route matches")
+	whole, each := dispatchAll(t, target, keyed("other", ""))
+	wantFailed(t, whole, each, message.FailureNoRoute, "no route matches")
 	ctx, stop := context.WithCancelCause(t.Context())
 	stop(errors.New("drain"))
-	interrupted, none := target.DispatchBatch(ctx, samples(2), message.TraceContext{})
-	wantFailure(t, interrupted, message.FailureInterrupted, "drain")
-	if each != nil || none != nil {
-		t.Error(each, none)
-	}
+	whole, each = target.DispatchBatch(ctx, samples(2), message.TraceContext{})
+	wantFailed(t, whole, each, message.FailureInterrupted, "drain")
 	wantSeen(t, s, 0, 0)
 	whole, each = dispatchAll(t, newTarget(t, apptest.Refused(t), inBatches("jsonl")), samples(2)...)
-	wantFailure(t, whole, message.FailureRefused, "refused")
-	if each != nil {
-		t.Error(each)
+	wantFailed(t, whole, each, message.FailureRefused, "refused")
+}
+
+// TestDocumentedBatches: the requests of docs/batches.md are what an app gets. A page leaves out the usual headers, and a
+// boundary is another one each time.
+func TestDocumentedBatches(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/batches.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ms := []*message.Message{
+		{
+			Body: []byte(`{"id":42}`), ContentType: "application/json", MessageID: "order-42-created", Queue: "shop.queue.shop-billing",
+			Exchange: "shop.main-exchange", RoutingKey: "order.created", MaxRetries: 10, Timestamp: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC),
+			Headers: amqp.Table{"tenant": "a"},
+			Trace:   message.TraceContext{Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		},
+		{
+			Body: []byte("\x00\xff"), ContentType: "image/png", MessageID: "image-7", Queue: "shop.queue.shop-billing",
+			Exchange: "shop.main-exchange", RoutingKey: "image.stored", MaxRetries: 10,
+			Trace: message.TraceContext{Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
+		},
+	}
+	boundary := regexp.MustCompile(`[A-Z2-7]{26}`)
+	again, _, _ := postAll(t, "multipart", ms)
+	for format := range formats {
+		r, _, _ := postAll(t, format, ms)
+		if r.Header.Get("Content-Type") == again.Header.Get("Content-Type") {
+			t.Errorf("%s: the boundary is used twice", format)
+		}
+		got := "POST /events HTTP/1.1\nContent-Type: " + r.Header.Get("Content-Type") + "\n\n" + string(r.Body)
+		got = boundary.ReplaceAllString(strings.ReplaceAll(got, "\r\n", "\n"), "UDKJ3NJ7Q5YLLWYIGBZZEHIQ7J")
+		got = strings.ReplaceAll(strings.TrimSuffix(got, "\n"), "\x00\xff", "(two bytes)")
+		_, section, _ := strings.Cut(string(page), "\n### "+format+"\n")
+		_, block, found := strings.Cut(section, "```http\n")
+		block, _, ended := strings.Cut(block, "\n```")
+		if !found || !ended || block != got {
+			t.Errorf("%s: documented\n%s\nwant\n%s", format, block, got)
+		}
 	}
 }

@@ -22,6 +22,17 @@ func needed(ms []*message.Message) int64 {
 	return sum + int64(slack)
 }
 
+// holding is an app's target in batches of lines that takes this memory, which it has to give back by the end of the test.
+func holding(t *testing.T, url string, memory *budget.Account, changes ...func(*Options)) *Target {
+	t.Helper()
+	t.Cleanup(func() {
+		if n := memory.Held(); n != 0 {
+			t.Errorf("%d bytes are left", n)
+		}
+	})
+	return newTarget(t, url, append(changes, inBatches("jsonl"), func(o *Options) { o.Memory = memory })...)
+}
+
 // A batch takes its memory once, and gives it back whatever comes of it.
 func TestMemoryOfABatch(t *testing.T) {
 	t.Parallel()
@@ -37,7 +48,7 @@ func TestMemoryOfABatch(t *testing.T) {
 			c.Send(apptest.Full(207, `{"index":0,"status":500}`))
 		}
 	})
-	target := newTarget(t, s.URL, inBatches("jsonl"), func(o *Options) { o.Memory = answers })
+	target := holding(t, s.URL, answers)
 	ms := samples(2)
 	ms[0].Body = make([]byte, 3*keptBody) // not a buffer that is kept
 	for range 2 {
@@ -50,9 +61,6 @@ func TestMemoryOfABatch(t *testing.T) {
 	}
 	whole, _ := dispatchAll(t, target, samples(1)...)
 	wantFailure(t, whole, message.FailureReset, "closed")
-	if n := answers.Held(); n != 0 {
-		t.Errorf("%d bytes are left", n)
-	}
 }
 
 // A POST needs nothing that others may have taken once it has its memory: neither for a long answer, nor after its
@@ -71,21 +79,15 @@ func TestMemoryOfABatchIsTakenOnce(t *testing.T) {
 		_, n := room(m)
 		most += int64(n)
 	}
-	answers := budget.New(2 * most).Account(budget.Answers)
-	target := newTarget(t, s.URL, inBatches("jsonl"), func(o *Options) { o.Memory = answers })
+	target := holding(t, s.URL, budget.New(2*most).Account(budget.Answers))
 	for range 2 {
 		if whole, each := dispatchAll(t, target, ms...); len(each) != 100 || each[1].Status != 500 {
 			t.Errorf("%+v", whole)
 		}
-		if n := answers.Held(); n != 0 {
-			t.Errorf("%d bytes are left", n)
-		}
 	}
-	answers = budget.New(most - 1).Account(budget.Answers) // enough for a usual size, which turns out too small
-	whole, _ := dispatchAll(t, newTarget(t, s.URL, inBatches("jsonl"), func(o *Options) { o.Memory = answers }), ms...)
-	if wantFailure(t, whole, message.FailureTooLarge, "memory"); answers.Held() != 0 {
-		t.Errorf("%d bytes are left after the second size", answers.Held())
-	}
+	// Enough for a usual size, which turns out too small.
+	whole, _ := dispatchAll(t, holding(t, s.URL, budget.New(most-1).Account(budget.Answers)), ms...)
+	wantFailure(t, whole, message.FailureTooLarge, "memory")
 }
 
 // Without memory a batch of several has failed as a whole. A message alone is released, which neither counts nor parks
@@ -97,13 +99,10 @@ func TestBatchWithoutMemory(t *testing.T) {
 	others, answers := b.Account(budget.Deliveries), b.Account(budget.Answers)
 	others.Take(4 << 20)
 	var log apptest.Log
-	target := newTarget(t, s.URL, inBatches("jsonl"), timeout(30*time.Millisecond), func(o *Options) {
-		o.Memory, o.Logger = answers, log.Logger()
-	})
+	target := holding(t, s.URL, answers, timeout(30*time.Millisecond), func(o *Options) { o.Logger = log.Logger() })
 	whole, each := dispatchAll(t, target, samples(2)...)
-	wantFailure(t, whole, message.FailureTooLarge, "with the messages (2)")
-	if each != nil || len(log.Lines()) != 0 {
-		t.Error(each, log.String())
+	if wantFailed(t, whole, each, message.FailureTooLarge, "with the messages (2)"); len(log.Lines()) != 0 {
+		t.Error(log.String())
 	}
 	whole, _ = dispatchAll(t, target, samples(1)...)
 	if whole.Failure != message.FailureUndispatched || len(log.Lines("no memory for a request", "message_id=m-0")) != 1 {
@@ -113,7 +112,7 @@ func TestBatchWithoutMemory(t *testing.T) {
 	wantFailure(t, whole, message.FailureTooLarge, "bytes, and SIDECAR_MEMORY is 4194304")
 
 	ctx, stop := context.WithCancelCause(t.Context())
-	waits := newTarget(t, s.URL, inBatches("jsonl"), func(o *Options) { o.Memory = answers })
+	waits := holding(t, s.URL, answers)
 	time.AfterFunc(30*time.Millisecond, func() { stop(errors.New("drain")) })
 	whole, _ = waits.DispatchBatch(ctx, samples(1), message.TraceContext{})
 	wantFailure(t, whole, message.FailureInterrupted, "drain")
@@ -121,8 +120,5 @@ func TestBatchWithoutMemory(t *testing.T) {
 	time.AfterFunc(30*time.Millisecond, func() { others.Give(4 << 20) })
 	if whole, each = dispatchAll(t, waits, samples(2)...); len(each) != 2 {
 		t.Errorf("%+v", whole)
-	}
-	if n := answers.Held(); n != 0 {
-		t.Errorf("%d bytes are left", n)
 	}
 }

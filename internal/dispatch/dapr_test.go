@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -43,34 +45,34 @@ func framings(body string) map[string]string {
 	}
 }
 
+// daprBodies are bodies, and what they say.
+var daprBodies = map[string]said{
+	`{"status":"SUCCESS"}`:                    saidNothing,
+	`{"status":"RETRY"}`:                      saidRetry,
+	`{"status":"DROP"}`:                       saidDrop,
+	`{"status":"retry"}`:                      saidUnknown,
+	`{"status":""}`:                           saidNothing,
+	`{"status":null}`:                         saidNothing,
+	`{"status":5}`:                            saidNothing,
+	`{}`:                                      saidNothing,
+	``:                                        saidNothing,
+	`ok`:                                      saidNothing,
+	`[{"status":"RETRY"}]`:                    saidNothing,
+	`{"status":"RETRY"`:                       saidNothing,
+	`{"a":{"status":"RETRY"}}`:                saidNothing,
+	` {"\u0073tatus" : "R\u0045TRY"} more`:    saidRetry,
+	"\r\n\t{\"status\":\"DROP\"}\n":           saidDrop,
+	`{"Status":"DROP"}`:                       saidDrop,
+	`{"status":"RETRY"}{"status":"DROP"}`:     saidRetry,
+	`{"status":"RETRY","status":"DROP"}`:      saidDrop,
+	"\ufeff{\"status\":\"RETRY\"}":            saidNothing,
+	`{"status":` + strings.Repeat("[", 11000): saidNothing,
+	`{"status":"DROP","pad":"` + strings.Repeat("p", 60<<10) + `"}`: saidDrop,
+}
+
 func TestDaprBodies(t *testing.T) {
 	t.Parallel()
-	for body, want := range map[string]said{
-		`{"status":"SUCCESS"}`:                    saidNothing,
-		`{"status":"RETRY"}`:                      saidRetry,
-		`{"status":"DROP"}`:                       saidDrop,
-		`{"status":"retry"}`:                      saidUnknown,
-		`{"status":" RETRY"}`:                     saidUnknown,
-		`{"status":""}`:                           saidNothing,
-		`{"status":null}`:                         saidNothing,
-		`{"status":5}`:                            saidNothing,
-		`{}`:                                      saidNothing,
-		``:                                        saidNothing,
-		`ok`:                                      saidNothing,
-		`[{"status":"RETRY"}]`:                    saidNothing,
-		`{"status":"RETRY"`:                       saidNothing,
-		`{"a":{"status":"RETRY"}}`:                saidNothing,
-		`{"id":7,"status":"RETRY"}`:               saidRetry,
-		` {"\u0073tatus" : "R\u0045TRY"} more`:    saidRetry,
-		"\r\n\t{\"status\":\"DROP\"}\n":           saidDrop,
-		`{"Status":"DROP"}`:                       saidDrop,
-		`{"status":"RETRY"}{"status":"DROP"}`:     saidRetry,
-		`{"status":"RETRY","status":"DROP"}`:      saidDrop,
-		"\ufeff{\"status\":\"RETRY\"}":            saidNothing,
-		`{"status":"canary of the body"}`:         saidUnknown,
-		`{"status":` + strings.Repeat("[", 11000): saidNothing,
-		`{"status":"DROP","pad":"` + strings.Repeat("p", 60<<10) + `"}`: saidDrop,
-	} {
+	for body, want := range daprBodies {
 		for framing, raw := range framings(body) {
 			o := answered(t, "HTTP/1.1 200 OK\r\n"+raw, dapr)
 			wantStatus(t, o, 200)
@@ -115,14 +117,8 @@ func TestDaprAnswers(t *testing.T) {
 // TestDaprBodyThatDoesNotCome: what is read of a body must come in time, and its end is awaited even if it is too long.
 func TestDaprBodyThatDoesNotCome(t *testing.T) {
 	t.Parallel()
-	hold := make(chan struct{})
-	defer close(hold)
 	for _, size := range []string{"40", "70000"} {
-		s := apptest.Listen(t, func(c *apptest.Conn) {
-			_, _ = c.Next()
-			c.Send("HTTP/1.1 200 OK\r\nContent-Length: " + size + "\r\n\r\n{\"status\":\"RETRY\"}")
-			<-hold
-		})
+		s := apptest.Listen(t, answerAndWait("HTTP/1.1 200 OK\r\nContent-Length: "+size+"\r\n\r\n{\"status\":\"RETRY\"}"))
 		o := dispatch(t, newTarget(t, s.URL, dapr, timeout(patience)), sample())
 		wantFailure(t, o, message.FailureTimeout, "in time")
 		ctx, stop := context.WithCancelCause(t.Context())
@@ -160,24 +156,15 @@ func TestDaprBrokenBody(t *testing.T) {
 func TestDaprLongBody(t *testing.T) {
 	t.Parallel()
 	long := `{"pad":"` + strings.Repeat("p", http1.MaxBody) + `"}`
-	for name, row := range map[string]struct {
-		line string
-		want said
-		code int
-	}{
-		"header": {"200 OK\r\nAmqp-Disposition: ack", said{d: message.DispositionAck}, 200},
-		"404":    {"404 No", saidNothing, 404},
-	} {
-		for framing, raw := range framings(long) {
-			o := answered(t, "HTTP/1.1 "+row.line+"\r\n"+raw, dapr)
-			wantStatus(t, o, row.code)
-			if got := heard(o); got != row.want {
-				t.Errorf("%s by %s: got %+v, want %+v", name, framing, got, row.want)
-			}
-		}
-	}
 	for framing, raw := range framings(long) {
-		o := answered(t, "HTTP/1.1 200 OK\r\nRetry-After: 7\r\nAmqp-Reason: why\r\nContent-Type: application/problem+json\r\n"+raw, dapr)
+		o := answered(t, "HTTP/1.1 200 OK\r\nAmqp-Disposition: ack\r\n"+raw, dapr)
+		wantStatus(t, o, 200)
+		if o.Disposition != message.DispositionAck {
+			t.Errorf("by %s: %+v", framing, o)
+		}
+		o = answered(t, "HTTP/1.1 404 No\r\n"+raw, dapr)
+		wantStatus(t, o, 404)
+		o = answered(t, "HTTP/1.1 200 OK\r\nRetry-After: 7\r\nAmqp-Reason: why\r\nContent-Type: application/problem+json\r\n"+raw, dapr)
 		wantFailure(t, o, message.FailureMalformed, "over 64 KiB")
 		if o.RetryAfter >= 0 || o.Problem != nil || o.Detail != "why" {
 			t.Errorf("by %s: a failed attempt keeps %v of an answer", framing, o)
@@ -195,52 +182,43 @@ func TestDaprLongBody(t *testing.T) {
 // closed set, and what the standard library finds in the same JSON when it is asked in another way. Without memory for
 // a large body it is the same or an error.
 func FuzzDapr(f *testing.F) {
-	for _, seed := range []string{
-		`{"status":"SUCCESS"}`, `{"status":"RETRY"}`, `{"status":"DROP"}`, `{"status":"drop"}`, `{"status":""}`, `{"status":null}`,
-		`{"status":1}`, `{"a":{"status":"DROP"}}`, `{"Status":"DROP"}`, `{"ſtatus":"DROP"}`, `{"\u0073tatus":"RETRY"} x`, `{"status":"RETRY","status":"DROP"}`,
-		`{"status":"RETRY"`, `[{"status":"RETRY"}]`, `"RETRY"`, `ok`, "", "\ufeff{}", "{\"\xff\":1,\"status\":\"\xff\"}",
-		padded("RETRY", http1.MaxBody), padded("RETRY", http1.MaxBody+1), padded("DROP", 70000), padded("DROP", http1.MaxBody) + strings.Repeat(" ", 70000),
-		`{"status":"DROP"}` + strings.Repeat("p", 70000), `{"status":"RETRY",}` + strings.Repeat("p", 70000), `{"status":"RETRY","pad":"` + strings.Repeat("p", 70000) + `"}`,
-		strings.Repeat(" ", http1.MaxBody-1) + `{"status":"RETRY"}`, strings.Repeat(" ", http1.MaxBody-1) + "text", `["` + strings.Repeat("p", 70000) + `"]`,
-		`{"status":"RETRY"}` + strings.Repeat(" ", 70000), `{"pad":"` + strings.Repeat("p", 70000), strings.Repeat(" ", 70000), strings.Repeat("p", 70000),
-	} {
+	seeds := slices.Collect(maps.Keys(daprBodies))
+	for _, seed := range append(seeds,
+		`{"status":1}`, `{"ſtatus":"DROP"}`, `{"status":"RETRY"`, `"RETRY"`, "{\"\xff\":1,\"status\":\"\xff\"}",
+		padded("RETRY", http1.MaxBody), padded("RETRY", http1.MaxBody+1), padded("DROP", 70000), padded("DROP", http1.MaxBody)+strings.Repeat(" ", 70000),
+		`{"status":"DROP"}`+strings.Repeat("p", 70000), `{"status":"RETRY",}`+strings.Repeat("p", 70000), `{"status":"RETRY","pad":"`+strings.Repeat("p", 70000)+`"}`,
+		strings.Repeat(" ", http1.MaxBody-1)+`{"status":"RETRY"}`, strings.Repeat(" ", http1.MaxBody-1)+"text", `["`+strings.Repeat("p", 70000)+`"]`,
+		`{"status":"RETRY"}`+strings.Repeat(" ", 70000), `{"pad":"`+strings.Repeat("p", 70000), strings.Repeat(" ", 70000), strings.Repeat("p", 70000),
+	) {
 		f.Add([]byte(seed), uint8(0))
 		f.Add([]byte(seed), uint8(200))
 	}
 	f.Fuzz(func(t *testing.T, body []byte, step uint8) {
 		want := wantHeard(body)
+		var explained message.Outcome
+		explained.Status = 200
+		DaprAnswer(body, &explained)
 		for framing, raw := range framings(string(body)) {
-			x := newAttempt(&Target{}, time.Time{})
-			x.answer.dapr = true
-			err := x.exchange.Answer.Read(&trickle{[]byte("HTTP/1.1 200 OK\r\n" + raw), int(step) + 1}, &x.answer)
-			if err != nil {
-				t.Fatalf("%s: %v", framing, err)
+			read := func(o Options) (out message.Outcome, err error) {
+				o.Dapr = true
+				x := newAttempt(&Target{o: o}, time.Time{})
+				defer x.release()
+				if err = x.exchange.Answer.Read(&trickle{[]byte("HTTP/1.1 200 OK\r\n" + raw), int(step) + 1}, &x.answer); err == nil {
+					x.answer.report(&x.exchange.Answer, &out, time.Minute)
+				}
+				return out, err
 			}
-			var o message.Outcome
-			x.answer.report(&x.exchange.Answer, &o, time.Minute)
-			var explained message.Outcome
-			explained.Status = 200
-			DaprAnswer(body, &explained)
+			o, err := read(Options{})
+			if err != nil || heard(o) != want {
+				t.Fatalf("%s: got %+v (%v), want %+v", framing, heard(o), err, want)
+			}
 			if heard(explained) != want || explained.Failure != o.Failure {
 				t.Fatalf("%s: explained as %+v", framing, explained)
 			}
-			if got := heard(o); got != want {
-				t.Fatalf("%s: got %+v, want %+v", framing, got, want)
+			o, err = read(Options{Memory: budget.New(1).Account(budget.Answers)})
+			if err != nil && (!strings.Contains(err.Error(), "SIDECAR_MEMORY") || len(body) <= 4<<10) || err == nil && heard(o) != want {
+				t.Fatalf("%s without memory: got %+v (%v)", framing, heard(o), err)
 			}
-			x.release()
-			x = newAttempt(&Target{o: Options{Memory: budget.New(1).Account(budget.Answers), Dapr: true}}, time.Time{})
-			err = x.exchange.Answer.Read(&trickle{[]byte("HTTP/1.1 200 OK\r\n" + raw), int(step) + 1}, &x.answer)
-			if err != nil && (!strings.Contains(err.Error(), "SIDECAR_MEMORY") || len(body) <= 4<<10) {
-				t.Fatalf("%s without memory: %v", framing, err)
-			}
-			o = message.Outcome{}
-			if err == nil {
-				x.answer.report(&x.exchange.Answer, &o, time.Minute)
-			}
-			if err == nil && heard(o) != want {
-				t.Fatalf("%s without memory: got %+v", framing, heard(o))
-			}
-			x.release()
 		}
 	})
 }

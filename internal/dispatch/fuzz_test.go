@@ -76,7 +76,7 @@ func wantBounded(t *testing.T, o *message.Outcome) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"0", "120", "1e99", "-1", "Wed, 01 Jul 2026 12:00:00 GMT", "Wednesday, 01-Jul-26 12:00:00 GMT", "Wed Jul  1 12:00:00 2026", "99999999999999999999"} {
+	for _, s := range []string{"0", "120", "1e99", "-1", "Wed, 01 Jul 2026 12:00:00 GMT", "Wed, 01 Jul 2026 12:00:30 GMT", "Wednesday, 01-Jul-26 12:00:00 GMT", "Wed Jul  1 12:00:00 2026", "99999999999999999999"} {
 		f.Add(s)
 	}
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)

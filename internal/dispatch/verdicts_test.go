@@ -94,10 +94,9 @@ func TestVerdictsWithoutLength(t *testing.T) {
 		s := apptest.Listen(t, apptest.AnswerAndClose(answer))
 		whole, each := dispatchAll(t, newTarget(t, s.URL, inBatches("jsonl")), samples(2)...)
 		if says != "" {
-			wantFailure(t, whole, message.FailureMalformed, says)
-		}
-		if (each == nil) != (says != "") {
-			t.Errorf("%q: %+v", answer, each)
+			wantFailed(t, whole, each, message.FailureMalformed, says)
+		} else if each == nil {
+			t.Errorf("%q: %+v", answer, whole)
 		}
 	}
 }
@@ -107,19 +106,10 @@ func TestVerdictsThatBreakOff(t *testing.T) {
 	t.Parallel()
 	s := apptest.Listen(t, apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n{\"index\":0"))
 	whole, each := dispatchAll(t, newTarget(t, s.URL, inBatches("jsonl")), samples(2)...)
-	wantFailure(t, whole, message.FailureReset, "within the answer's body")
-	if each != nil {
-		t.Error(each)
-	}
-	hold := make(chan struct{})
-	defer close(hold)
-	silent := apptest.Listen(t, func(c *apptest.Conn) {
-		_, _ = c.Next()
-		c.Send("HTTP/1.1 207 M\r\nContent-Length: 40\r\n\r\n{")
-		<-hold
-	})
+	wantFailed(t, whole, each, message.FailureReset, "within the answer's body")
+	silent := apptest.Listen(t, answerAndWait("HTTP/1.1 207 M\r\nContent-Length: 40\r\n\r\n{"))
 	ctx, stop := context.WithCancelCause(t.Context())
 	time.AfterFunc(100*time.Millisecond, func() { stop(errors.New("drain")) })
-	whole, _ = newTarget(t, silent.URL, inBatches("jsonl")).DispatchBatch(ctx, samples(2), message.TraceContext{})
-	wantFailure(t, whole, message.FailureInterrupted, "drain")
+	whole, each = newTarget(t, silent.URL, inBatches("jsonl")).DispatchBatch(ctx, samples(2), message.TraceContext{})
+	wantFailed(t, whole, each, message.FailureInterrupted, "drain")
 }
