@@ -9,7 +9,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/apptest"
-	"sidecar/internal/message"
 )
 
 func TestRequestBytes(t *testing.T) {
@@ -57,26 +56,6 @@ func wantRequest(t *testing.T, r *apptest.Request, lines ...string) {
 	if want := strings.Join(lines, "\r\n"); string(r.Raw) != want {
 		t.Errorf("got\n%s\nwant\n%s", r.Raw, want)
 	}
-}
-
-func TestRequestOfAMessageWithNothingSet(t *testing.T) {
-	t.Parallel()
-	r, _ := post(t, &message.Message{Queue: "q", MaxRetries: 10})
-	wantRequest(t, r,
-		"POST / HTTP/1.1",
-		"Host: "+r.Header.Get("Host"),
-		"User-Agent: amqp-sidecar/test",
-		"Content-Type: application/octet-stream",
-		"Content-Length: 0",
-		"Amqp-Queue: q",
-		"Amqp-Exchange: ",
-		"Amqp-Routing-Key: ",
-		"Amqp-Delivery-Attempt: 1",
-		"Amqp-Retry-Count: 0",
-		"Amqp-Max-Retries: 10",
-		"Amqp-Redelivered: false",
-		"", "",
-	)
 }
 
 func TestTLS(t *testing.T) {
