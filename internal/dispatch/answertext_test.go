@@ -127,7 +127,8 @@ func TestSizesOfAnswersThatAreNotText(t *testing.T) {
 	}
 }
 
-// TestAnswersAreNotMixed: what one answer said does not hold for the next one on the connection.
+// TestAnswersAreNotMixed: what one answer said does not hold for the next one on the connection, nor what an interim answer
+// said for the answer.
 func TestAnswersAreNotMixed(t *testing.T) {
 	t.Parallel()
 	const problem = "Content-Type: application/problem+json"
@@ -139,7 +140,7 @@ func TestAnswersAreNotMixed(t *testing.T) {
 		{raw: apptest.Full(500, "why"), text: "why"},
 		{raw: apptest.Full(200, "fine", "Content-Type: text/plain")},
 		{raw: apptest.Status(503)},
-		{raw: "HTTP/1.1 103 Early\r\nContent-Type: image/png\r\n\r\n" + apptest.Full(500, "because"), text: "because"},
+		{raw: "HTTP/1.1 103 Early\r\nContent-Type: image/png\r\nAmqp-Disposition: park\r\nRetry-After: 9\r\nAmqp-Reason: x\r\n\r\n" + apptest.Full(500, "because"), text: "because"},
 		{raw: apptest.Full(500, `{"title":"T"}`, problem), text: `{"title":"T"}`, title: "T"},
 		{raw: apptest.Full(500, "", problem)},
 		{raw: apptest.Full(200, `{"status":"DROP"}`), text: `{"status":"DROP"}`, said: saidDrop},
@@ -158,7 +159,7 @@ func TestAnswersAreNotMixed(t *testing.T) {
 	target := newTarget(t, s.URL, kept(1024), dapr)
 	for i, a := range answers {
 		o := dispatch(t, target, sample())
-		if o.Answer != a.text || heard(o) != a.said || (o.Problem != nil) != (a.title != "") || o.Problem != nil && o.Problem.Title != a.title {
+		if o.Answer != a.text || heard(o) != a.said || o.RetryAfter != -1 || (o.Problem != nil) != (a.title != "") || o.Problem != nil && o.Problem.Title != a.title {
 			t.Errorf("answer %d: %+v", i, o)
 		}
 	}

@@ -183,15 +183,6 @@ func TestEventsOfEnvelopes(t *testing.T) {
 	}
 }
 
-// Routes by the type of an event need no other option.
-func TestRoutesOfEvents(t *testing.T) {
-	t.Parallel()
-	target := newTarget(t, "http://127.0.0.1:1/", inBatches("cloudevents"), func(o *Options) { o.Routes = []string{"type:t=/t"} })
-	if n, _ := target.Route(hostileMessages()["event"]); n != 1 {
-		t.Error("no route")
-	}
-}
-
 // No format takes more room than was made for it: a buffer that grows is memory that nothing bounds.
 func TestRoom(t *testing.T) { //nolint:paralleltest // no other batch may use the buffers
 	for format := range formats {

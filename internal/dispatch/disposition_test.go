@@ -52,16 +52,6 @@ func TestDisposition(t *testing.T) {
 	}
 }
 
-// An interim answer's fields are not the answer's.
-func TestInterimAnswersSteerNothing(t *testing.T) {
-	t.Parallel()
-	o := answered(t, "HTTP/1.1 103 Early\r\nAmqp-Disposition: park\r\nRetry-After: 9\r\nAmqp-Reason: x\r\n\r\n"+apptest.Status(500))
-	wantStatus(t, o, 500)
-	if o.Disposition != message.DispositionNone || o.RetryAfter != -1 || o.Detail != "" {
-		t.Errorf("got %+v", o)
-	}
-}
-
 func TestReason(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{

@@ -132,6 +132,8 @@ func TestTypeOfAnEvent(t *testing.T) {
 	}{
 		"the property":                 {event("", amqp.Table{"cloudEvents_type": "e"}, `{"type":"e"}`), off, "property"},
 		"an attribute":                 {event("", amqp.Table{"cloudEvents:type": "e", "cloudEvents_id": "1"}, `{"type":"f"}`), cloudEvents, "e"},
+		"an attribute in lower case":   {event("", amqp.Table{"cloudevents_TYPE": "e"}, ""), cloudEvents, "e"},
+		"in batches of events":         {event("", amqp.Table{"cloudEvents_type": "e"}, ""), inBatches("cloudevents"), "e"},
 		"an attribute of another kind": {event("", amqp.Table{"cloudEvents_type": int32(1)}, ""), cloudEvents, ""},
 		"an envelope in binary mode":   {event("application/cloudevents+json; charset=utf-8", nil, `{"type":"e"}`), cloudEvents, "e"},
 		"an envelope":                  {event("text/plain", nil, `{"type":"e"}`), structured, "e"},
@@ -139,9 +141,7 @@ func TestTypeOfAnEvent(t *testing.T) {
 		"cut in an escape":             {event("", nil, `{"type":"e\`), structured, ""},
 		"too long":                     {event("", nil, `{"type":"`+long+`"}`), structured, ""},
 	} {
-		o := Options{}
-		c.mode(&o)
-		if got := (&Target{o: o}).typeOf(c.m); got != c.want {
+		if got := newTarget(t, "http://127.0.0.1:1/", c.mode).typeOf(c.m); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}

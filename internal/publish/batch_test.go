@@ -218,19 +218,6 @@ func TestMultipart(t *testing.T) {
 	}
 }
 
-// The trace of an item wins over that of its batch.
-func TestBatchTrace(t *testing.T) {
-	t.Parallel()
-	r := start(t, "", nil)
-	const parent, other = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-4bf92f3577b34da6a3ce929d0e0e4737-00f067aa0ba902b7-01"
-	r.results(r.post("/publish:batch", `{"routing_key":"","body":""}`+"\n"+`{"routing_key":"","body":"","headers":{"traceparent":"`+other+`"}}`, "Content-Type", "application/json-lines", "Traceparent", parent))
-	for _, want := range []string{parent, other} {
-		if d := r.get(); d.Headers["traceparent"] != want {
-			t.Errorf("%v", d.Headers)
-		}
-	}
-}
-
 // A code that no item can have is reported as unknown: a client must not take it for a refusal.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()

@@ -165,6 +165,14 @@ func TestTraceContext(t *testing.T) {
 			t.Errorf("%s: %v", name, d.Headers)
 		}
 	}
+	// The trace of an item wins over that of its batch.
+	r.results(r.post("/publish:batch", `{"routing_key":""}`+"\n"+`{"routing_key":"","headers":{"traceparent":"`+other+`"}}`,
+		"Content-Type", "application/json-lines", "Traceparent", parent))
+	for _, want := range []string{parent, other} {
+		if d := r.get(); d.Headers["traceparent"] != want {
+			t.Errorf("%v", d.Headers)
+		}
+	}
 	var traces []string
 	for _, key := range []string{"k-1", "k-1", "k-2"} {
 		r.wantPublished(key, r.post("/publish/default/k", "", "Idempotency-Key", key))
