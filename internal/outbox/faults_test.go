@@ -58,9 +58,7 @@ func TestDatabaseDies(t *testing.T) {
 	server.Thaw()
 	r.insert("n", 50)
 	r.settled()
-	if bodies := r.bodies(); len(bodies) != 50 {
-		t.Errorf("after the thaw: %d different messages", len(bodies))
-	}
+	r.wantBodies(50)
 	if !strings.Contains(r.log.String(), "outbox session over") {
 		t.Error("the log says nothing of a lost session")
 	}
@@ -90,9 +88,7 @@ func TestBrokerAway(t *testing.T) {
 	if bodies := r.bodies(); len(bodies) != 200 || bodies["second 1"] < 3 {
 		t.Errorf("%d different messages, %d of second 1", len(bodies), bodies["second 1"])
 	}
-	if got := r.rows(`attempts > 0`); got != "0" {
-		t.Errorf("%s rows count as failed", got)
-	}
+	wantRows(t, r.db, 0, `attempts > 0`)
 }
 
 // TestAlarm: during a resource alarm of the broker rows stay, no transaction is held open, and afterwards all are sent.
@@ -115,20 +111,14 @@ func TestAlarm(t *testing.T) {
 	if n := strings.Count(r.log.String(), failed) - before; n > 2 {
 		t.Errorf("rows were claimed %d times during the alarm", n)
 	}
-	if got := r.rows(`body LIKE 'during%' AND sent_at IS NOT NULL`); got != "0" {
-		t.Errorf("%s rows were sent during the alarm", got)
-	}
+	wantRows(t, r.db, 0, `body LIKE 'during%' AND sent_at IS NOT NULL`)
 	calm()
 	r.settled()
 	if text := r.log.String(); strings.Contains(text, "broker session over") {
 		t.Errorf("the alarm has cost a connection: %s", text)
 	}
-	if bodies := r.bodies(); len(bodies) != 220 {
-		t.Errorf("%d different messages", len(bodies))
-	}
-	if got := r.rows(`attempts > 0`); got != "0" {
-		t.Errorf("%s rows count as failed", got)
-	}
+	r.wantBodies(220)
+	wantRows(t, r.db, 0, `attempts > 0`)
 }
 
 // TestNotUsable: with a table that cannot be used, or rights that are missing, the relay says so, publishes nothing,
@@ -169,9 +159,7 @@ func TestNotUsable(t *testing.T) {
 	u := must.Get(url.Parse(role))(t)
 	r.db.Exec(`GRANT UPDATE (sent_at, send_after, attempts, last_error, quarantined_at) ON outbox TO "` + u.User.Username() + `"`)
 	r.settled()
-	if bodies := r.bodies(); len(bodies) != 4 || bodies["later"] != 1 {
-		t.Errorf("%v", bodies)
-	}
+	r.wantBodies(4, "later")
 	if strings.Contains(r.log.String(), "word@") {
 		t.Error("the log has the password")
 	}

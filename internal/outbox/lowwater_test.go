@@ -163,9 +163,7 @@ func TestLowWaterIsNotACursor(t *testing.T) {
 	r.settled()
 	r.on(late, `COMMIT`)
 	r.settled()
-	if bodies := r.bodies(); len(bodies) != 1502 || bodies["late"] != 1 || bodies["end 1"] != 1 {
-		t.Errorf("%d different messages, late %d times, end %d", len(bodies), bodies["late"], bodies["end 1"])
-	}
+	r.wantBodies(1502, "late", "end 1")
 }
 
 // TestHeldKeyBelowTheLowWaterMark: a key whose rows are left out is checked again although the row it waits for is below the

@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"strings"
 	"testing"
 
 	"sidecar/internal/testkit/must"
@@ -32,9 +31,7 @@ func TestOddTimes(t *testing.T) {
 	if s := relay.State(); !s.Connected || s.Problem != "" {
 		t.Errorf("%+v", s)
 	}
-	if bodies := r.bodies(); len(bodies) != 7 || bodies["-infinity"] != 1 || bodies["after -infinity"] != 1 {
-		t.Errorf("%v", bodies)
-	}
+	r.wantBodies(7, "-infinity", "after -infinity")
 }
 
 // TestFollowersOfAWaitingHead: rows behind one that is due much later, or never, check again soon, so that they go when
@@ -51,17 +48,13 @@ func TestFollowersOfAWaitingHead(t *testing.T) {
 	const followers = `body NOT LIKE 'head%' AND `
 	r.eventually("the followers wait", func() bool { return r.rows(followers+`send_after > now()`) == "6" })
 	stop()
-	if n := r.rows(followers + `send_after > now() + interval '1 minute'`); n != "0" {
-		t.Errorf("%s rows wait longer than a minute", n)
-	}
+	wantRows(t, r.db, 0, followers+`send_after > now() + interval '1 minute'`)
 	r.db.Exec(`DELETE FROM outbox WHERE body = 'head 30 days'; DELETE FROM outbox WHERE body = 'head infinity';
 		UPDATE outbox SET send_after = now() WHERE body = 'head 300 days';
 		UPDATE outbox SET send_after = send_after - interval '1 minute' WHERE body NOT LIKE 'head%'`) // a minute later
 	r.start()
 	r.settled()
-	if bodies := r.bodies(); len(bodies) != 7 {
-		t.Errorf("%v", bodies)
-	}
+	r.wantBodies(7)
 }
 
 // TestAttemptsAtTheEnd: rows that failed as often as their type can say, or less than never, fail like others.
@@ -78,45 +71,4 @@ func TestAttemptsAtTheEnd(t *testing.T) {
 		t.Errorf("%v", r.db.Query(`SELECT convert_from(body, 'UTF8'), attempts, send_after, quarantined_at FROM outbox`))
 	}
 	r.eventually("the good one is sent", func() bool { return r.bodies()["good"] == 1 })
-}
-
-// TestLag: a row without a send_after is due since it was made.
-func TestLag(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.db.Exec(`ALTER TABLE outbox ALTER send_after DROP NOT NULL;
-		INSERT INTO outbox (routing_key, body, send_after, created_at) SELECT 'k', 'x', NULL, now() - interval '1 hour' * n FROM generate_series(1, 3) n;
-		INSERT INTO outbox (routing_key, body, send_after, created_at) VALUES ('k', 'later', now() + interval '1 day', now() - interval '1 day')`)
-	const lag = 3 * 3600
-	s, err := ReadStatus(t.Context(), r.db.Conn(), r.options.Names)
-	if err != nil || s.Pending != 4 || s.Waiting != 1 || s.Lag < lag || s.Lag > lag*4/3 {
-		t.Errorf("%+v, %v", s, err)
-	}
-	r.start()
-	r.eventually("they are sent", func() bool { return r.rows(`sent_at IS NOT NULL`) == "3" })
-	// Measured once, at the start.
-	all := r.read()
-	if got := all["sidecar_outbox_lag_seconds"]; all["sidecar_outbox_pending_rows"] != 4 || got < lag || got > lag*4/3 {
-		t.Errorf("%v", all)
-	}
-}
-
-// TestTextThatIsNotJSON: headers and properties in columns of texts have to be one JSON object and nothing else.
-func TestTextThatIsNotJSON(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.options.MaxAttempts = 1
-	r.db.Exec(`ALTER TABLE outbox ALTER headers TYPE text, ALTER properties TYPE text;
-		INSERT INTO outbox (routing_key, body, headers, properties) VALUES
-			('k', 'trailing', '{"a": 1} trailing', NULL), ('k', 'two', NULL, '{}{}'), ('k', 'empty', '', NULL), ('k', 'good', ' {"a": 1} ', ' {} ')`)
-	r.start()
-	r.settled()
-	for body, says := range map[string]string{"trailing": "after top-level value", "two": "after top-level value", "empty": "unexpected end of JSON input"} {
-		if got := r.db.Value(`SELECT last_error FROM outbox WHERE convert_from(body, 'UTF8') = $1`, body); !strings.Contains(got, says) {
-			t.Errorf("%s: %q", body, got)
-		}
-	}
-	if bodies := r.bodies(); len(bodies) != 1 || bodies["good"] != 1 {
-		t.Errorf("%v", bodies)
-	}
 }

@@ -73,9 +73,7 @@ func TestOrderUnderNacks(t *testing.T) {
 	r.eventually("the rows of the other key are sent", func() bool {
 		return r.rows(`ordering_key = '2' AND sent_at IS NULL`) == "0"
 	})
-	if n := r.rows(`ordering_key = '1' AND sent_at IS NOT NULL`); n != "0" {
-		t.Errorf("%s rows were sent past the nacked row of their key", n)
-	}
+	wantRows(t, r.db, 0, `ordering_key = '1' AND sent_at IS NOT NULL`)
 	must.Get(ch.QueuePurge("full", false))(t)
 	r.settled()
 	r.inOrder(2, 20)
@@ -95,17 +93,11 @@ func TestOrderBehindPoison(t *testing.T) {
 		return r.rows(`ordering_key = '2' AND sent_at IS NULL`) == "0"
 	})
 	if sent := r.rows(`ordering_key = '1' AND sent_at IS NOT NULL`); sent != "0" {
-		if q := r.db.Value(`SELECT quarantined_at IS NOT NULL FROM outbox WHERE body = 'poison'`); q != "t" {
-			t.Errorf("%s rows were sent past the one before them", sent)
-		}
+		wantRows(t, r.db, 1, `body = 'poison' AND quarantined_at IS NOT NULL`)
 	}
 	r.settled()
-	if late := r.rows(`ordering_key = '1' AND sent_at < (SELECT quarantined_at FROM outbox WHERE body = 'poison')`); late != "0" {
-		t.Errorf("%s rows were sent before the one in front of them was given up", late)
-	}
-	if got := r.db.Value(`SELECT attempts FROM outbox WHERE body = 'poison'`); got != "3" {
-		t.Errorf("%s attempts", got)
-	}
+	wantRows(t, r.db, 0, `ordering_key = '1' AND sent_at < (SELECT quarantined_at FROM outbox WHERE body = 'poison')`)
+	wantValue(t, r.db, "3", `SELECT attempts FROM outbox WHERE body = 'poison'`)
 	r.inOrder(1, 100)
 }
 

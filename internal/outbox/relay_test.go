@@ -40,9 +40,7 @@ func TestLaterRows(t *testing.T) {
 	r.connected()
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, send_after) VALUES ('k', 'later', now() + interval '500 milliseconds'), ('k', 'now', now())`)
 	r.settled()
-	if took := r.db.Value(`SELECT sent_at > send_after FROM outbox WHERE body = 'later'`); took != "t" {
-		t.Error("the row was sent before it was due")
-	}
+	wantValue(t, r.db, "t", `SELECT sent_at > send_after FROM outbox WHERE body = 'later'`)
 	if bodies := r.bodies(); bodies["later"] != 1 || bodies["now"] != 1 {
 		t.Errorf("%v", bodies)
 	}
@@ -64,9 +62,7 @@ func TestStop(t *testing.T) {
 	}
 	r.start()
 	r.settled()
-	if bodies := r.bodies(); len(bodies) != rows {
-		t.Errorf("%d different messages", len(bodies))
-	}
+	r.wantBodies(rows)
 }
 
 // TestHeldKeyIsClaimedAgain: there is no notification when another session lets go of a row of which others of its key wait.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,12 +13,15 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
+	"go.uber.org/goleak"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
 	"sidecar/internal/testkit/must"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is an outbox, an exchange and a queue that everything published to it reaches.
 type rig struct {
@@ -188,3 +193,40 @@ func (r *rig) rows(where string) string {
 	r.t.Helper()
 	return r.db.Value(`SELECT count(*) FROM outbox WHERE ` + where)
 }
+
+// wantBodies takes all messages: so many different ones, among them once each of these.
+func (r *rig) wantBodies(different int, once ...string) {
+	r.t.Helper()
+	bodies := r.bodies()
+	if len(bodies) != different {
+		r.t.Errorf("%d different messages, want %d", len(bodies), different)
+	}
+	for _, body := range once {
+		if bodies[body] != 1 {
+			r.t.Errorf("%s came %d times", body, bodies[body])
+		}
+	}
+}
+
+// wantRows checks for how many rows of the outbox a condition is true.
+func wantRows(t testing.TB, db *postgrestest.Database, want int, where string) {
+	t.Helper()
+	wantValue(t, db, strconv.Itoa(want), `SELECT count(*) FROM outbox WHERE `+where)
+}
+
+func wantValue(t testing.TB, db *postgrestest.Database, want, sql string) {
+	t.Helper()
+	if got := db.Value(sql); got != want {
+		t.Errorf("%s: %s, want %s", sql, got, want)
+	}
+}
+
+func wantError(t testing.TB, err error, says string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v, want %q", err, says)
+	}
+}
+
+// errOf is the error of a call of which nothing else matters.
+func errOf[T any](_ T, err error) error { return err }

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -38,9 +39,7 @@ func TestRowsTooLargeToRead(t *testing.T) {
 	// 18 MB of text that is 0.7 MB in the table.
 	r.db.Exec(`INSERT INTO outbox (routing_key, body, headers) SELECT 'k', 'headers', jsonb_build_object('a', jsonb_agg(repeat('ab', 50)))
 		FROM generate_series(1, 175000)`)
-	if n := r.db.Value(`SELECT pg_column_size(headers) < 1000000 AND octet_length(headers::text) > 18000000 FROM outbox`); n != "t" {
-		t.Fatalf("the headers are %s", r.db.Query(`SELECT pg_column_size(headers), octet_length(headers::text) FROM outbox`))
-	}
+	wantValue(t, r.db, "t", `SELECT pg_column_size(headers) < 1000000 AND octet_length(headers::text) > 18000000 FROM outbox`)
 	r.insert("neighbour", 50)
 	long := strings.Repeat("x", 2<<20)
 	for name, sql := range map[string]string{
@@ -75,9 +74,7 @@ func TestRowsTooLargeToRead(t *testing.T) {
 			t.Errorf("%v, want the error to hold %q", row, says)
 		}
 	}
-	if bodies := r.bodies(); len(bodies) != 50 {
-		t.Errorf("%d different messages", len(bodies))
-	}
+	r.wantBodies(50)
 }
 
 // TestCompressedBodies: a JSON body that is stored in a hundredth of its size is fetched when its size is known, in the
@@ -91,9 +88,7 @@ func TestCompressedBodies(t *testing.T) {
 	r.options.MaxAttempts = 1
 	r.db.Exec(`INSERT INTO outbox (id, routing_key, body, ordering_key) SELECT n, n, to_jsonb(n || repeat('ab', CASE WHEN n % 3 = 0 THEN 1000000 ELSE 1 END)), n % 2 FROM generate_series(1, 30) n;
 		INSERT INTO outbox (id, routing_key, body) SELECT 31, 'k', to_jsonb(repeat('ab', 8000000))`)
-	if n := r.db.Value(`SELECT octet_length(body::text) / pg_column_size(body) > 80 FROM outbox WHERE id = 3`); n != "t" {
-		t.Fatal("the bodies are not compressed")
-	}
+	wantValue(t, r.db, "t", `SELECT octet_length(body::text) / pg_column_size(body) > 80 FROM outbox WHERE id = 3`)
 	r.start()
 	r.settled()
 	if row := r.db.Query(`SELECT sent_at, last_error FROM outbox WHERE id = 31`)[0]; row[0] != "NULL" || !strings.Contains(row[1], "a body of 16000002 bytes") {
@@ -155,9 +150,7 @@ func TestSmallMemory(t *testing.T) {
 				relay, stop = r.start()
 			}
 			r.settled()
-			if bodies := r.bodies(); len(bodies) != 30 {
-				t.Errorf("%d different messages", len(bodies))
-			}
+			r.wantBodies(30)
 			stop()
 			if n := memory.Held(); n != 0 || relay.State().Connected {
 				t.Errorf("%d bytes are held in the end", n)
@@ -185,9 +178,7 @@ func TestNoMemory(t *testing.T) {
 		return strings.Contains(r.log.String(), "no memory is free (SIDECAR_MEMORY): 3 rows need")
 	})
 	r.eventually("no transaction is open", func() bool { return r.open() == "0" })
-	if n := r.rows(`attempts > 0 OR sent_at IS NOT NULL`); n != "0" {
-		t.Errorf("%s rows count as tried", n)
-	}
+	wantRows(t, r.db, 0, `attempts > 0 OR sent_at IS NOT NULL`)
 	others[0].Give(4 << 20)
 	r.settled()
 	others[1].Give(4 << 20)
@@ -249,10 +240,30 @@ func TestLongIDs(t *testing.T) {
 		INSERT INTO outbox VALUES ('grows', ROW(1)::odd, 'k', 'x')`)
 	r.start()
 	r.eventually("the others are sent", func() bool { return r.rows(`sent_at IS NOT NULL OR quarantined_at IS NOT NULL`) == "3" })
-	if bodies := r.bodies(); len(bodies) != 2 || bodies["4096"] != 1 || bodies["1"] != 1 {
-		t.Errorf("%v", bodies)
-	}
+	r.wantBodies(2, "4096", "1")
 	if got := r.db.Value(`SELECT last_error FROM outbox WHERE id = 'grows'`); !strings.Contains(got, "larger each time that it is read, last 1 0 1 0 0 3 0 bytes") {
 		t.Error(got)
+	}
+}
+
+// TestCostOfABody: a row's bytes are in memory three times at most while it is fetched. The buffer of the connection is
+// a power of two, so a body that is a little larger than one costs most.
+func TestCostOfABody(t *testing.T) { //nolint:paralleltest // it measures what the process allocates
+	r := newRig(t)
+	const size = 8<<20 + 1
+	r.db.Exec(`INSERT INTO outbox (routing_key, body) SELECT 'k', convert_to(repeat('x', $1), 'UTF8')`, size)
+	conn := r.db.Conn()
+	s := &session{r: New(r.options), conn: conn, table: must.Get(readTable(t.Context(), conn, r.options.Names))(t)}
+	must.Do(t, s.prepare(t.Context()))
+	r.on(conn, `BEGIN`)
+	rows := []*row{{id: "1", size: size, others: 100}}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f := &publishing{s: s}
+	must.Do(t, s.readRows(t.Context(), rows, func(v [][]byte) error { return f.fill(rows[0], v[1:]) }))
+	runtime.ReadMemStats(&after)
+	const statement = 64 << 10 // what any statement allocates
+	if took := after.TotalAlloc - before.TotalAlloc; len(rows[0].body) != size || took > uint64(cost(size, 100))+statement || took < 2*size {
+		t.Errorf("a body of %d bytes took %d, %.2f times its size", len(rows[0].body), took, float64(took)/size)
 	}
 }

@@ -2,9 +2,11 @@ package outbox
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -33,22 +35,20 @@ func TestPrune(t *testing.T) {
 	t.Parallel()
 	db, table := filled(t, 3000)
 	var seen []Pruned
-	done, err := Prune(t.Context(), open(t, db), table, time.Hour, func(p Pruned) error { seen = append(seen, p); return nil })
-	if err != nil || done != (Pruned{Scanned: 3000, Deleted: 2991}) {
-		t.Errorf("pruned: %+v, %v", done, err)
+	prune := func(before time.Duration, want Pruned) {
+		t.Helper()
+		done, err := Prune(t.Context(), open(t, db), table, before, func(p Pruned) error { seen = append(seen, p); return nil })
+		if err != nil || done != want {
+			t.Errorf("pruned: %+v, %v", done, err)
+		}
 	}
+	prune(time.Hour, Pruned{Scanned: 3000, Deleted: 2991})
 	if len(seen) != 4 || seen[0] != (Pruned{Scanned: 1000, Deleted: 997}) {
 		t.Errorf("the steps: %+v", seen)
 	}
-	if v := db.Value(`SELECT string_agg(id::text, ' ' ORDER BY id) FROM outbox`); v != "1 2 3 1001 1002 1003 2001 2002 2003" {
-		t.Errorf("what is left: %s", v)
-	}
-	if done, err := Prune(t.Context(), open(t, db), table, time.Hour, nil); err != nil || done != (Pruned{Scanned: 9}) {
-		t.Errorf("a second time: %+v, %v", done, err)
-	}
-	if done, err := Prune(t.Context(), open(t, db), table, 0, nil); err != nil || done.Deleted != 3 {
-		t.Errorf("all that was sent: %+v, %v", done, err)
-	}
+	wantValue(t, db, "1 2 3 1001 1002 1003 2001 2002 2003", `SELECT string_agg(id::text, ' ' ORDER BY id) FROM outbox`)
+	prune(time.Hour, Pruned{Scanned: 9})
+	prune(0, Pruned{Scanned: 9, Deleted: 3})
 }
 
 // TestPruneLeavesWhatIsLocked: rows that another process holds are neither waited for nor deleted; a walk can be ended
@@ -64,13 +64,9 @@ func TestPruneLeavesWhatIsLocked(t *testing.T) {
 		t.Errorf("pruned: %+v, %v", done, err)
 	}
 	on(t, holder, "COMMIT")
-	if v := db.Value(`SELECT count(*) FROM outbox WHERE id = 5`); v != "1" {
-		t.Error("a row that was locked is gone")
-	}
+	wantRows(t, db, 1, `id = 5`)
 	db.Exec(`DROP TABLE outbox`)
-	if _, err := Prune(t.Context(), open(t, db), table, time.Hour, nil); err == nil || !strings.Contains(err.Error(), "delete rows of table") {
-		t.Errorf("without a table: %v", err)
-	}
+	wantError(t, errOf(Prune(t.Context(), open(t, db), table, time.Hour, nil)), "delete rows of table")
 }
 
 // TestPruneTextIDs walks by whatever the ids are.
@@ -95,12 +91,8 @@ func TestRetry(t *testing.T) {
 	if err != nil || done.Released != 2 || !slices.Equal(done.Missing, []string{"1", "3", "99999"}) {
 		t.Errorf("released: %+v, %v", done, err)
 	}
-	if v := db.Value(`SELECT count(*) FROM outbox WHERE id IN (2, 1002) AND quarantined_at IS NULL AND attempts = 0 AND send_after <= now() AND last_error LIKE 'unroutable %'`); v != "2" {
-		t.Errorf("the rows are %v", db.Query(`SELECT * FROM outbox WHERE id IN (2, 1002)`))
-	}
-	if v := db.Value(`SELECT count(*) FROM outbox WHERE quarantined_at IS NOT NULL`); v != "2" {
-		t.Errorf("%s rows are in quarantine", v)
-	}
+	wantRows(t, db, 2, `id IN (2, 1002) AND quarantined_at IS NULL AND attempts = 0 AND send_after <= now() AND last_error LIKE 'unroutable %'`)
+	wantRows(t, db, 2, `quarantined_at IS NOT NULL`)
 	db.Exec(`SELECT pg_notify('` + table.Channel() + `', 'end')`)
 	if !heard() {
 		t.Error("no listener was notified")
@@ -121,17 +113,17 @@ func TestRetryAll(t *testing.T) {
 	if done, err := RetryAll(t.Context(), open(t, db), table); err != nil || done.Released != 2501 {
 		t.Errorf("released: %+v, %v", done, err)
 	}
-	if v := db.Value(`SELECT convert_from(body, 'UTF8') FROM outbox WHERE quarantined_at IS NOT NULL`); v != "later" {
-		t.Errorf("left: %s", v)
-	}
+	wantValue(t, db, "later", `SELECT convert_from(body, 'UTF8') FROM outbox WHERE quarantined_at IS NOT NULL`)
 }
 
 // TestStatus counts what there is, and says what migrate would do.
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	db, table := filled(t, 15000)
-	db.Exec(`UPDATE outbox SET send_after = now() + interval '1 hour', attempts = 1 WHERE id IN (1, 1001);
-		UPDATE outbox SET send_after = now() - interval '90 seconds' WHERE id = 2001; DROP INDEX outbox_pending; DROP TRIGGER outbox_notify ON outbox`)
+	// A row without a send_after is due since it was made.
+	db.Exec(`ALTER TABLE outbox ALTER send_after DROP NOT NULL;
+		UPDATE outbox SET send_after = now() + interval '1 hour', created_at = now() - interval '1 day', attempts = 1 WHERE id IN (1, 1001);
+		UPDATE outbox SET send_after = NULL, created_at = now() - interval '90 seconds' WHERE id = 2001; DROP INDEX outbox_pending; DROP TRIGGER outbox_notify ON outbox`)
 	conn := open(t, db)
 	s := must.Get(ReadStatus(t.Context(), conn, table.Names))(t)
 	if s.Table != "public.outbox" || s.Pending != 15 || s.Waiting != 2 || s.Failing != 2 || s.Quarantined != 15 || s.Lag < 90 || s.Lag > 3600 {
@@ -185,24 +177,20 @@ func TestLeastRights(t *testing.T) {
 	if m, err := PlanMigration(ctx, stranger, table.Names, true); err != nil || len(m.Outside) != 1 {
 		t.Errorf("a plan without rights: %+v, %v", m, err)
 	}
-	_, err := Migrate(ctx, relay, table.Names, true, silent)
-	denied("migrate", err)
-	_, err = ReadStatus(ctx, stranger, table.Names)
-	denied("status", err)
+	denied("migrate", errOf(Migrate(ctx, relay, table.Names, true, silent)))
+	denied("status", errOf(ReadStatus(ctx, stranger, table.Names)))
 	if s, err := ReadStatus(ctx, reader, table.Names); err != nil || s.Quarantined != 3 {
 		t.Errorf("status by one who may select: %+v, %v", s, err)
 	}
-	_, err = Retry(ctx, reader, table, []string{"2"})
-	denied("retry", err)
-	_, err = RetryAll(ctx, reader, table)
-	denied("retry --all", err)
+	denied("retry", errOf(Retry(ctx, reader, table, []string{"2"})))
+	denied("retry --all", errOf(RetryAll(ctx, reader, table)))
 	if done, err := Retry(ctx, relay, table, []string{"2"}); err != nil || done.Released != 1 {
 		t.Errorf("retry by the relay's role: %+v, %v", done, err)
 	}
 	if done, err := RetryAll(ctx, relay, table); err != nil || done.Released != 2 {
 		t.Errorf("retry --all by the relay's role: %+v, %v", done, err)
 	}
-	_, err = Prune(ctx, relay, table, time.Hour, nil)
+	err := errOf(Prune(ctx, relay, table, time.Hour, nil))
 	if denied("prune", err); !strings.Contains(err.Error(), "GRANT DELETE") {
 		t.Error(err)
 	}
@@ -214,8 +202,7 @@ func TestLeastRights(t *testing.T) {
 	}
 	// A schema that a role may not use.
 	db.Exec(`CREATE SCHEMA hidden; CREATE TABLE hidden.outbox (id int)`)
-	_, err = PlanMigration(ctx, stranger, ParseTable("hidden.outbox", nil), true)
-	denied("a hidden schema", err)
+	denied("a hidden schema", errOf(PlanMigration(ctx, stranger, ParseTable("hidden.outbox", nil), true)))
 }
 
 // TestPrint: what is printed for a table that is not there makes one to which nothing is missing.
@@ -241,4 +228,59 @@ func TestPrint(t *testing.T) {
 	if sql := printed(); !strings.Contains(sql, "\nCREATE INDEX CONCURRENTLY \"Out-Box_pending\"") || strings.Contains(sql, "BEGIN") {
 		t.Errorf("what is for outside a transaction:\n%s", sql)
 	}
+}
+
+// TestRetention: a relay deletes what was sent longer ago, and nothing else, while it publishes.
+func TestRetention(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.db.Exec(`INSERT INTO outbox (routing_key, body, sent_at, quarantined_at) SELECT 'key', 'old', now() - interval '2 hours', NULL FROM generate_series(1, 2500);
+		INSERT INTO outbox (routing_key, body, created_at, send_after) VALUES ('key', 'pending', now() - interval '3 hours', now() - interval '3 hours');
+		INSERT INTO outbox (routing_key, body, created_at, quarantined_at) VALUES ('key', 'quarantined', now() - interval '3 hours', now() - interval '2 hours')`)
+	_, stop := r.start(func(o *Options) { o.Retention = time.Second })
+	r.eventually("old rows are deleted", func() bool { return r.rows(`body = 'old'`) == "0" })
+	r.settled()
+	if got := r.bodies(); got["pending"] != 1 || got["old"] != 0 {
+		t.Errorf("published: %v", got)
+	}
+	wantRows(t, r.db, 1, `body = 'quarantined'`)
+	r.eventually("the row that was sent just now is deleted later", func() bool { return r.rows(`true`) == "1" })
+	stop()
+	if !strings.Contains(r.log.String(), `"msg":"sent rows deleted","table":"outbox","rows":2500`) {
+		t.Errorf("the log: %s", r.log)
+	}
+}
+
+// TestRetentionOfOne: one relay deletes at a time, a run ends with the relay, and an obstacle is reported.
+func TestRetentionOfOne(t *testing.T) {
+	t.Parallel()
+	db, table := filled(t, 2500)
+	retain := func(ctx context.Context, dsn string) (Pruned, error) {
+		return New(Options{
+			Database: Database{DSN: func() (string, error) { return dsn, nil }}, Names: table.Names, Retention: time.Hour,
+			Logger: slog.New(slog.DiscardHandler),
+		}).retainOnce(ctx)
+	}
+	other := open(t, db)
+	must.Get(query(t.Context(), other, retainLock, number(retainKey<<32|int64(table.OID))))(t)
+	if done, err := retain(t.Context(), db.DSN); err != nil || done != (Pruned{}) {
+		t.Errorf("while another walks: %+v, %v", done, err)
+	}
+	Close(other)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := retain(ended, db.DSN); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end: %v", err)
+	}
+	if _, err := retain(t.Context(), db.Role("secret", `GRANT SELECT, UPDATE ON outbox TO %s`)); !isCode(err, "42501") {
+		t.Errorf("without the right to delete: %v", err)
+	}
+	if done, err := retain(t.Context(), db.DSN); err != nil || done.Deleted != 2491 {
+		t.Errorf("pruned: %+v, %v", done, err)
+	}
+	db.Exec(`DROP TABLE outbox`)
+	if _, err := retain(t.Context(), db.DSN); !errors.Is(err, ErrNoTable) {
+		t.Errorf("without a table: %v", err)
+	}
+	wantError(t, errOf(retain(t.Context(), "postgres://127.0.0.1:1/")), "connect to the database")
 }
