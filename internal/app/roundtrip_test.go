@@ -23,9 +23,7 @@ func TestRoundTripWaitsToPublish(t *testing.T) {
 	server := httptest.NewServer(&probe)
 	defer server.Close()
 	a := must.Get(New(roundTripConfig(cfg, plan, server.URL+"/"), Build{}, &apptest.Log{}))(t)
-	o := brokerOptions(a.cfg, "consume", a.build)
-	o.URLs = func() ([]string, error) { return []string{url}, nil }
-	a.dialer = broker.NewDialer(o)
+	dialing(func(o *broker.Options) { o.URLs = func() ([]string, error) { return []string{url}, nil } })(a)
 	ended := make(chan error, 1)
 	go func() { ended <- probe.travel(t.Context(), a) }()
 	brokertest.Eventually(t, time.Minute, "messages are consumed", func() bool { return a.Ready("").Ready })

@@ -18,14 +18,20 @@ import (
 	"sidecar/internal/topology"
 )
 
-// isolated sends the connection that consumes, and only that one, through the proxy.
-func isolated(t *testing.T, proxy *brokertest.Proxy) func(*App) {
-	url := proxy.URL(t, brokertest.URL(t))
+// dialing changes how the connection that consumes is made, and only that one.
+func dialing(change func(*broker.Options)) func(*App) {
 	return func(a *App) {
 		o := brokerOptions(a.cfg, "consume", a.build)
-		o.URLs = func() ([]string, error) { return []string{url}, nil }
+		o.Logger = a.log
+		change(&o)
 		a.dialer = broker.NewDialer(o)
 	}
+}
+
+// isolated sends that connection through the proxy.
+func isolated(t *testing.T, proxy *brokertest.Proxy) func(*App) {
+	url := proxy.URL(t, brokertest.URL(t))
+	return dialing(func(o *broker.Options) { o.URLs = func() ([]string, error) { return []string{url}, nil } })
 }
 
 // TestNewSessionForgetsAReturnedPublication: a park is returned for a missing binding, and the session ends during the
