@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"sidecar/internal/deadletter"
+	"sidecar/internal/testkit/must"
 )
 
 func TestOutcome(t *testing.T) {
@@ -123,41 +124,38 @@ func TestUnreadableReport(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	t.Parallel()
 	q := anyQueue(t)
-	ask := func(ctx context.Context, in string) (string, error) {
+	ask := func(ctx context.Context, in io.Reader) (string, error) {
 		var errs bytes.Buffer
-		c := newCall(invocation{stdin: strings.NewReader(in), stderr: &errs}, "sidecar dlq", subcommand{name: "discard"})
+		c := newCall(invocation{stdin: in, stderr: &errs}, "sidecar dlq", subcommand{name: "discard"})
 		err := c.confirm(ctx, q, &deadletter.Progress{Total: 9, Matched: 3})
 		return errs.String(), err
 	}
-	if asked, err := ask(t.Context(), " wms.dlq.wms-cincout\n"); err != nil || !strings.Contains(asked, "3 of 9 messages in wms.dlq.wms-cincout would be discarded permanently") {
+	if asked, err := ask(t.Context(), strings.NewReader(" wms.dlq.wms-cincout\n")); err != nil || !strings.Contains(asked, "3 of 9 messages in wms.dlq.wms-cincout would be discarded permanently") {
 		t.Errorf("%q, %v", asked, err)
 	}
 	for _, in := range []string{"", "\n", "y\n", "yes\n", "wms.dlq\n"} {
-		if _, err := ask(t.Context(), in); err == nil || !strings.Contains(err.Error(), "nothing was discarded") {
+		if _, err := ask(t.Context(), strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), "nothing was discarded") {
 			t.Errorf("%q: %v", in, err)
 		}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	r, w, err := os.Pipe() // nothing is typed
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = w.Close() }()
-	c := newCall(invocation{stdin: r, stderr: &bytes.Buffer{}}, "sidecar dlq", subcommand{name: "discard"})
-	if err := c.confirm(ctx, q, &deadletter.Progress{}); err == nil || !strings.Contains(err.Error(), "stopped by a signal: nothing was discarded") {
+	nothing, typed := io.Pipe()
+	defer func() { _ = typed.Close() }()
+	if _, err := ask(ctx, nothing); err == nil || !strings.Contains(err.Error(), "stopped by a signal: nothing was discarded") {
 		t.Errorf("%v", err)
 	}
 }
 
+// TestWriteFile: a file gets its name when all of it is on the disk, and takes it from no other unasked. test
+// TestDLQExportToAFile has what users see of it.
 func TestWriteFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "parked.jsonl")
 	holds := func(want string, files int) {
 		t.Helper()
 		b, _ := os.ReadFile(name)
-		all, err := os.ReadDir(filepath.Dir(name))
-		if string(b) != want || len(all) != files || err != nil {
+		if all := must.Get(os.ReadDir(filepath.Dir(name)))(t); string(b) != want || len(all) != files {
 			t.Fatalf("%q in %d files, want %q in %d", b, len(all), want, files)
 		}
 	}
@@ -168,46 +166,23 @@ func TestWriteFile(t *testing.T) {
 			return errors.Join(err, during(w))
 		})
 	}
-	err := begin(false, func(io.Writer) error {
-		holds("", 1) // under a name of its own
-		return errFull
-	})
-	if !errors.Is(err, errFull) {
+	nothing := func(io.Writer) error { return nil }
+	if err := begin(false, func(io.Writer) error { holds("", 1); return errFull }); !errors.Is(err, errFull) { // under a name of its own
 		t.Errorf("%v", err)
 	}
 	holds("", 0)
-
-	err = begin(false, func(io.Writer) error {
-		return begin(false, func(io.Writer) error { return nil })
-	})
-	if err == nil || !strings.Contains(err.Error(), "--force") {
+	if err := begin(false, func(io.Writer) error { return begin(false, nothing) }); err == nil || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("a file that came meanwhile was replaced: %v", err)
 	}
 	holds("new", 1)
-	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-
-	if err := os.WriteFile(name, []byte("old"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte("old"), 0o644))
 	if err := vacant(name, false); err == nil {
 		t.Error("an existing file may be replaced without --force")
 	}
-	err = begin(true, func(io.Writer) error {
-		holds("old", 2)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, begin(true, func(io.Writer) error { holds("old", 2); return nil }))
 	holds("new", 1)
-
-	err = begin(true, func(w io.Writer) error {
-		f, _ := w.(*os.File)
-		return f.Close() // so that it cannot be synced
-	})
-	if err == nil {
+	closed := func(w io.Writer) error { return w.(io.Closer).Close() } // so that it cannot be synced
+	if err := begin(true, closed); err == nil {
 		t.Error("what the disk has not taken got its name")
 	}
 	holds("new", 1)

@@ -10,6 +10,7 @@ import (
 
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/deadletter"
+	"sidecar/internal/testkit/must"
 )
 
 // shown is what show prints.
@@ -18,9 +19,7 @@ func shown(t *testing.T, f *deadletter.Full) string {
 	var out bytes.Buffer
 	c := newCall(invocation{stdout: &out}, "sidecar dlq", subcommand{name: "show"})
 	c.show(f, time.Unix(1e9, 0))
-	if err := c.out.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.out.Flush())
 	return out.String()
 }
 
@@ -79,18 +78,5 @@ func TestShowOfAlmostNothing(t *testing.T) {
 	}
 	if got := shown(t, &deadletter.Full{}); strings.Contains(got, "body") {
 		t.Errorf("a body that was not asked for:\n%s", got)
-	}
-}
-
-func TestTypeName(t *testing.T) {
-	t.Parallel()
-	for want, v := range map[string]any{
-		"bool": true, "int8": int8(1), "uint8": uint8(1), "int16": int16(1), "uint16": uint16(1), "int32": int32(1), "uint32": uint32(1), "int64": int64(1),
-		"float32": float32(1), "float64": 1.0, "decimal": amqp.Decimal{}, "string": "", "binary": []byte{}, "timestamp": time.Now(), "array": []any{},
-		"table": amqp.Table{}, "void": nil,
-	} {
-		if got := (amqpvalue.Typed{V: v}).Type(); got != want {
-			t.Errorf("%T is %q", v, got)
-		}
 	}
 }

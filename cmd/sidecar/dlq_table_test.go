@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"sidecar/internal/deadletter"
+	"sidecar/internal/testkit/must"
 )
 
 // drawn is the list of some messages on a terminal of that width; 0 = a file.
@@ -17,13 +18,9 @@ func drawn(t *testing.T, width int, views ...deadletter.View) []string {
 	var b strings.Builder
 	tab := &table{w: &b, columns: listColumns, width: width}
 	for i := range views {
-		if err := tab.add(listRow(&views[i], time.Unix(1e9, 0))...); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tab.add(listRow(&views[i], time.Unix(1e9, 0))...))
 	}
-	if err := tab.flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tab.flush())
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
@@ -107,19 +104,13 @@ func TestTableOfAnyLength(t *testing.T) {
 		var b strings.Builder
 		tab := &table{w: &b, columns: []column{{title: "A"}, {title: "B", least: 5}}, width: width}
 		for i := range 3 * tableSample {
-			if err := tab.add(strconv.Itoa(i%10)+"x", "short"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, tab.add(strconv.Itoa(i%10)+"x", "short"))
 			if len(tab.rows) > tableSample {
 				t.Fatalf("%d rows are kept", len(tab.rows))
 			}
 		}
-		if err := tab.add("a-very-long-cell", "last-cell-that-is-long"); err != nil {
-			t.Fatal(err)
-		}
-		if err := tab.flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, tab.add("a-very-long-cell", "last-cell-that-is-long"))
+		must.Do(t, tab.flush())
 		lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 		if len(lines) != 3*tableSample+2 || lines[len(lines)-1] != want {
 			t.Errorf("%d lines, the last is %q, want %q", len(lines), lines[len(lines)-1], want)

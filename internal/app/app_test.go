@@ -1,14 +1,12 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -37,31 +35,47 @@ func load(t *testing.T, more ...string) *config.Config {
 	// Of two equal names the first one counts.
 	environ := append(more, "SIDECAR_SERVICE=demo-orders",
 		"SIDECAR_ADMIN_ADDR=127.0.0.1:0", "SIDECAR_CONTROL_ADDR=127.0.0.1:0", "SIDECAR_SHUTDOWN_GRACE=5s")
-	cfg, err := config.Load(environ, 0, Rule)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cfg
+	return must.Get(config.Load(environ, 0, Rule))(t)
 }
 
-// live is load for the test's own virtual host.
+// live is load for the test's own virtual host, with an app that answers 200 where more names none.
 func live(t *testing.T, more ...string) *config.Config {
 	t.Helper()
+	if !slices.ContainsFunc(more, func(set string) bool { return strings.HasPrefix(set, "SIDECAR_APP_URL=") }) {
+		more = append(more, "SIDECAR_APP_URL="+apptest.NewApp(t).URL)
+	}
 	return load(t, append(more, "SIDECAR_AMQP_URL="+brokertest.URL(t))...)
+}
+
+// account is a user of the broker, and live's configuration with that user.
+func account(t *testing.T, more ...string) (user string, cfg *config.Config) {
+	t.Helper()
+	user = brokertest.User(t, "secret")
+	return user, live(t, append(more, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, user, "secret"))...)
 }
 
 // run runs a sidecar until the test stops it.
 func run(t *testing.T, cfg *config.Config, edits ...func(*App)) (*App, *apptest.Log, func() error) {
 	t.Helper()
 	log := &apptest.Log{}
-	a, err := New(cfg, Build{Version: "test", Commit: "none"}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(cfg, Build{Version: "test", Commit: "none"}, log))(t)
 	for _, edit := range edits {
 		edit(a)
 	}
 	return a, log, serve(t, a, log)
+}
+
+// consuming is run, and waits until the queue is consumed.
+func consuming(t *testing.T, cfg *config.Config, edits ...func(*App)) (*App, *subscription, *apptest.Log) {
+	t.Helper()
+	a, log, _ := run(t, cfg, edits...)
+	brokertest.Eventually(t, time.Minute, "consuming", a.subscriptions[0].consumer.Active)
+	return a, a.subscriptions[0], log
+}
+
+// checkEvery sets the pause between two checks of the topology.
+func checkEvery(pause time.Duration) func(*App) {
+	return func(a *App) { a.subscriptions[0].checkEvery = pause }
 }
 
 // serve runs a, which logs to log, until the test stops it.
@@ -83,10 +97,7 @@ func serve(t *testing.T, a *App, log *apptest.Log) (stop func() error) {
 // fresh is an app that does not run.
 func fresh(t *testing.T, cfg *config.Config) *App {
 	t.Helper()
-	a, err := New(cfg, Build{}, &apptest.Log{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(cfg, Build{}, &apptest.Log{}))(t)
 	t.Cleanup(a.abandon)
 	return a
 }
@@ -94,79 +105,40 @@ func fresh(t *testing.T, cfg *config.Config) *App {
 // rendered is the plan in a format.
 func rendered(t *testing.T, format string, more ...string) string {
 	t.Helper()
-	out, err := RenderPlan(load(t, more...), format)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return must.Get(RenderPlan(load(t, more...), format))(t)
 }
+
+func withID(id string) amqp.Publishing { return amqp.Publishing{MessageId: id} }
 
 func TestDriftKeepsItUpAndUnready(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	cfg := live(t)
-	plan, err := newPlan(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	url, cfg := brokertest.URL(t), live(t)
+	plan := must.Get(newPlan(cfg))(t)
 	wait := plan.Waits[0].Queue
 	brokertest.Queue(t, url, wait, amqp.Table{
 		"x-message-ttl": int64(5000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": plan.Queue, "x-expires": int64(3_600_000),
 	})
 	a, log, stop := run(t, cfg)
 	brokertest.Eventually(t, time.Minute, "the finding in the log", func() bool { return strings.Contains(log.String(), "topology does not fit") })
-	s := a
-	if r := s.Ready(""); r.Ready {
-		t.Errorf("ready with a topology that does not fit: %+v", r)
+	st := a.Status()
+	if len(st.Findings) == 0 || st.Findings[0].Problem != "drift" || !strings.Contains(st.Findings[0].Object, wait) || a.Ready("").Ready {
+		t.Errorf("ready: %v, findings %+v", a.Ready("").Ready, st.Findings)
 	}
-	st := s.Status()
-	if len(st.Findings) == 0 || st.Findings[0].Problem != "drift" || !strings.Contains(st.Findings[0].Object, wait) {
-		t.Errorf("findings %+v", st.Findings)
-	}
-	var out bytes.Buffer
-	if err := Check(context.Background(), cfg, &out, false, plain); !errors.Is(err, errFindings) || !strings.Contains(out.String(), "3600000") {
-		t.Errorf("check: %v\n%s", err, out.String())
+	if out := problems(t, cfg); !strings.Contains(out, "3600000") {
+		t.Errorf("check:\n%s", out)
 	}
 
 	// After the repair the next check may be half a minute away, so ask for one.
-	ch := brokertest.Channel(t, url)
-	if _, err := ch.QueueDelete(wait, false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(brokertest.Channel(t, url).QueueDelete(wait, false, false, false))(t)
 	ask(a.subscriptions[0].check)
 	brokertest.Eventually(t, time.Minute, "it fits again", func() bool {
 		findings, checked := a.subscriptions[0].status.last()
 		return checked && len(findings) == 0
 	})
-	out.Reset()
-	if err := Check(context.Background(), cfg, &out, false, plain); err != nil || !strings.Contains(out.String(), "ok ") {
-		t.Errorf("check: %v\n%s", err, out.String())
+	if out := printed(t, cfg); !strings.Contains(out, "ok ") {
+		t.Errorf("check:\n%s", out)
 	}
-	if err := stop(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
-}
-
-func TestListenFails(t *testing.T) {
-	t.Parallel()
-	taken := httptest.NewServer(http.NotFoundHandler())
-	t.Cleanup(taken.Close)
-	addr := strings.TrimPrefix(taken.URL, "http://")
-	a, err := New(load(t, "SIDECAR_ADMIN_ADDR="+addr), Build{}, &apptest.Log{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Run(t.Context(), context.Background()); err == nil || !strings.Contains(err.Error(), addr) {
-		t.Errorf("Run on a taken address: %v", err)
-	}
-}
-
-func TestPresetValuesOfTiers(t *testing.T) {
-	t.Parallel()
-	v, _, err := PresetValues(load(t, "SIDECAR_RETRY_DELAYS=1s,10s", "SIDECAR_QUEUE_TYPE=quorum"))
-	if err != nil || v["SIDECAR_RETRY_DELAYS"] != "1s,10s" {
-		t.Errorf("%v %v", v, err)
-	}
+	must.Do(t, stop())
 }
 
 func TestDefinitionsNameTheVhost(t *testing.T) {

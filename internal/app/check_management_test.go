@@ -188,9 +188,7 @@ func TestCheckCountsWhatTheQueueDelays(t *testing.T) {
 	}
 	must.Do(t, d.Reject(true))
 	brokertest.Eventually(t, time.Minute, "the message is counted", func() bool {
-		var b bytes.Buffer
-		must.Do(t, Check(t.Context(), managed(t, env...), &b, false, plain))
-		return strings.Contains(b.String(), "messages that wait in q for a retry: 1\n")
+		return strings.Contains(printed(t, managed(t, env...)), "messages that wait in q for a retry: 1\n")
 	})
 }
 
@@ -205,33 +203,24 @@ func TestCheckWithoutStatistics(t *testing.T) {
 	}
 }
 
+// TestCheckFindsLeftovers: the advice is to delete an empty queue, and to leave one that may have messages. They are counted
+// over AMQP: the API counts what is in a quorum queue some seconds late.
 func TestCheckFindsLeftovers(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
 	plan := declared(t, live(t))
 	brokertest.Queue(t, url, "old queue's", amqp.Table{topology.ArgTTL: int64(1000), topology.ArgDLX: "", topology.ArgDLKey: plan.Queue})
-	r, err := checked(t, managed(t))
-	f := r.find("old queue's")
-	command := "rabbitmqctl delete_queue -p " + brokertest.VhostName(t) + ` 'old queue'\''s' --if-empty --if-unused`
-	if err != nil || f.Severity != "note" || f.Problem != "leftover" || f.Found != "0 messages" || !strings.HasSuffix(f.Fix, command) {
-		t.Errorf("%v: %+v, want the command %s", err, r, command)
-	}
-}
-
-// TestLeftoverIsCountedNow: the API counts what is in a quorum queue some seconds late, and the advice is to delete the
-// queue with its messages.
-func TestLeftoverIsCountedNow(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	env := []string{"SIDECAR_QUEUE_TYPE=quorum"}
-	plan := declared(t, live(t, env...))
 	brokertest.Queue(t, url, "leftover", amqp.Table{topology.ArgType: "quorum", topology.ArgTTL: int64(3600_000), topology.ArgDLX: "", topology.ArgDLKey: plan.Queue})
-	for n := 1; n <= 3; n++ {
+	command := "rabbitmqctl delete_queue -p " + brokertest.VhostName(t) + ` 'old queue'\''s' --if-empty --if-unused`
+	for n := 1; n <= 2; n++ {
 		brokertest.Send(t, url, "leftover", "a message")
-		r, err := checked(t, managed(t, env...))
-		f := r.find("leftover")
-		if err != nil || f.Found != fmt.Sprintf("%d messages", n) || strings.Contains(f.Fix, "delete_queue") || !strings.Contains(f.Fix, "leave it") {
-			t.Errorf("%v: %+v", err, f)
+		r, err := checked(t, managed(t))
+		empty, full := r.find("old queue's"), r.find("leftover")
+		if err != nil || empty.Severity != "note" || empty.Problem != "leftover" || empty.Found != "0 messages" || !strings.HasSuffix(empty.Fix, command) {
+			t.Errorf("%v: %+v, want the command %s", err, empty, command)
+		}
+		if full.Found != fmt.Sprintf("%d messages", n) || strings.Contains(full.Fix, "delete_queue") || !strings.Contains(full.Fix, "leave it") {
+			t.Errorf("with %d messages: %+v", n, full)
 		}
 	}
 }
@@ -249,26 +238,20 @@ func TestCheckCannotReadTheAPI(t *testing.T) {
 	t.Parallel()
 	u := must.Get(url.Parse(brokertest.Management(t)))(t)
 	u.User = url.UserPassword("guest", "canary-0f9e")
-	cfg := live(t, "SIDECAR_MANAGEMENT_URL="+u.String())
-	var out bytes.Buffer
-	err := Check(t.Context(), cfg, &out, true, plain)
-	if err == nil || errors.Is(err, errFindings) || !strings.Contains(err.Error(), "management API") || strings.Contains(err.Error(), "canary") {
-		t.Errorf("%v", err)
-	}
-	if out.Len() > 0 {
-		t.Errorf("printed %s", out.String())
-	}
-	file := filepath.Join(t.TempDir(), "url")
+	file, ca := filepath.Join(t.TempDir(), "url"), brokertest.NewAuthority(t).CAFile()
 	must.Do(t, os.WriteFile(file, []byte(brokertest.Management(t)), 0o600))
-	cfg = live(t, "SIDECAR_MANAGEMENT_URL_FILE="+file)
-	must.Do(t, os.Remove(file))
-	if err := Check(t.Context(), cfg, &out, false, plain); err == nil || !strings.Contains(err.Error(), "SIDECAR_MANAGEMENT_URL_FILE") {
-		t.Errorf("%v", err)
+	cases := map[string]*config.Config{
+		"management API":                   live(t, "SIDECAR_MANAGEMENT_URL="+u.String()),
+		"SIDECAR_MANAGEMENT_URL_FILE":      live(t, "SIDECAR_MANAGEMENT_URL_FILE="+file),
+		"management API: read the CA file": live(t, "SIDECAR_MANAGEMENT_URL=https://127.0.0.1:1", "SIDECAR_AMQP_TLS_CA_FILE="+ca),
 	}
-	ca := brokertest.NewAuthority(t).CAFile()
-	cfg = live(t, "SIDECAR_MANAGEMENT_URL=https://127.0.0.1:1", "SIDECAR_AMQP_TLS_CA_FILE="+ca)
+	must.Do(t, os.Remove(file))
 	must.Do(t, os.Remove(ca))
-	if err := Check(t.Context(), cfg, &out, false, plain); err == nil || !strings.Contains(err.Error(), "management API: read the CA file") {
-		t.Errorf("%v", err)
+	for says, cfg := range cases {
+		var out bytes.Buffer
+		err := Check(t.Context(), cfg, &out, true, plain)
+		if err == nil || errors.Is(err, errFindings) || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "canary") || out.Len() > 0 {
+			t.Errorf("%v, want %s; printed %s", err, says, &out)
+		}
 	}
 }

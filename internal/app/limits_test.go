@@ -4,9 +4,6 @@ import (
 	"testing"
 
 	"golang.org/x/time/rate"
-
-	"sidecar/internal/apptest"
-	"sidecar/internal/testkit/must"
 )
 
 // TestLimits: rates and slots are those of the configuration; what all subscriptions share exists once.
@@ -14,8 +11,7 @@ func TestLimits(t *testing.T) {
 	t.Parallel()
 	first := load(t, "SIDECAR_MAX_RATE=600/m", "SIDECAR_MAX_CONCURRENCY=19", "SIDECAR_RATE_LIMIT=100/s")
 	second := load(t, "SIDECAR_SERVICE=demo-refunds")
-	a := must.Get(New(together(first, second), Build{}, &apptest.Log{}))(t)
-	t.Cleanup(a.abandon)
+	a := fresh(t, together(first, second))
 	own, other := a.subscriptions[0].limits.rates, a.subscriptions[1].limits.rates
 	if len(own) != 2 || own[0].Limit() != 100 || own[0].Burst() != 10 {
 		t.Errorf("limiters of the first: %v", own)

@@ -21,16 +21,14 @@ func throughout(t *testing.T, d *brokertest.Disguise, more ...string) []string {
 // nothing consumed, and few questions. After the next connection, to 4.3, it goes on by itself.
 func TestOlderNodes(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"4.2.9", "four.three", brokertest.NoVersion} {
+	for _, version := range []string{"4.2.9", brokertest.NoVersion} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			brokertest.Delaying(t)
 			app := apptest.NewApp(t)
 			d := brokertest.NewDisguise(t, brokertest.URL(t))
 			d.As(version)
-			a, log, _ := run(t, load(t, throughout(t, d, "SIDECAR_APP_URL="+app.URL+"/")...), func(a *App) {
-				a.subscriptions[0].checkEvery = time.Hour
-			})
+			a, log, _ := run(t, load(t, throughout(t, d, "SIDECAR_APP_URL="+app.URL+"/")...), checkEvery(time.Hour))
 			sub := a.subscriptions[0]
 			brokertest.Eventually(t, time.Minute, "the finding", sub.status.bad)
 			brokertest.Eventually(t, time.Minute, "the connections", func() bool { return d.Accepted() == 2 })
@@ -74,9 +72,7 @@ func TestOlderNodeAfterAReconnect(t *testing.T) {
 	url, app, gate := brokertest.URL(t), apptest.NewApp(t), make(chan struct{})
 	app.On("", apptest.Held(gate, apptest.Say(apptest.Status(500))), apptest.Say(apptest.Status(200)))
 	d := brokertest.NewDisguise(t, url)
-	a, log, _ := run(t, load(t, throughout(t, d, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_RETRY_DELAY=100ms")...))
-	sub := a.subscriptions[0]
-	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+	_, sub, log := consuming(t, load(t, throughout(t, d, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_RETRY_DELAY=100ms")...))
 	brokertest.Send(t, url, sub.plan.Queue, "m")
 	brokertest.Eventually(t, time.Minute, "the app has it", func() bool { return len(app.Requests()) == 1 })
 	d.As("4.2.9")
@@ -111,11 +107,7 @@ func queueDelaysNothing(t *testing.T, mode string) {
 	env := []string{"SIDECAR_APP_URL=" + app.URL + "/", "SIDECAR_TOPOLOGY=native", "SIDECAR_RETRY_DELAY=300ms",
 		"SIDECAR_MAX_RETRIES=100", "SIDECAR_CONCURRENCY=4"}
 	declared(t, live(t, env...))
-	a, log, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), func(a *App) {
-		a.subscriptions[0].checkEvery = time.Second
-	})
-	sub := a.subscriptions[0]
-	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+	_, sub, log := consuming(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+mode)...), checkEvery(time.Second))
 	brokertest.Ctl(t, "set_policy", "none", ".*", `{"delayed-retry-type":"disabled"}`)
 	for _, id := range []string{"a", "b", "c", "d"} {
 		brokertest.Publish(t, brokertest.Channel(t, url), "", sub.plan.Queue, withID(id))
@@ -143,28 +135,5 @@ func queueDelaysNothing(t *testing.T, mode string) {
 	}
 	if !slices.IsSorted(counts) || counts[len(counts)-1] != len(counts)-1 {
 		t.Errorf("retry counts %v", counts)
-	}
-}
-
-// TestBadSettingsOfQueuesThatDelay: each is refused with one line, which says why.
-func TestBadSettingsOfQueuesThatDelay(t *testing.T) {
-	t.Parallel()
-	const order = "cannot be combined with a queue that delays messages itself: after a lost connection they would be " +
-		"out of order"
-	const names = "leave SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE out: native has neither, and retries wait in the " +
-		"service's queue"
-	for _, tc := range []struct{ variable, says, env string }{
-		{"SIDECAR_ORDER_BY", `="queue": ` + order, "SIDECAR_ORDER_BY=queue"},
-		{"SIDECAR_PARTITIONS", `="4": ` + order, "SIDECAR_ORDER_BY=routing-key SIDECAR_PARTITIONS=4"},
-		{"SIDECAR_CRASH_LIMIT", `="3": cannot be combined with a queue that delays messages itself: a reject cannot write a ` +
-			"crash down. A queue declared for native has an x-delivery-limit for that", "SIDECAR_CRASH_LIMIT=3"},
-		{"SIDECAR_TOPOLOGY", `="native": ` + names, "SIDECAR_RETRY_EXCHANGE=x"},
-		{"SIDECAR_TOPOLOGY", `="native": ` + names, "SIDECAR_RETRY_QUEUE=x"},
-		{"SIDECAR_QUEUE_TYPE", `="classic": only a quorum queue delays messages itself`, "SIDECAR_QUEUE_TYPE=classic"},
-		{"SIDECAR_RETRY_DELAYS", `="1s,2s,3s": two for native, the shortest and the longest`, "SIDECAR_RETRY_DELAYS=1s,2s,3s"},
-		{"SIDECAR_RETRY_DELAYS", `="1s": two for native, the shortest and the longest`, "SIDECAR_RETRY_DELAYS=1s"},
-		{"SIDECAR_QUEUE_ARGUMENTS", `="x-delayed-retry-min=5": x-delayed-retry-min is set by the topology`, "SIDECAR_QUEUE_ARGUMENTS=x-delayed-retry-min=5"},
-	} {
-		refused(t, tc.variable+tc.says, tc.variable, append(strings.Fields(tc.env), "SIDECAR_TOPOLOGY=native")...)
 	}
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -21,9 +22,7 @@ import (
 // partitions are searched for once in a session.
 func TestPartitionsInStatus(t *testing.T) {
 	t.Parallel()
-	a := must.Get(New(live(t, "SIDECAR_ORDER_BY=header:customer", "SIDECAR_PARTITIONS=3", "SIDECAR_CONCURRENCY=3",
-		"SIDECAR_QUEUE_TYPE=classic"), Build{}, &apptest.Log{}))(t)
-	t.Cleanup(a.abandon)
+	a := fresh(t, live(t, "SIDECAR_ORDER_BY=header:customer", "SIDECAR_PARTITIONS=3", "SIDECAR_CONCURRENCY=3", "SIDECAR_QUEUE_TYPE=classic"))
 	ch, link := brokertest.Channel(t, brokertest.URL(t)), must.Get(a.dialer.Dial(t.Context()))(t)
 	defer link.Close()
 	left, s := brokertest.Queue(t, brokertest.URL(t), "demo.queue.demo-orders.p3", nil), a.subscriptions[0]
@@ -108,9 +107,7 @@ func TestPartitions(t *testing.T) {
 	second, _, _ := run(t, cfg)
 	ready(second)
 	publish()
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
+	must.Do(t, stop())
 	publish()
 	attempted(1)
 
@@ -134,10 +131,7 @@ func TestPartitions(t *testing.T) {
 			t.Errorf("%s came from %s, want %s", r.ID, q, queues[key])
 		}
 	}
-	used := map[string]bool{}
-	for _, q := range queues {
-		used[q] = true
-	}
+	used := slices.Compact(slices.Sorted(maps.Values(queues)))
 	if len(used) != 4 || len(second.Flow().Depths) != 5 {
 		t.Errorf("used %v of %+v", used, second.Flow().Depths)
 	}

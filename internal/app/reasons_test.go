@@ -63,9 +63,8 @@ func TestMissingRightIsOneLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			user := brokertest.User(t, "secret")
+			user, cfg := account(t)
 			brokertest.Ctl(t, "set_permissions", user, c.configure, ".*", c.read)
-			cfg := load(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, user, "secret"))
 			check := problems(t, cfg)
 			if missing := strings.Count(check, ": missing"); missing != len(all)-len(c.without) || strings.Count(check, ": permission") != 1 {
 				t.Errorf("check:\n%s", check)
@@ -103,14 +102,12 @@ func TestDeletedAndNotDeclaredAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ch, user := brokertest.Channel(t, brokertest.URL(t)), brokertest.User(t, "secret")
+			user, cfg := account(t)
 			brokertest.Ctl(t, "set_permissions", user, ".*", ".*", ".*")
-			a, log, _ := run(t, load(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, user, "secret")))
-			sub := a.subscriptions[0]
-			brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+			a, sub, log := consuming(t, cfg)
 			queue := c.queue(a.plan)
 			c.refuse(t, user)
-			must.Get(ch.QueueDelete(queue, false, false, false))(t)
+			must.Get(brokertest.Channel(t, brokertest.URL(t)).QueueDelete(queue, false, false, false))(t)
 			brokertest.Eventually(t, time.Minute, "a finding and a session", func() bool {
 				ask(sub.measure)
 				return sub.status.bad() && sub.connected()
@@ -139,9 +136,7 @@ func TestReturnedByANodeThatIsDown(t *testing.T) {
 			app.On("", apptest.Held(gate, apptest.Say(apptest.Status(500))))
 			env := []string{"SIDECAR_APP_URL=" + app.URL, "SIDECAR_MAX_RETRIES=" + c.retries, "SIDECAR_RETRY_DELAYS=1s"} // by publish
 			declared(t, live(t, env...))
-			a, log, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+c.mode)...))
-			sub := a.subscriptions[0]
-			brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+			a, sub, log := consuming(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE="+c.mode)...))
 			brokertest.Send(t, brokertest.URL(t), a.plan.Queue, "m")
 			brokertest.Eventually(t, time.Minute, "the app has it", func() bool { return len(app.Requests()) > 0 })
 			queue := c.queue(a.plan)
@@ -168,9 +163,7 @@ func TestModeNoneReportsWhatAMessageNeeded(t *testing.T) {
 	cfg := live(t, "SIDECAR_APP_URL="+app.URL, "SIDECAR_TOPOLOGY_MODE=none")
 	plan := must.Get(newPlan(cfg))(t)
 	brokertest.Queue(t, brokertest.URL(t), plan.Queue, nil)
-	a, log, _ := run(t, cfg)
-	sub := a.subscriptions[0]
-	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+	a, sub, log := consuming(t, cfg)
 	measured(t, sub)
 	pauses := func() float64 {
 		return brokertest.Metric(t, a.registry, "sidecar_paused", "queue", plan.Queue, "reason", "topology")
@@ -185,8 +178,7 @@ func TestModeNoneReportsWhatAMessageNeeded(t *testing.T) {
 	if f.Object != topology.ExchangeTitle(plan.Waits[0].Exchange) || pauses() != 1 || a.Ready("").Ready {
 		t.Errorf("%v", f)
 	}
-	other, _, _ := run(t, live(t, "SIDECAR_APP_URL="+app.URL, "SIDECAR_TOPOLOGY_MODE=declare"))
-	brokertest.Eventually(t, time.Minute, "another sidecar declares everything", func() bool { return other.Ready("").Ready })
+	declared(t, live(t))
 	brokertest.Eventually(t, time.Minute, "consuming again", func() bool {
 		ask(sub.measure)
 		return sub.consumer.Active() && !sub.status.bad() && pauses() == 0
@@ -201,16 +193,15 @@ func TestBindingThatAnotherServiceDeclares(t *testing.T) {
 	app.On("", apptest.Say(apptest.Status(409, "Amqp-Disposition: park")))
 	env := []string{"SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_APP_URL=" + app.URL}
 	plan := declared(t, live(t, env...))
-	park, ch, user := plan.Park, brokertest.Channel(t, brokertest.URL(t)), brokertest.User(t, "secret")
+	park, ch := plan.Park, brokertest.Channel(t, brokertest.URL(t))
 	for _, b := range plan.Bindings {
 		if b.Queue == park.Queue {
 			must.Do(t, ch.QueueUnbind(b.Queue, b.Key, b.Exchange, nil))
 		}
 	}
+	user, cfg := account(t, env...)
 	brokertest.Ctl(t, "set_permissions", user, ".*", `^(?!`+park.Queue+`$)`, ".*")
-	a, log, _ := run(t, load(t, append(env, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, user, "secret"))...))
-	sub := a.subscriptions[0]
-	brokertest.Eventually(t, time.Minute, "consuming", sub.consumer.Active)
+	a, _, log := consuming(t, cfg)
 	brokertest.Send(t, brokertest.URL(t), a.plan.Queue, "m")
 	brokertest.Eventually(t, time.Minute, "some returned publications", func() bool { return len(log.Lines(`"publish failed"`)) > 2 })
 	if f := onlyLine(t, a, log, declare.ProblemPermission); !strings.Contains(f.Object, park.Queue) || !strings.Contains(f.Fix, "set_permissions") {

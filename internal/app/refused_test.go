@@ -11,7 +11,9 @@ import (
 
 	"sidecar/internal/admin"
 	"sidecar/internal/apptest"
+	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/config"
 	"sidecar/internal/flow"
 	"sidecar/internal/testkit/must"
 )
@@ -23,6 +25,14 @@ type scene struct {
 	t    *testing.T
 	ch   *amqp.Channel
 	user string
+}
+
+func newScene(t *testing.T, mode string) (*scene, *config.Config) {
+	t.Helper()
+	user, cfg := account(t, "SIDECAR_TOPOLOGY_MODE="+mode)
+	s := &scene{t, brokertest.Channel(t, brokertest.URL(t)), user}
+	s.permit(".*")
+	return s, cfg
 }
 
 func (s *scene) remove() { must.Get(s.ch.QueueDelete(refusedQueue, false, false, false))(s.t) }
@@ -41,49 +51,48 @@ func (s *scene) permit(read string) {
 	brokertest.Ctl(s.t, "set_permissions", s.user, ".*", ".*", read)
 }
 
-// TestQueueCannotBeConsumed: whatever keeps the queue from being consumed, in whichever mode, is said with the broker's
-// reason while the connection is up, and is over when the queue is consumed.
+// TestQueueCannotBeConsumed: whatever keeps the queue from being consumed, at the start or later and in whichever mode, is
+// said with the broker's reason while the connection is up, and is over when the queue is consumed.
 func TestQueueCannotBeConsumed(t *testing.T) {
 	t.Parallel()
-	revoke := func(s *scene) { s.permit("^$"); s.remove(); s.declare() } // the broker asks for the right when a consumer begins
-	for name, c := range map[string]struct {
-		mode          string
-		running       bool // it is consumed before
+	type trouble struct {
 		refuse, admit func(*scene)
 		says          string
+	}
+	gone := trouble{(*scene).remove, (*scene).declare, "404 NOT_FOUND - no queue"}
+	// The broker asks for the right when a consumer begins.
+	revoked := trouble{func(s *scene) { s.permit("^$"); s.remove(); s.declare() }, func(s *scene) { s.permit(".*") }, "403 ACCESS_REFUSED"}
+	alone := trouble{(*scene).consumeAlone, (*scene).consumeNoMore, "403 ACCESS_REFUSED"}
+	for name, c := range map[string]struct {
+		mode     string
+		troubles []trouble // one after the other; the first one is there at the start
 	}{
-		"absent":                 {"none", false, (*scene).remove, (*scene).declare, "404 NOT_FOUND - no queue"},
-		"deleted":                {"none", true, (*scene).remove, (*scene).declare, "404 NOT_FOUND - no queue"},
-		"another consumer alone": {"declare", false, (*scene).consumeAlone, (*scene).consumeNoMore, "403 ACCESS_REFUSED"},
-		"no right": {
-			"none", false, func(s *scene) { s.permit("^$") }, func(s *scene) { s.permit(".*") }, "403 ACCESS_REFUSED",
-		},
-		"right revoked": {"none", true, revoke, func(s *scene) { s.permit(".*") }, "403 ACCESS_REFUSED"},
+		"gone": {"none", []trouble{gone, gone}}, "no right": {"none", []trouble{revoked}}, "another consumer alone": {"declare", []trouble{alone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			app := "SIDECAR_APP_URL=" + apptest.NewApp(t).URL
-			declared(t, live(t, app))
-			s := &scene{t, brokertest.Channel(t, brokertest.URL(t)), brokertest.User(t, "secret")}
-			s.permit(".*")
-			if !c.running {
-				c.refuse(s)
-			}
-			a, log, _ := run(t, load(t, app, "SIDECAR_TOPOLOGY_MODE="+c.mode, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, s.user, "secret")))
-			if c.running {
-				brokertest.Eventually(t, time.Minute, "consuming", a.subscriptions[0].consumer.Active)
-				c.refuse(s)
-			}
-			brokertest.Eventually(t, time.Minute, "a reason", func() bool { return refusal(a.Status().Pauses) != "" })
-			brokertest.Eventually(t, time.Minute, "some tries", func() bool { return len(log.Lines(`"msg":"broker channel over"`)) > 2 })
-			saysRefused(t, a, c.says)
-			if n := len(log.Lines(`"msg":"paused"`, `"reason":"queue"`, c.says)); n != 1 {
-				t.Errorf("%d log lines say why", n)
-			}
-			c.admit(s)
-			brokertest.Eventually(t, time.Minute, "consuming again", func() bool { return a.Ready("").Ready && a.subscriptions[0].consumer.Active() })
-			if st := a.Status(); st.State != admin.Consuming || len(st.Pauses) > 0 || len(log.Lines(`"msg":"resumed"`, `"reason":"queue"`)) != 1 {
-				t.Errorf("%+v", st)
+			declared(t, live(t))
+			s, cfg := newScene(t, c.mode)
+			c.troubles[0].refuse(s)
+			a, log, _ := run(t, cfg, dialing(func(o *broker.Options) { o.Backoff = time.Millisecond }))
+			over := func() int { return len(log.Lines(`"msg":"broker channel over"`)) }
+			for i, now := range c.troubles {
+				if i > 0 {
+					now.refuse(s)
+				}
+				brokertest.Eventually(t, time.Minute, "a reason", func() bool { return strings.Contains(refusal(a.Status().Pauses), now.says) })
+				tries := over()
+				brokertest.Eventually(t, time.Minute, "some more tries", func() bool { return over() > tries+1 })
+				saysRefused(t, a, now.says)
+				now.admit(s)
+				brokertest.Eventually(t, time.Minute, "consuming again", func() bool { return a.Ready("").Ready && a.subscriptions[0].consumer.Active() })
+				if st := a.Status(); st.State != admin.Consuming || len(st.Pauses) > 0 {
+					t.Errorf("%+v", st)
+				}
+				paused, resumed := log.Lines(`"msg":"paused"`, `"reason":"queue"`), log.Lines(`"msg":"resumed"`, `"reason":"queue"`)
+				if len(paused) != i+1 || !strings.Contains(paused[i], now.says) || len(resumed) != i+1 {
+					t.Errorf("logged %q, %q", paused, resumed)
+				}
 			}
 		})
 	}
@@ -120,10 +129,8 @@ func saysRefused(t *testing.T, a *App, says string) {
 // broker is logged.
 func TestRefusedThenPaused(t *testing.T) {
 	t.Parallel()
-	s := &scene{t, brokertest.Channel(t, brokertest.URL(t)), brokertest.User(t, "secret")}
-	s.permit(".*")
-	a, log, _ := run(t, load(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL, "SIDECAR_TOPOLOGY_MODE=none",
-		"SIDECAR_AMQP_URL="+brokertest.URLAs(t, s.user, "secret")))
+	s, cfg := newScene(t, "none")
+	a, log, _ := run(t, cfg)
 	refused := func(why string, lines int) {
 		t.Helper()
 		brokertest.Eventually(t, time.Minute, why, func() bool { return strings.Contains(refusal(a.Status().Pauses), why) })
@@ -165,7 +172,7 @@ func TestStartingBetweenConsumers(t *testing.T) {
 	var a *App
 	var between atomic.Pointer[admin.Status]
 	log := &apptest.Log{}
-	a = must.Get(New(live(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL), Build{}, writer(func(line []byte) (int, error) {
+	a = must.Get(New(live(t), Build{}, writer(func(line []byte) (int, error) {
 		if strings.Contains(string(line), `"msg":"broker channel over"`) { // the pause before the next try begins
 			between.CompareAndSwap(nil, new(a.Status()))
 		}
@@ -201,9 +208,7 @@ func TestOneOfTwoQueuesCannotBeConsumed(t *testing.T) {
 	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+app.URL)
 	third := live(t, "SIDECAR_SERVICE=demo-third", "SIDECAR_TOPOLOGY_MODE=verify", "SIDECAR_APP_URL="+app.URL)
 	first.Subscription, second.Subscription, third.Subscription = "orders", "refunds", "third"
-	log := &apptest.Log{}
-	a := must.Get(New(together(first, second, third), Build{}, log))(t)
-	serve(t, a, log)
+	a, _, _ := run(t, together(first, second, third))
 	absent, there := a.subscriptions[0].plan.Queue, a.subscriptions[1].plan.Queue
 	brokertest.Eventually(t, time.Minute, "a reason, and the other is consumed", func() bool {
 		st := a.Status()
@@ -236,7 +241,7 @@ func TestOneOfTwoQueuesCannotBeConsumed(t *testing.T) {
 func TestQueueWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	brokertest.OwnNode(t).WithoutPlugin("rabbitmq_consistent_hash_exchange")
-	a, _, _ := run(t, live(t, "SIDECAR_ORDER_BY=routing-key", "SIDECAR_PARTITIONS=2", "SIDECAR_APP_URL="+apptest.NewApp(t).URL))
+	a, _, _ := run(t, live(t, "SIDECAR_ORDER_BY=routing-key", "SIDECAR_PARTITIONS=2"))
 	brokertest.Eventually(t, time.Minute, "the plugin is named", func() bool {
 		return strings.Contains(refusal(a.Status().Pauses), "rabbitmq_consistent_hash_exchange")
 	})
@@ -248,9 +253,7 @@ func TestQueueWithoutPlugin(t *testing.T) {
 // TestBrokerRefuses: while there is no connection, /status has the broker's words for both.
 func TestBrokerRefuses(t *testing.T) {
 	t.Parallel()
-	user := brokertest.User(t, "secret")
-	brokertest.Ctl(t, "set_permissions", user, ".*", ".*", ".*")
-	a, _, _ := run(t, load(t, "SIDECAR_APP_URL="+apptest.NewApp(t).URL, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, user, "another")))
+	a, _, _ := run(t, live(t, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, brokertest.User(t, "secret"), "another")))
 	brokertest.Eventually(t, time.Minute, "the refusal", func() bool {
 		const says = "username or password not allowed"
 		s := a.Status()

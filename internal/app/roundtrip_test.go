@@ -8,6 +8,7 @@ import (
 	"sidecar/internal/apptest"
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestRoundTripWaitsToPublish: messages can be consumed, and the other connection, which publishes, comes later.
@@ -17,20 +18,12 @@ func TestRoundTripWaitsToPublish(t *testing.T) {
 	proxy := brokertest.NewProxy(t, url)
 	proxy.Refuse()
 	cfg := load(t, "SIDECAR_AMQP_URL="+proxy.URL(t, url))
-	plan, err := newPlan(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(newPlan(cfg))(t)
 	probe := probeApp{id: "round trip"}
 	server := httptest.NewServer(&probe)
 	defer server.Close()
-	a, err := New(roundTripConfig(cfg, plan, server.URL+"/"), Build{}, &apptest.Log{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := brokerOptions(a.cfg, "consume", a.build)
-	o.URLs = func() ([]string, error) { return []string{url}, nil }
-	a.dialer = broker.NewDialer(o)
+	a := must.Get(New(roundTripConfig(cfg, plan, server.URL+"/"), Build{}, &apptest.Log{}))(t)
+	dialing(func(o *broker.Options) { o.URLs = func() ([]string, error) { return []string{url}, nil } })(a)
 	ended := make(chan error, 1)
 	go func() { ended <- probe.travel(t.Context(), a) }()
 	brokertest.Eventually(t, time.Minute, "messages are consumed", func() bool { return a.Ready("").Ready })

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"sidecar/internal/config"
 	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
-	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
 
@@ -33,14 +31,12 @@ func TestTwoSubscriptions(t *testing.T) {
 	first := live(t, "SIDECAR_APP_URL="+orders.URL)
 	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+refunds.URL, "SIDECAR_PARK_ON_STATUS=422")
 	refunds.On("bad", apptest.Say(apptest.Status(422)))
-	log := &apptest.Log{}
-	a := must.Get(New(together(first, second), Build{}, log))(t)
-	stop := serve(t, a, log)
+	a, log, stop := run(t, together(first, second))
 	brokertest.Eventually(t, time.Minute, "both are ready", func() bool { return a.Ready("").Ready })
 
 	queues := []string{"demo.queue.demo-orders", "demo.queue.demo-refunds"}
 	ch := brokertest.Channel(t, brokertest.URL(t))
-	send := func(queue, id string) { t.Helper(); brokertest.Publish(t, ch, "", queue, withID(id)) }
+	send := func(queue, id string) { brokertest.Publish(t, ch, "", queue, withID(id)) }
 	settled := func(queue, outcome string) float64 {
 		return brokertest.Metric(t, a.registry, "sidecar_messages_settled_total", "queue", queue, "outcome", outcome)
 	}
@@ -88,9 +84,7 @@ func TestTwoSubscriptions(t *testing.T) {
 	if slices.ContainsFunc(a.subscriptions, func(s *subscription) bool { return s.consumer.Active() }) {
 		t.Error("drained, and a consumer is still there")
 	}
-	if err := stop(); err != nil {
-		t.Errorf("Run: %v", err)
-	}
+	must.Do(t, stop())
 	for _, queue := range queues {
 		if n := len(log.Lines(`"msg":"drained"`, `"queue":"`+queue+`"`)); n != 1 {
 			t.Errorf("%d lines say that %s is drained", n, queue)
@@ -101,45 +95,6 @@ func TestTwoSubscriptions(t *testing.T) {
 	}
 }
 
-// TestOneConnectionForAll: subscriptions share one connection to consume and one to publish. A queue that is deleted, or
-// declared anew, interrupts no other, and is consumed again.
-func TestOneConnectionForAll(t *testing.T) {
-	t.Parallel()
-	app := apptest.NewApp(t)
-	first := live(t, "SIDECAR_APP_URL="+app.URL+"/orders")
-	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+app.URL+"/refunds")
-	log := &apptest.Log{}
-	a := must.Get(New(together(first, second), Build{}, log))(t)
-	serve(t, a, log)
-	brokertest.Eventually(t, time.Minute, "both are ready", func() bool { return a.Ready("").Ready })
-	ch := brokertest.Channel(t, brokertest.URL(t))
-	const gone, stays = "demo.queue.demo-orders", "demo.queue.demo-refunds"
-	hold := make(chan struct{})
-	release := sync.OnceFunc(func() { close(hold) })
-	t.Cleanup(release)
-	app.On("under way", apptest.Held(hold, apptest.Say(apptest.Status(200))))
-	brokertest.Publish(t, ch, "", stays, withID("under way"))
-	brokertest.Eventually(t, time.Minute, "a message of the other is under way", func() bool { return len(app.Seen("under way")) == 1 })
-
-	must.Get(ch.QueueDelete(gone, false, false, false))(t)
-	brokertest.Eventually(t, time.Minute, "the end of the channel is seen", func() bool {
-		return len(log.Lines(`"msg":"broker channel over"`, `"cause":"cancelled"`)) == 1
-	})
-	brokertest.Eventually(t, time.Minute, "the queue is there and consumed again", a.subscriptions[0].consumer.Active)
-	brokertest.Publish(t, ch, "", gone, withID("again"))
-	brokertest.Eventually(t, time.Minute, "a message of the new queue", func() bool { return len(app.Seen("again")) == 1 })
-	release()
-	brokertest.Eventually(t, time.Minute, "the other is settled", func() bool {
-		return brokertest.Metric(t, a.registry, "sidecar_messages_settled_total", "queue", stays, "outcome", "ack") == 1
-	})
-	if n := len(app.Seen("under way")); n != 1 {
-		t.Errorf("the message of the other queue was POSTed %d times", n)
-	}
-	if n := len(log.Lines(`"msg":"broker connected"`)); n != 2 {
-		t.Errorf("%d connections were made", n)
-	}
-}
-
 // TestQueueWithoutLeader: a broker answers its consumer by closing the connection. That costs the other queues their
 // connection once, and then no more; the queue is consumed when it has a leader again.
 func TestQueueWithoutLeader(t *testing.T) {
@@ -147,19 +102,15 @@ func TestQueueWithoutLeader(t *testing.T) {
 	app := apptest.NewApp(t)
 	first := live(t, "SIDECAR_APP_URL="+app.URL, "SIDECAR_QUEUE_TYPE=quorum")
 	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+app.URL)
-	log := &apptest.Log{}
-	a := must.Get(New(together(first, second), Build{}, log))(t)
 	const broken, good = "demo.queue.demo-orders", "demo.queue.demo-refunds"
 	leader := func(call string) {
 		t.Helper()
 		brokertest.Eval(t, fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"%s">>, queue, <<"%s">>)), `+
 			`ok = ra:%s(quorum_queues, amqqueue:get_pid(Q)).`, brokertest.VhostName(t), broken, call))
 	}
-	link := must.Get(a.dialer.Dial(t.Context()))(t)
-	must.Get(declare.Ensure(t.Context(), link, must.Get(newPlan(first))(t), topology.ModeDeclare))(t)
-	link.Close()
+	declared(t, first)
 	leader("stop_server")
-	serve(t, a, log)
+	a, log, _ := run(t, together(first, second))
 	brokertest.Eventually(t, time.Minute, "the queue has a connection of its own", a.subscriptions[0].isolated.Load)
 	brokertest.Eventually(t, time.Minute, "the other is consumed", a.subscriptions[1].consumer.Active)
 	brokertest.Eventually(t, 60*time.Second, "two more tries end their connections", func() bool {

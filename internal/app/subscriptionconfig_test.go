@@ -7,33 +7,18 @@ import (
 	"sidecar/internal/config"
 )
 
+const two = "SIDECAR_SERVICE=wms-cincout SIDECAR_SUBSCRIPTIONS=orders,refunds "
+
 // subscriptionMistakes are environments, and every line that Load reports.
 var subscriptionMistakes = []struct{ name, environ, want string }{
-	{
-		name: "names and values",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,a,a-retry,refunds
-SIDECAR_PREFETCH=20
-SIDECAR_APP_TIMEOUT=1
-SIDECAR_SUB_A_CONCURRENCY=50
-SIDECAR_SUB_A_RETRY_QUEUE=q
-SIDECAR_SUB_ORDERS_APP_URL=ftp://{subscription}.local/
-SIDECAR_SUB_ORDERS_MEMORY=1GiB
-SIDECAR_SUB_ORDERS_QEUE=q
-SIDECAR_SUB_ORDERS=q
-SIDECAR_SUB_ORDRES_APP_TOKEN_FILE=q
-SIDECAR_SUB_REFUNDS_RETRY_AFTER_MAX=24m
-SIDECAR_SUB_REFUNDS_APP_TIMEOUT=3m
-SIDECAR_SUB_REFUNDS_RETRY_DELAY=1s
-SIDECAR_SUB_REFUNDS_RETRY_DELAYS=1s,2s
-SIDECAR_SUB_REFUNDS_ROUTES_ELSE=ack
-SIDECAR_SUB_REFUNDS_MESSAGE_TTL=1m
-SIDECAR_SUB_REFUNDS_QUEUE=amq.q
-SIDECAR_SUB_A_TOPOLOGY=per-queue
-SIDECAR_SUB_A_QUEUE_ARGUMENTS=x-queue-type=quorum
-SIDECAR_SUBSCRIPTION=x
-SIDECAR_SUB=x`,
-		want: `SIDECAR_APP_TIMEOUT="1": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 24h
+	{"names and values", `SIDECAR_SERVICE=wms-cincout SIDECAR_SUBSCRIPTIONS=orders,a,a-retry,refunds SIDECAR_PREFETCH=20 SIDECAR_APP_TIMEOUT=1 SIDECAR_SUB_A_CONCURRENCY=50
+SIDECAR_SUB_A_RETRY_QUEUE=q SIDECAR_SUB_ORDERS_APP_URL=ftp://{subscription}.local/ SIDECAR_SUB_ORDERS_MEMORY=1GiB
+SIDECAR_SUB_ORDERS_QEUE=q SIDECAR_SUB_ORDERS=q SIDECAR_SUB_ORDRES_APP_TOKEN_FILE=q
+SIDECAR_SUB_REFUNDS_RETRY_AFTER_MAX=24m SIDECAR_SUB_REFUNDS_APP_TIMEOUT=3m SIDECAR_SUB_REFUNDS_RETRY_DELAY=1s
+SIDECAR_SUB_REFUNDS_RETRY_DELAYS=1s,2s SIDECAR_SUB_REFUNDS_ROUTES_ELSE=ack SIDECAR_SUB_REFUNDS_MESSAGE_TTL=1m
+SIDECAR_SUB_REFUNDS_QUEUE=amq.q SIDECAR_SUB_A_TOPOLOGY=per-queue SIDECAR_SUB_A_QUEUE_ARGUMENTS=x-queue-type=quorum
+SIDECAR_SUBSCRIPTION=x SIDECAR_SUB=x`, `
+SIDECAR_APP_TIMEOUT="1": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 24h
 SIDECAR_SUB_ORDERS_APP_URL="ftp://{subscription}.local/": must start with http://, https:// or unix://; allowed: 'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'
 SIDECAR_SUB_A_CONCURRENCY="50": does not fit SIDECAR_PREFETCH="20": must be at least SIDECAR_SUB_A_CONCURRENCY, which is 50; allowed: 1 to 10000
 SIDECAR_SUB_A_QUEUE_ARGUMENTS="x-queue-type=quorum": x-queue-type is set by the topology; allowed: 'name=value' of arguments of classic or quorum queues, separated by commas
@@ -49,162 +34,54 @@ SIDECAR_SUBSCRIPTION: unknown name; the nearest known name is SIDECAR_SUBSCRIPTI
 SIDECAR_SUB_ORDERS: not a variable of orders, a, a-retry, refunds; the nearest known name is SIDECAR_SUB_ORDERS_DLX
 SIDECAR_SUB_ORDERS_MEMORY: cannot be set for one subscription: SIDECAR_MEMORY holds for the whole sidecar
 SIDECAR_SUB_ORDERS_QEUE: not a variable of orders, a, a-retry, refunds; the nearest known name is SIDECAR_SUB_ORDERS_QUEUE
-SIDECAR_SUB_ORDRES_APP_TOKEN_FILE: not a variable of orders, a, a-retry, refunds; the nearest known name is SIDECAR_SUB_ORDERS_APP_TOKEN_FILE`,
-	},
-	{
-		name: "one queue, and what it parks and retries, for two",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,refunds
-SIDECAR_QUEUE=q
-SIDECAR_SUB_REFUNDS_QUEUE_TYPE=quorum`,
-		want: `SIDECAR_QUEUE="q": subscription orders consumes queue "q" too: give SIDECAR_SUB_REFUNDS_QUEUE or SIDECAR_SUB_ORDERS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
-	},
-	{
-		name: "retries of two in one queue",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,refunds
-SIDECAR_SUB_ORDERS_RETRY_QUEUE=waiting
-SIDECAR_SUB_REFUNDS_RETRY_QUEUE=waiting
-SIDECAR_SUB_REFUNDS_DLQ=wms.queue.wms-cincout.orders`,
-		want: `SIDECAR_SUB_REFUNDS_RETRY_QUEUE="waiting": queue "waiting" is declared here as retry x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.refunds x-message-ttl=5000, and for subscription orders as retry x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.orders x-message-ttl=5000: give SIDECAR_SUB_REFUNDS_RETRY_QUEUE or SIDECAR_SUB_ORDERS_RETRY_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
-SIDECAR_SUB_REFUNDS_DLQ="wms.queue.wms-cincout.orders": queue "wms.queue.wms-cincout.orders" is declared here as dlq, and for subscription orders as main x-dead-letter-exchange=wms.retry-exchange.wms-cincout.orders x-dead-letter-routing-key=retry: give SIDECAR_SUB_REFUNDS_DLQ or SIDECAR_SUB_ORDERS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
-	},
-	{
-		name: "shared exchanges",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,refunds
-SIDECAR_TOPOLOGY=per-queue
-SIDECAR_BINDINGS=domain.events:{subscription}.#
-SIDECAR_RETRY_EXCHANGE=retry
-SIDECAR_DLX=dlx`,
-		want: `SIDECAR_RETRY_EXCHANGE="retry": exchange "retry", which subscription orders uses too, routes the key retry to "q.refunds.retry" and to "q.orders.retry": give SIDECAR_SUB_REFUNDS_RETRY_EXCHANGE or SIDECAR_SUB_ORDERS_RETRY_EXCHANGE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
-SIDECAR_DLX="dlx": exchange "dlx", which subscription orders uses too, routes the key parking to "q.refunds.dlq" and to "q.orders.dlq": give SIDECAR_SUB_REFUNDS_DLX or SIDECAR_SUB_ORDERS_DLX another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
-	},
-	{
-		name: "one exchange of two types",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,refunds
-SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE=topic`,
-		want: `SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE="topic": exchange "wms.main-exchange" is declared here as topic, and for subscription orders as fanout: give SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE or SIDECAR_SUB_ORDERS_EXCHANGE_TYPE another value; allowed: direct, fanout, topic, headers`,
-	},
-	{
-		name: "one dead-letter queue with other arguments",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,refunds
-SIDECAR_TOPOLOGY=topic-tiers
-SIDECAR_SUB_REFUNDS_QUEUE_TYPE=quorum`,
-		want: `SIDECAR_SUB_REFUNDS_DLQ: queue "wms.events.dlq" is declared here as dlq x-delivery-limit=2147483647 x-queue-type=quorum, and for subscription orders as dlq: give SIDECAR_SUB_REFUNDS_DLQ or SIDECAR_SUB_ORDERS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
-	},
-	{
-		name: "two main exchanges",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,refunds
-SIDECAR_EXCHANGE=wms.{subscription}
-SIDECAR_PUBLISH_ADDR=127.0.0.1:9092
-SIDECAR_OUTBOX_DSN=postgres:///x`,
-		want: `SIDECAR_EXCHANGE="wms.{subscription}": publishing needs one main exchange, and that of subscription orders is wms.orders: set SIDECAR_OUTBOX_EXCHANGE, and default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES; allowed: at most 255 bytes, no control characters; not starting with 'amq.', except 'amq.direct', 'amq.fanout', 'amq.topic', 'amq.headers' and 'amq.match' where the preset names nothing after it`,
-	},
-	{
-		name: "inherited values",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,refunds
-SIDECAR_QUEUE=amq.{subscription}
-SIDECAR_TOPOLOGY=dead-letter
-SIDECAR_PREFETCH=5`,
-		want: `SIDECAR_PREFETCH="5": must be at least SIDECAR_CONCURRENCY, which is 10; allowed: 1 to 65535
+SIDECAR_SUB_ORDRES_APP_TOKEN_FILE: not a variable of orders, a, a-retry, refunds; the nearest known name is SIDECAR_SUB_ORDERS_APP_TOKEN_FILE`},
+	{"one queue, and what it parks and retries, for two", two + `SIDECAR_QUEUE=q SIDECAR_SUB_REFUNDS_QUEUE_TYPE=quorum`, `
+SIDECAR_QUEUE="q": subscription orders consumes queue "q" too: give SIDECAR_SUB_REFUNDS_QUEUE or SIDECAR_SUB_ORDERS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`},
+	{"retries of two in one queue", two + `SIDECAR_SUB_ORDERS_RETRY_QUEUE=waiting SIDECAR_SUB_REFUNDS_RETRY_QUEUE=waiting
+SIDECAR_SUB_REFUNDS_DLQ=wms.queue.wms-cincout.orders`, `
+SIDECAR_SUB_REFUNDS_RETRY_QUEUE="waiting": queue "waiting" is declared here as retry x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.refunds x-message-ttl=5000, and for subscription orders as retry x-dead-letter-exchange="" x-dead-letter-routing-key=wms.queue.wms-cincout.orders x-message-ttl=5000: give SIDECAR_SUB_REFUNDS_RETRY_QUEUE or SIDECAR_SUB_ORDERS_RETRY_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_SUB_REFUNDS_DLQ="wms.queue.wms-cincout.orders": queue "wms.queue.wms-cincout.orders" is declared here as dlq, and for subscription orders as main x-dead-letter-exchange=wms.retry-exchange.wms-cincout.orders x-dead-letter-routing-key=retry: give SIDECAR_SUB_REFUNDS_DLQ or SIDECAR_SUB_ORDERS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`},
+	{"shared exchanges", two + `SIDECAR_TOPOLOGY=per-queue SIDECAR_BINDINGS=domain.events:{subscription}.# SIDECAR_RETRY_EXCHANGE=retry
+SIDECAR_DLX=dlx`, `
+SIDECAR_RETRY_EXCHANGE="retry": exchange "retry", which subscription orders uses too, routes the key retry to "q.refunds.retry" and to "q.orders.retry": give SIDECAR_SUB_REFUNDS_RETRY_EXCHANGE or SIDECAR_SUB_ORDERS_RETRY_EXCHANGE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
+SIDECAR_DLX="dlx": exchange "dlx", which subscription orders uses too, routes the key parking to "q.refunds.dlq" and to "q.orders.dlq": give SIDECAR_SUB_REFUNDS_DLX or SIDECAR_SUB_ORDERS_DLX another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`},
+	{"one exchange of two types", two + `SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE=topic`, `
+SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE="topic": exchange "wms.main-exchange" is declared here as topic, and for subscription orders as fanout: give SIDECAR_SUB_REFUNDS_EXCHANGE_TYPE or SIDECAR_SUB_ORDERS_EXCHANGE_TYPE another value; allowed: direct, fanout, topic, headers`},
+	{"one dead-letter queue with other arguments", two + `SIDECAR_TOPOLOGY=topic-tiers SIDECAR_SUB_REFUNDS_QUEUE_TYPE=quorum`, `
+SIDECAR_SUB_REFUNDS_DLQ: queue "wms.events.dlq" is declared here as dlq x-delivery-limit=2147483647 x-queue-type=quorum, and for subscription orders as dlq: give SIDECAR_SUB_REFUNDS_DLQ or SIDECAR_SUB_ORDERS_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`},
+	{"two main exchanges", two + `SIDECAR_EXCHANGE=wms.{subscription} SIDECAR_PUBLISH_ADDR=127.0.0.1:9092 SIDECAR_OUTBOX_DSN=postgres:///x`, `
+SIDECAR_EXCHANGE="wms.{subscription}": publishing needs one main exchange, and that of subscription orders is wms.orders: set SIDECAR_OUTBOX_EXCHANGE, and default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES; allowed: at most 255 bytes, no control characters; not starting with 'amq.', except 'amq.direct', 'amq.fanout', 'amq.topic', 'amq.headers' and 'amq.match' where the preset names nothing after it`},
+	{"inherited values", two + `SIDECAR_QUEUE=amq.{subscription} SIDECAR_TOPOLOGY=dead-letter SIDECAR_PREFETCH=5`, `
+SIDECAR_PREFETCH="5": must be at least SIDECAR_CONCURRENCY, which is 10; allowed: 1 to 65535
 SIDECAR_QUEUE="amq.{subscription}": names that start with amq. are reserved by the broker; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
 SIDECAR_SUB_ORDERS_BINDINGS: required for SIDECAR_TOPOLOGY=dead-letter and not set; allowed: 'exchange:key', separated by commas; the key may be empty
-SIDECAR_SUB_REFUNDS_BINDINGS: required for SIDECAR_TOPOLOGY=dead-letter and not set; allowed: 'exchange:key', separated by commas; the key may be empty`,
-	},
-	{
-		name: "a plan file beside a common name",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,refunds
-SIDECAR_EXCHANGE=x
-SIDECAR_SUB_REFUNDS_PLAN_FILE=/does/not/exist.json`,
-		want: `SIDECAR_SUB_REFUNDS_PLAN_FILE="/does/not/exist.json": no such file or directory; allowed: a plan in JSON of at most 1 MiB, as sidecar plan --format json prints it
-SIDECAR_SUB_REFUNDS_PLAN_FILE="/does/not/exist.json": does not fit SIDECAR_EXCHANGE="x": cannot be combined with SIDECAR_SUB_REFUNDS_PLAN_FILE: the file says it in $.exchanges; allowed: a plan in JSON of at most 1 MiB, as sidecar plan --format json prints it`,
-	},
-	{
-		name: "names of subscriptions",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,Refunds
-SIDECAR_SUB_ORDERS_CONCURRENCY=0
-SIDECAR_SUB_REFUNDS_CONCURRENCY=0
-SIDECAR_QUEUE=q.{subscription}`,
-		want: `SIDECAR_SUBSCRIPTIONS="orders,Refunds": not names of subscriptions, or there twice: "Refunds"; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter
-SIDECAR_SUB_ORDERS_CONCURRENCY="0": out of range; allowed: 1 to 10000`,
-	},
-	{
-		name: "all wrong names at once",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,orders,Foo,-x,`,
-		want: `SIDECAR_SUBSCRIPTIONS="orders,orders,Foo,-x,": not names of subscriptions, or there twice: "orders", "Foo", "-x", ""; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
-	},
-	{
-		name: "a queue that another one names as its dead-letter queue",
-		environ: `SIDECAR_SERVICE=a-b
-SIDECAR_SUBSCRIPTIONS=a,b
-SIDECAR_SUB_A_DLQ=a.queue.a-b.b`,
-		want: `SIDECAR_SUB_B_QUEUE: queue "a.queue.a-b.b" is declared here as main x-dead-letter-exchange=a.retry-exchange.a-b.b x-dead-letter-routing-key=retry, and for subscription a as dlq: give SIDECAR_SUB_B_QUEUE or SIDECAR_SUB_A_DLQ another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
-	},
-	{
-		name: "a variable that can mean two things, and what follows from it",
-		environ: `SIDECAR_SERVICE=a-b
-SIDECAR_SUBSCRIPTIONS=a,a-retry
-SIDECAR_SUB_A_RETRY_QUEUE=f`,
-		want: `SIDECAR_SUB_A_RETRY_QUEUE: can mean RETRY_QUEUE of subscription a or QUEUE of subscription a-retry: give one of them another name in SIDECAR_SUBSCRIPTIONS`,
-	},
-	{
-		name: "65 names",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=s0,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11,s12,s13,s14,s15,s16,s17,s18,s19,s20,s21,s22,s23,s24,s25,s26,s27,s28,s29,s30,s31,s32,s33,s34,s35,s36,s37,s38,s39,s40,s41,s42,s43,s44,s45,s46,s47,s48,s49,s50,s51,s52,s53,s54,s55,s56,s57,s58,s59,s60,s61,s62,s63,s64`,
-		want: `SIDECAR_SUBSCRIPTIONS="s0,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11,s12,s13,s14,s15,s16,s17,s18,s19,s20,s21,s22,s23,s24,s25,s26,s2"…: has 65 names; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
-	},
-	{
-		name: "a name that makes names too long",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa`,
-		want: `SIDECAR_SUBSCRIPTIONS="aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"…: makes the service's queue "wms.queue.wms-cincout.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"…, which has 272 bytes and may have 255; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`,
-	},
-	{
-		name: "no subscriptions",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_QUEUE=q.{subscription}
-SIDECAR_BINDINGS=x:{subscription}.#
-SIDECAR_APP_URL=http://127.0.0.1:8080/{subscription}
-SIDECAR_SUB_ORDERS_QUEUE=q
-SIDECAR_SUB_ORDERS_QEUE=q`,
-		want: `SIDECAR_APP_URL="http://127.0.0.1:8080/{subscription}": {subscription} is the name of a subscription: set SIDECAR_SUBSCRIPTIONS; allowed: 'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'
+SIDECAR_SUB_REFUNDS_BINDINGS: required for SIDECAR_TOPOLOGY=dead-letter and not set; allowed: 'exchange:key', separated by commas; the key may be empty`},
+	{"a plan file beside a common name", two + `SIDECAR_EXCHANGE=x SIDECAR_SUB_REFUNDS_PLAN_FILE=/does/not/exist.json`, `
+SIDECAR_SUB_REFUNDS_PLAN_FILE="/does/not/exist.json": no such file or directory; allowed: a plan in JSON of at most 1 MiB, as sidecar plan --format json prints it
+SIDECAR_SUB_REFUNDS_PLAN_FILE="/does/not/exist.json": does not fit SIDECAR_EXCHANGE="x": cannot be combined with SIDECAR_SUB_REFUNDS_PLAN_FILE: the file says it in $.exchanges; allowed: a plan in JSON of at most 1 MiB, as sidecar plan --format json prints it`},
+	{"names of subscriptions", `SIDECAR_SERVICE=wms-cincout SIDECAR_SUBSCRIPTIONS=orders,orders,Foo,-x, SIDECAR_SUB_ORDERS_CONCURRENCY=0 SIDECAR_SUB_REFUNDS_CONCURRENCY=0
+SIDECAR_QUEUE=q.{subscription}`, `
+SIDECAR_SUBSCRIPTIONS="orders,orders,Foo,-x,": not names of subscriptions, or there twice: "orders", "Foo", "-x", ""; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter
+SIDECAR_SUB_ORDERS_CONCURRENCY="0": out of range; allowed: 1 to 10000`},
+	{"65 names", `SIDECAR_SERVICE=wms-cincout SIDECAR_SUBSCRIPTIONS=s0,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11,s12,s13,s14,s15,s16,s17,s18,s19,s20,s21,s22,s23,s24,s25,s26,s27,s28,s29,s30,s31,s32,s33,s34,s35,s36,s37,s38,s39,s40,s41,s42,s43,s44,s45,s46,s47,s48,s49,s50,s51,s52,s53,s54,s55,s56,s57,s58,s59,s60,s61,s62,s63,s64`, `
+SIDECAR_SUBSCRIPTIONS="s0,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11,s12,s13,s14,s15,s16,s17,s18,s19,s20,s21,s22,s23,s24,s25,s26,s2"…: has 65 names; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`},
+	{"a name that makes names too long", `SIDECAR_SERVICE=wms-cincout SIDECAR_SUBSCRIPTIONS=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa`, `
+SIDECAR_SUBSCRIPTIONS="aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"…: makes the service's queue "wms.queue.wms-cincout.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"…, which has 272 bytes and may have 255; allowed: 1 to 64 distinct names separated by commas, each of lower-case letters, digits and '-', starting with a letter`},
+	{"no subscriptions", `SIDECAR_SERVICE=wms-cincout SIDECAR_QUEUE=q.{subscription} SIDECAR_BINDINGS=x:{subscription}.#
+SIDECAR_APP_URL=http://127.0.0.1:8080/{subscription} SIDECAR_SUB_ORDERS_QUEUE=q SIDECAR_SUB_ORDERS_QEUE=q`, `
+SIDECAR_APP_URL="http://127.0.0.1:8080/{subscription}": {subscription} is the name of a subscription: set SIDECAR_SUBSCRIPTIONS; allowed: 'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'
 SIDECAR_QUEUE="q.{subscription}": {subscription} is the name of a subscription: set SIDECAR_SUBSCRIPTIONS; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
 SIDECAR_BINDINGS="x:{subscription}.#": {subscription} is the name of a subscription: set SIDECAR_SUBSCRIPTIONS; allowed: 'exchange:key', separated by commas; the key may be empty
 SIDECAR_SUB_ORDERS_QEUE: there are no subscriptions: set SIDECAR_SUBSCRIPTIONS
-SIDECAR_SUB_ORDERS_QUEUE: there are no subscriptions: set SIDECAR_SUBSCRIPTIONS`,
-	},
-	{
-		name:    "no service",
-		environ: `SIDECAR_SUBSCRIPTIONS=orders,refunds`,
-		want:    `SIDECAR_SERVICE: required and not set; allowed: letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'`,
-	},
-	{
-		name: "links of a Kubernetes service",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders
-SIDECAR_SUB_ORDERS_SERVICE_HOST=10.0.0.1
-SIDECAR_SUB_ORDERS_PORT=tcp://10.0.0.1:80
-SIDECAR_SUB_ORDERS_PORT_80_TCP_ADDR=10.0.0.1
-SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME=x`,
-		want: `SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME: not a variable of orders; docs/configuration.md lists the known names`,
-	},
-	{
-		name: "nothing is consumed, and nothing sent",
-		environ: `SIDECAR_SERVICE=wms-cincout
-SIDECAR_SUBSCRIPTIONS=orders,refunds
-SIDECAR_CONSUME=off
-SIDECAR_SUB_REFUNDS_QUEUE=wms.queue.wms-cincout.orders`,
-		want: `SIDECAR_CONSUME="off": leaves nothing to do: set SIDECAR_PUBLISH_ADDR or SIDECAR_OUTBOX_DSN; allowed: on, off
-SIDECAR_SUB_REFUNDS_QUEUE="wms.queue.wms-cincout.orders": subscription orders consumes queue "wms.queue.wms-cincout.orders" too: give SIDECAR_SUB_REFUNDS_QUEUE or SIDECAR_SUB_ORDERS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`,
-	},
+SIDECAR_SUB_ORDERS_QUEUE: there are no subscriptions: set SIDECAR_SUBSCRIPTIONS`},
+	{"no service", `SIDECAR_SUBSCRIPTIONS=orders,refunds`, `
+SIDECAR_SERVICE: required and not set; allowed: letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'`},
+	{"links of a Kubernetes service", `SIDECAR_SERVICE=wms-cincout SIDECAR_SUBSCRIPTIONS=orders SIDECAR_SUB_ORDERS_SERVICE_HOST=10.0.0.1 SIDECAR_SUB_ORDERS_PORT=tcp://10.0.0.1:80
+SIDECAR_SUB_ORDERS_PORT_80_TCP_ADDR=10.0.0.1 SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME=x`, `
+SIDECAR_SUB_ORDERS_SERVICE_HOSTNAME: not a variable of orders; docs/configuration.md lists the known names`},
+	{"nothing is consumed, and nothing sent", two + `SIDECAR_CONSUME=off SIDECAR_SUB_REFUNDS_QUEUE=wms.queue.wms-cincout.orders`, `
+SIDECAR_CONSUME="off": leaves nothing to do: set SIDECAR_PUBLISH_ADDR or SIDECAR_OUTBOX_DSN; allowed: on, off
+SIDECAR_SUB_REFUNDS_QUEUE="wms.queue.wms-cincout.orders": subscription orders consumes queue "wms.queue.wms-cincout.orders" too: give SIDECAR_SUB_REFUNDS_QUEUE or SIDECAR_SUB_ORDERS_QUEUE another value; allowed: at most 255 bytes, no control characters, not starting with 'amq.'`},
 }
 
 // TestSubscriptionMistakes: every wrong combination of an environment is reported with its fix, once, all in one Load.
@@ -213,7 +90,7 @@ func TestSubscriptionMistakes(t *testing.T) {
 	for _, tc := range subscriptionMistakes {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := config.Load(strings.Split(tc.environ, "\n"), 0, Rule); err == nil || err.Error() != tc.want {
+			if _, err := config.Load(strings.Fields(tc.environ), 0, Rule); err == nil || err.Error() != strings.TrimSpace(tc.want) {
 				t.Errorf("got\n%v\nwant\n%s", err, tc.want)
 			}
 		})

@@ -1,8 +1,8 @@
 package app
 
 import (
-	"bytes"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -23,7 +23,7 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 	plan := declared(t, live(t, env...))
 	ch := brokertest.Channel(t, brokertest.URL(t))
 	wait := plan.Waits[0]
-	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE=verify")...), func(a *App) { a.subscriptions[0].checkEvery = time.Second })
+	a, _, _ := run(t, live(t, append(env, "SIDECAR_TOPOLOGY_MODE=verify")...), checkEvery(time.Second))
 	brokertest.Eventually(t, time.Minute, "the one that only verifies", func() bool { return a.Ready("").Ready })
 	must.Do(t, ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil))
 	brokertest.Publish(t, ch, "", plan.Queue, withID("m"))
@@ -40,20 +40,14 @@ func TestReturnedRetryIsAFinding(t *testing.T) {
 func TestCheckDuringAnAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
-	cfg := live(t)
-	_, _, stop := run(t, cfg)
-	defer func() { _ = stop() }()
+	declared(t, live(t))
 	calm := node.Alarm()
-	var out bytes.Buffer
-	if err := Check(t.Context(), cfg, &out, false, plain); !errors.Is(err, errBlocked) {
-		t.Errorf("%v\n%s", err, out.String())
+	if err := Check(t.Context(), live(t), io.Discard, false, plain); !errors.Is(err, errBlocked) {
+		t.Error(err)
 	}
-	user := brokertest.User(t, "secret")
+	user, cfg := account(t, "SIDECAR_TOPOLOGY_MODE=verify")
 	brokertest.Ctl(t, "set_permissions", user, ".*", "^$", ".*")
-	cfg = live(t, "SIDECAR_TOPOLOGY_MODE=verify", "SIDECAR_AMQP_URL="+brokertest.URLAs(t, user, "secret"), "SIDECAR_APP_URL="+apptest.NewApp(t).URL+"/")
-	a, _, _ := run(t, cfg, func(a *App) { a.subscriptions[0].checkEvery = 300 * time.Millisecond })
-	sub := a.subscriptions[0]
-	brokertest.Eventually(t, time.Minute, "it consumes", sub.consumer.Active)
+	_, sub, _ := consuming(t, cfg, checkEvery(300*time.Millisecond))
 	calm()
 	brokertest.Eventually(t, time.Minute, "the missing right", sub.status.bad)
 	if findings, _ := sub.status.last(); !strings.Contains(findings[0].Object, "exchange") || findings[0].Problem != "permission" {
@@ -68,9 +62,7 @@ func TestWarnedOnce(t *testing.T) {
 		"SIDECAR_APP_URL=http://192.0.2.1/")
 	a := fresh(t, cfg)
 	_, printed, err := PresetValues(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	unasked := slices.DeleteFunc(slices.Clone(printed), func(w string) bool { return strings.Contains(w, "where none exists") })
 	if logged := a.warnings(); !slices.Equal(unasked, logged) || len(printed) != len(logged)+1 {
 		t.Errorf("printed %q, logged before the broker was asked %q", printed, logged)
@@ -86,8 +78,7 @@ func TestWarnedOnce(t *testing.T) {
 func TestUnseenWayIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]bool{"declare": false, "verify": true, "none": true} {
-		cfg := load(t, "SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_TOPOLOGY_MODE="+mode)
-		a := fresh(t, cfg)
+		a := fresh(t, load(t, "SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_TOPOLOGY_MODE="+mode))
 		if got := strings.Contains(strings.Join(a.warnings(), "\n"), "user.retry"); got != want {
 			t.Errorf("%s: %v", mode, a.warnings())
 		}
@@ -113,11 +104,7 @@ func TestCheckSaysWhatAMissingBindingDoes(t *testing.T) {
 		{append([]string{"SIDECAR_TOPOLOGY_MODE=verify"}, tiers...), "cannot be tested by publishing"},
 	} {
 		cfg := load(t, tc.env...)
-		plan, err := newPlan(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := withoutBindings(cfg, plan); !strings.Contains(got, tc.want) {
+		if got := withoutBindings(cfg, must.Get(newPlan(cfg))(t)); !strings.Contains(got, tc.want) {
 			t.Errorf("%v: %q, want %q", tc.env, got, tc.want)
 		}
 	}

@@ -5,27 +5,26 @@ import (
 	"testing"
 )
 
-// TestBadValues is the list of bad configurations: each is refused with one line that names the variable. (What is
-// read from files is in secret_test.go and tls_test.go, what a preset cannot do anything with in internal/app.)
+// TestBadValues is the list of bad configurations: each is refused with one line that names the variable. (What the tags
+// range and oneof say is in rules_test.go, what is read from files in secret_test.go and tls_test.go, what a preset cannot
+// do anything with in internal/app.)
 func TestBadValues(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 300)
 	for _, tc := range []struct{ env, says string }{
 		// Service name.
 		{"SIDECAR_SERVICE=Wms Cincout", "not a service name"},
-		{"SIDECAR_SERVICE=amq.foo", "reserved"},
-		{"SIDECAR_SERVICE=a-b\nc", "not a service name"},
 		{"SIDECAR_SERVICE=größe", "not a service name"},
+		{"SIDECAR_SERVICE=amq.foo", "reserved"},
 
-		{"SIDECAR_CONSUME=no", "on, off"},
 		{"SIDECAR_CONSUME=off", "leaves nothing to do: set SIDECAR_PUBLISH_ADDR or SIDECAR_OUTBOX_DSN"},
 
 		// Broker.
 		{"SIDECAR_AMQP_URL=http://127.0.0.1/", "must start with amqp:// or amqps://"},
 		{"SIDECAR_AMQP_URL=amqp://u:p%zz@h/", "percent-encoded"},
 		{"SIDECAR_AMQP_URL=amqp://u:p/w@h/", "percent-encoded"},
-		{"SIDECAR_AMQP_URL=amqp://u:1/w@h/", "percent-encoded"}, // reads as host u, port 1, vhost w@h
 		{"SIDECAR_AMQP_URL=amqp://u:1?w@h/", "percent-encoded"},
+		{"SIDECAR_AMQP_URL=amqp://u:1/w@h/", "percent-encoded"}, // reads as host u, port 1, vhost w@h
 		{"SIDECAR_AMQP_URL=amqp://u:p w@h/", "space"},
 		{"SIDECAR_AMQP_URL=amqp://h/\n", "control character"},
 		{"SIDECAR_AMQP_URL=amqp:///vhost", "no host"},
@@ -39,10 +38,8 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_AMQP_URL=amqp://a, amqp://a", "URL 2 of 2: is there twice"},
 		{"SIDECAR_AMQP_URL=amqp://a,", "URL 2 of 2: is empty"},
 		{"SIDECAR_AMQP_USERNAME=a\x00b", "NUL"},
-		{"SIDECAR_AMQP_SASL=PLAIN", "plain, external"},
 		{"SIDECAR_AMQP_TLS_SERVER_NAME=a b", "not a host name"},
 		{"SIDECAR_AMQP_HEARTBEAT=0", "not a duration"},
-		{"SIDECAR_AMQP_HEARTBEAT=0s", "1s to 5m"},
 		{"SIDECAR_AMQP_HEARTBEAT=1500ms", "whole number of seconds"},
 		{"SIDECAR_MANAGEMENT_URL=rabbit:15672", "must start with http:// or https://"},
 		{"SIDECAR_MANAGEMENT_URL=http://", "names no host"},
@@ -55,9 +52,6 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_MANAGEMENT_URL=http://u:1/w@h/", "percent-encoded"}, // reads as host u, port 1, path w@h
 
 		// Window.
-		{"SIDECAR_PREFETCH=0", "1 to 65535"},
-		{"SIDECAR_PREFETCH=65536", "1 to 65535"},
-		{"SIDECAR_PREFETCH=ten", "not a whole number"},
 		{"SIDECAR_PREFETCH= 20", "not a whole number"},
 		{"SIDECAR_PREFETCH=99999999999999999999", "not a whole number"},
 		{"SIDECAR_RATE_LIMIT=100", "not a rate, such as 100/s, 30/m or 5/h; allowed: a whole number from 1 to 1000000"},
@@ -67,32 +61,17 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_ORDER_BY=key", "not one of the words, and not a header; allowed: routing-key"},
 		{"SIDECAR_ORDER_BY=header:", "not a header"},
 		{"SIDECAR_ORDER_BY=header:" + long, "not a header"},
-		{"SIDECAR_ORDER_SCOPE=pod", "cluster, replica"},
 		{"SIDECAR_ORDER_SCOPE=replica", "not used: there is no order, because SIDECAR_ORDER_BY is not set"},
-		{"SIDECAR_MAX_CONCURRENCY=0", "1 to 640000"},
-		{"SIDECAR_BATCH_SIZE=0", "1 to 1000"},
-		{"SIDECAR_BATCH_SIZE=1001", "1 to 1000"},
-		{"SIDECAR_BATCH_WAIT=1001ms", "0s to 1s"},
-		{"SIDECAR_BATCH_WAIT=20", "not a duration"},
-		{"SIDECAR_BATCH_BYTES=0", "1 to 512MiB"},
-		{"SIDECAR_BATCH_FORMAT=json", "jsonl, multipart, cloudevents"},
 		{"SIDECAR_PREFETCH=9", "at least SIDECAR_CONCURRENCY, which is 10"},
-		{"SIDECAR_CONCURRENCY=0", "1 to 10000"},
-		{"SIDECAR_CONCURRENCY=10001", "1 to 10000"},
 		{"SIDECAR_MAX_BODY=1.5MiB", "KiB, MiB or GiB"},
 		{"SIDECAR_MAX_BODY=9999999999999GiB", "KiB, MiB or GiB"},
-		{"SIDECAR_MAX_BODY=0", "1 to 512MiB"},
-		{"SIDECAR_MEMORY=1GB", "KiB, MiB or GiB"},
 		{"SIDECAR_SPOOL_DIR=spool", "absolute path"},
-		{"SIDECAR_MAX_BODY=1GiB", "1 to 512MiB"},
 
 		// Publishing.
 		{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9091", "same port as SIDECAR_CONTROL_ADDR"},
 		{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9090", "same port as SIDECAR_ADMIN_ADDR"},
 		{"SIDECAR_PUBLISH_ADDR=:9092", "needs SIDECAR_PUBLISH_TOKEN"},
-		{"SIDECAR_PUBLISH_ADDR=10.0.0.1:9092", "needs SIDECAR_PUBLISH_TOKEN"},
 		{"SIDECAR_PUBLISH_TOKEN=short", "shorter than 16"},
-		{"SIDECAR_PUBLISH_EXCHANGES=orders", "not name=value"},
 		{"SIDECAR_PUBLISH_EXCHANGES=orders=", "not name=value"},
 		{"SIDECAR_PUBLISH_EXCHANGES=a=b,a=c", "\"a\" is there twice"},
 		{"SIDECAR_PUBLISH_EXCHANGES=a/b=c", "not an alias"},
@@ -100,9 +79,6 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_PUBLISH_EXCHANGES=a=" + long, "longer than 255 bytes"},
 		{"SIDECAR_PUBLISH_ROUTING_KEYS=a,,b", "item 2 of the list is empty"},
 		{"SIDECAR_PUBLISH_ROUTING_KEYS=" + long, "longer than 255 bytes"},
-		{"SIDECAR_PUBLISH_MAX_BODY=1GiB", "1 to 512MiB"},
-		{"SIDECAR_PUBLISH_MAX_INFLIGHT=0", "1 to 10000"},
-		{"SIDECAR_PUBLISH_TIMEOUT=1ms", "10ms to 10m"},
 
 		// Outbox.
 		{"SIDECAR_OUTBOX_TABLE=x; drop table", "not the name of a table"},
@@ -112,72 +88,48 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_OUTBOX_COLUMNS=body=" + long[:64], "not the name of a column"},
 		{"SIDECAR_OUTBOX_COLUMNS=body=headers", "two columns would be \"headers\""},
 		{"SIDECAR_OUTBOX_EXCHANGE=" + long, "longer than 255 bytes"},
-		{"SIDECAR_OUTBOX_BATCH=0", "1 to 10000"},
-		{"SIDECAR_OUTBOX_POLL_INTERVAL=0s", "10ms to 1h"},
-		{"SIDECAR_OUTBOX_MAX_ATTEMPTS=0", "1 to 1000"},
-		{"SIDECAR_OUTBOX_RETENTION=1s", "1m to"},
 
 		// Times.
-		{"SIDECAR_APP_TIMEOUT=0s", "1ms to 24h"},
 		{"SIDECAR_APP_TIMEOUT=5", "not a duration"},
-		{"SIDECAR_APP_TIMEOUT=1000h", "1ms to 24h"},
-		{"SIDECAR_RETRY_AFTER_MAX=24m31s", "1s to 24m"},
-		{"SIDECAR_RETRY_AFTER_MAX=0s", "1s to 24m"},
-		{"SIDECAR_SHUTDOWN_GRACE=-1s", "0s to 1h"},
-		{"SIDECAR_RETRY_DELAY=0s", "out of range"},
-		{"SIDECAR_MESSAGE_TTL=0s", "out of range"},
-		{"SIDECAR_MESSAGE_TTL=1500us", "whole number of milliseconds"},
-		{"SIDECAR_RETRY_DELAY=1193h2m47.296s", "out of range"}, // 2^32 ms
 		{"SIDECAR_RETRY_DELAY=1500us", "whole number of milliseconds"},
-		{"SIDECAR_RETRY_DELAYS=0s", "out of range"},
-		{"SIDECAR_RETRY_DELAYS=1s,1193h2m47.296s", "out of range"},
 		{"SIDECAR_RETRY_DELAYS=5s,2s", "ascending"},
 		{"SIDECAR_RETRY_DELAYS=1s,,2s", "item 2 of the list is empty"},
 		{"SIDECAR_RETRY_DELAYS=1s,2", `"2" is not a duration`},
 		{"SIDECAR_RETRY_DELAYS=" + strings.TrimSuffix(manyDelays(33), ","), "33 delays"},
-		{"SIDECAR_REQUEUE_DELAY_MIN=249ms", "250ms to 10m"},
 		{"SIDECAR_REQUEUE_DELAY_MIN=6s", "must not be larger than SIDECAR_REQUEUE_DELAY_MAX, which is 5s"},
-		{"SIDECAR_MAX_RETRIES=-1", "0 to 1000000"},
-		{"SIDECAR_MAX_RETRIES=1000000000", "0 to 1000000"},
-		{"SIDECAR_CRASH_LIMIT=-1", "0 to 1000"},
 		{"SIDECAR_CRASH_DIR=crashes", "absolute path"},
 
 		// Answers.
 		{"SIDECAR_PARK_ON_STATUS=400,200", "200 says that the app took the message"},
-		{"SIDECAR_PARK_ON_STATUS=299", "took the message"},
 		{"SIDECAR_PARK_ON_STATUS=abc", `"abc" is not a status code`},
 		{"SIDECAR_PARK_ON_STATUS=600", "never the status"},
 		{"SIDECAR_PARK_ON_STATUS=100", "never the status"},
 		{"SIDECAR_PARK_ON_STATUS=400,400", "twice"},
 		{"SIDECAR_PARK_ON_STATUS=400,", "empty"},
-		{"SIDECAR_APP_DOWN=Hold", "hold, retry"},
 
 		// App.
 		{"SIDECAR_APP_URL=file:///etc/passwd", "must start with"},
-		{"SIDECAR_APP_URL=//host/x", "must start with"},
 		{"SIDECAR_APP_URL=http://127.0.0.1//host/x", "starting with '//'"},
+		{"SIDECAR_APP_URL=unix:///a.sock://x", "starting with '//'"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a/../b", "'..'"},
-		{"SIDECAR_APP_URL=http://127.0.0.1/a/%2E./b", "'..'"},
+		{"SIDECAR_APP_URL=unix:///a.sock:/x/../y", "'..'"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a/.", "'.'"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a\r\nX: y", "percent-encoded"},
+		{"SIDECAR_APP_URL=http://127.0.0.1/a b", "percent-encoded"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a%0D%0aX", "line break"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a%zz", "not a URL"},
-		{"SIDECAR_APP_URL=http://127.0.0.1/a b", "percent-encoded"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a#b", "fragment"},
 		{"SIDECAR_APP_URL=http://me:hunter2@127.0.0.1/", "SIDECAR_APP_TOKEN"},
 		{"SIDECAR_APP_URL=http://169.254.169.254/latest", "link-local"},
 		{"SIDECAR_APP_URL=http://[::ffff:169.254.169.254]/", "link-local"},
 		{"SIDECAR_APP_URL=http://[fe80::1]/", "link-local"},
 		{"SIDECAR_APP_URL=http://2852039166/", "invalid host"}, // 169.254.169.254 to some resolvers
-		{"SIDECAR_APP_URL=http://169.254.43518/", "invalid host"},
 		{"SIDECAR_APP_URL=http://0xa9fea9fe/", "invalid host"},
 		{"SIDECAR_APP_URL=http:///x", "no host"},
 		{"SIDECAR_APP_URL=http://127.0.0.1:0/", "port"},
 		{"SIDECAR_APP_URL=unix://run/app.sock", "absolute path"},
 		{"SIDECAR_APP_URL=unix:///a.sock:x", "must start with '/'"},
 		{"SIDECAR_APP_URL=unix:///a.sock:/%zz", "not a path"},
-		{"SIDECAR_APP_URL=unix:///a.sock://x", "starting with '//'"},
-		{"SIDECAR_APP_URL=unix:///a.sock:/x/../y", "'..'"},
 		{"SIDECAR_APP_URL=unix:///a.sock?x=1", "socket path"},
 		{"SIDECAR_APP_URL=unix:///" + strings.Repeat("s", 107), "107 bytes"},
 		{"SIDECAR_APP_URL=http://127.0.0.1:9090/", "is the sidecar's own SIDECAR_ADMIN_ADDR"},
@@ -190,14 +142,12 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_APP_TOKEN=a\r\nX: y", "control character"},
 
 		// Listeners.
-		{"SIDECAR_CONTROL_ADDR=0.0.0.0:9091", "needs SIDECAR_CONTROL_TOKEN"},
 		{"SIDECAR_CONTROL_ADDR=:9091", "needs SIDECAR_CONTROL_TOKEN"},
 		{"SIDECAR_CONTROL_ADDR=host.example:9091", "needs SIDECAR_CONTROL_TOKEN"},
 		{"SIDECAR_CONTROL_ADDR=127.0.0.1:9090", "same port as SIDECAR_ADMIN_ADDR"},
 		{"SIDECAR_CONTROL_TOKEN=short", "shorter than 16"},
 		{"SIDECAR_CONTROL_TOKEN=0123456789 abcdef", "space"},
 		{"SIDECAR_CONTROL_READ_TOKEN=short", "shorter than 16"},
-		{"SIDECAR_CONTROL_READ_TOKEN=0123456789 abcdef", "space"},
 		{"SIDECAR_CONTROL_READ_TOKEN=0123456789abcdef", "needs SIDECAR_CONTROL_TOKEN"},
 		{"SIDECAR_ADMIN_ADDR=9090", "is not host:port"},
 		{"SIDECAR_ADMIN_ADDR=:http", "port outside"},
@@ -211,42 +161,27 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_FORWARD_HEADERS=x-a, Host", "no header of a message sets \"Host\""},
 		{"SIDECAR_FORWARD_HEADERS=x y", "not a header name"},
 		{"SIDECAR_PASSTHROUGH_HEADERS=x[a-z]", "not a header name"},
-		{"SIDECAR_CLOUDEVENTS=batch", "off, binary, structured"},
-		{"SIDECAR_RESPONSE_DIALECT=Dapr", "off, dapr"},
 
 		// Topology.
-		{"SIDECAR_TOPOLOGY=ring", "fanout, topic-tiers"},
-		{"SIDECAR_TOPOLOGY_MODE=auto", "declare, verify, none"},
-		{"SIDECAR_QUEUE_TYPE=stream", "classic, quorum"},
-		{"SIDECAR_DEAD_LETTER=TRUE", "enabled, disabled"},
 		{"SIDECAR_QUEUE=" + long, "longer than 255"},
 		{"SIDECAR_QUEUE=a\nb", "control character"},
 		{"SIDECAR_QUEUE=a\xffb", "UTF-8"},
 		{"SIDECAR_QUEUE= a", "space"},
 		{"SIDECAR_DLQ=amq.dlq", "reserved"},
-		{"SIDECAR_PREFIX=amq.x", "reserved"},
 		{"SIDECAR_EXCHANGE=amq.mine", "reserved"},
 		{"SIDECAR_RETRY_EXCHANGE=amq.direct", "reserved"},
-		{"SIDECAR_EXCHANGE_TYPE=x-delayed-message", "direct, fanout, topic, headers"},
 		{"SIDECAR_BINDINGS=orders", "is not exchange:key"},
 		{"SIDECAR_BINDINGS=:key", "is not exchange:key"},
 		{"SIDECAR_BINDINGS=a:b,a:b", "twice"},
 		{"SIDECAR_BINDINGS=a:" + long, "longer than 255"},
 		{"SIDECAR_BINDINGS=a:b\nc", "control character"},
 
-		// Process.
-		{"SIDECAR_LOG_LEVEL=INFO", "debug, info, warn, error"},
-		{"SIDECAR_LOG_FORMAT=logfmt", "json, text"},
-
 		// Names that are not ours.
+		{"SIDECAR_=x", "unknown name"},
 		{"SIDECAR_TLS_INSECURE_SKIP_VERIFY=true", "unknown name"},
 		{"SIDECAR_STATUS_MAP=200=DROP", "unknown name"},
-		{"SIDECAR_", "unknown name"},
 	} {
 		name, _, _ := strings.Cut(tc.env, "=")
-		if !strings.Contains(tc.env, "=") {
-			tc.env += "=x"
-		}
 		refuseSaying(t, tc.says, name, tc.env)
 	}
 }
@@ -271,14 +206,12 @@ func TestBadCombinations(t *testing.T) {
 		{"SIDECAR_BATCH_SIZE", "combined with SIDECAR_CRASH_LIMIT", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_CRASH_LIMIT=1"}},
 		{"SIDECAR_BATCH_SIZE", "combined with SIDECAR_ORDER_BY=queue", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_ORDER_BY=queue"}},
 		{"SIDECAR_BATCH_SIZE", "SIDECAR_RESPONSE_DIALECT=dapr", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_RESPONSE_DIALECT=dapr"}},
-		{"SIDECAR_PREFETCH", "at least SIDECAR_CONCURRENCY, which is 10", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_PREFETCH=9"}},
 		{"SIDECAR_BATCH_BYTES", "a POST of 2 such messages may need 360MiB, and SIDECAR_MEMORY is 256MiB", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_BATCH_BYTES=120MiB"}},
 		{"SIDECAR_BATCH_BYTES", "a POST of 1000 such", []string{"SIDECAR_BATCH_SIZE=1000", "SIDECAR_MEMORY=8MiB", "SIDECAR_MAX_BODY=1MiB"}},
 		{"SIDECAR_RETRY_AFTER_MAX", "not be more than 10m together with SIDECAR_ORDER_BY", []string{"SIDECAR_ORDER_BY=queue", "SIDECAR_RETRY_AFTER_MAX=11m"}},
 		{"SIDECAR_APP_TIMEOUT", "not be more than 20m: after 30 minutes the broker takes", []string{"SIDECAR_APP_TIMEOUT=20m1ms"}},
 		{"SIDECAR_APP_TIMEOUT", "SIDECAR_TOPOLOGY=native or SIDECAR_QUEUE_TYPE=quorum, without", []string{"SIDECAR_APP_TIMEOUT=1h", "SIDECAR_QUEUE_TYPE=classic"}},
 		{"SIDECAR_APP_TIMEOUT", "without SIDECAR_ORDER_BY", []string{"SIDECAR_APP_TIMEOUT=1h", "SIDECAR_QUEUE_TYPE=quorum", "SIDECAR_ORDER_BY=queue"}},
-		{"SIDECAR_APP_TIMEOUT", "1ms to 24h", []string{"SIDECAR_APP_TIMEOUT=24h1ms", "SIDECAR_TOPOLOGY=native"}},
 		{"SIDECAR_RETRY_AFTER_MAX", "not be more than 25m", []string{"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_RETRY_AFTER_MAX=6m"}},
 		{"SIDECAR_REQUEUE_DELAY_MAX", "not be more than 25m", []string{"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_REQUEUE_DELAY_MAX=6m"}},
 		{"SIDECAR_RETRY_DELAY", "cannot be combined with", []string{"SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s,2s"}},
@@ -291,7 +224,6 @@ func TestBadCombinations(t *testing.T) {
 		},
 		{"SIDECAR_AMQP_PASSWORD", "set together with SIDECAR_AMQP_PASSWORD_FILE", []string{"SIDECAR_AMQP_PASSWORD=x", "SIDECAR_AMQP_PASSWORD_FILE=/dev/null"}},
 		{"SIDECAR_CONTROL_READ_TOKEN", "same as SIDECAR_CONTROL_TOKEN", []string{"SIDECAR_CONTROL_TOKEN=0123456789abcdef", "SIDECAR_CONTROL_READ_TOKEN=0123456789abcdef"}},
-		{"SIDECAR_CONTROL_ADDR", "same port", []string{"SIDECAR_ADMIN_ADDR=0.0.0.0:9091"}},
 		{"SIDECAR_APP_URL", "SIDECAR_ADMIN_ADDR", []string{"SIDECAR_APP_URL=http://127.0.0.1", "SIDECAR_ADMIN_ADDR=127.0.0.1:80"}},
 	} {
 		refuseSaying(t, tc.says, tc.variable, tc.env...)
@@ -322,7 +254,6 @@ func TestMemoryBudget(t *testing.T) {
 		{128 * mib, []string{"SIDECAR_MAX_BODY=97MiB"}, 0, "SIDECAR_MAX_BODY", 0},
 		{0, []string{"SIDECAR_MAX_BODY=512MiB"}, 0, "SIDECAR_MAX_BODY", 0},
 		{0, []string{"SIDECAR_MAX_BODY=512MiB", "SIDECAR_MEMORY=512MiB"}, 512 * mib, "", 0},
-		{128 * mib, []string{"SIDECAR_MAX_BODY=1MB"}, 0, "SIDECAR_MAX_BODY", 0},
 		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=97MiB"}, 0, "SIDECAR_PUBLISH_MAX_BODY", 0},
 		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=24MiB"}, 96 * mib, "", 0},
 		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=25MiB"}, 96 * mib, "", 1},

@@ -2,37 +2,27 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // load reads a configuration that has a service name and environ on top.
 func load(t testing.TB, environ ...string) *Config {
 	t.Helper()
-	c, err := Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), 0)
-	if err != nil {
-		t.Fatalf("load %q: %v", environ, err)
-	}
-	return c
+	return must.Get(Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), 0))(t)
 }
 
 // refuse demands that environ is refused with exactly one problem, with the variable, and returns its line.
 func refuse(t testing.TB, variable string, environ ...string) string {
 	t.Helper()
 	c, err := Load(append(environ, "SIDECAR_SERVICE=wms-cincout"), 0)
-	var problems *Errors
-	if !errors.As(err, &problems) {
-		t.Fatalf("load %q: got error %v", environ, err)
-	}
-	if c != nil {
-		t.Errorf("load %q: a configuration and an error", environ)
-	}
-	if len(problems.Problems) != 1 || problems.Problems[0].Variable != variable {
-		t.Fatalf("load %q: want one problem with %s, got:\n%v", environ, variable, err)
-	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("load %q: more than one line: %q", environ, err)
+	problems, ok := errors.AsType[*Errors](err)
+	if !ok || c != nil || len(problems.Problems) != 1 || problems.Problems[0].Variable != variable || strings.Contains(err.Error(), "\n") {
+		t.Fatalf("load %q: want one problem with %s and no configuration, got %v and:\n%v", environ, variable, c != nil, err)
 	}
 	return err.Error()
 }
@@ -138,17 +128,8 @@ func TestEveryProblemInOneGo(t *testing.T) {
 		`SIDECAR_AAA: unknown name; docs/configuration.md lists the known names`,
 		`SIDECAR_CONCURENCY: unknown name; the nearest known name is SIDECAR_CONCURRENCY`,
 	}
-	if err == nil {
-		t.Fatal("no error")
-	}
-	lines := strings.Split(err.Error(), "\n")
-	if len(lines) != len(want) {
-		t.Fatalf("got %d lines:\n%v", len(lines), err)
-	}
-	for i, line := range lines {
-		if !strings.HasPrefix(line, want[i]) {
-			t.Errorf("line %d:\n got %s\nwant %s", i, line, want[i])
-		}
+	if err == nil || !slices.EqualFunc(strings.Split(err.Error(), "\n"), want, strings.HasPrefix) {
+		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
 	}
 }
 
@@ -182,14 +163,7 @@ func TestOnlyTheArgumentIsRead(t *testing.T) {
 	}
 }
 
-func TestFirstOfTwoCounts(t *testing.T) {
-	t.Parallel()
-	if c := load(t, "SIDECAR_CONCURRENCY=3", "SIDECAR_CONCURRENCY=4"); c.Window.Concurrency != 3 {
-		t.Errorf("concurrency %d", c.Window.Concurrency)
-	}
-}
-
-// TestOrderOfAQueue: one message at a time, and a warning when a larger concurrency was set.
+// TestOrderOfAQueue: one message at a time, which is shown, and a warning when a larger concurrency was set.
 func TestOrderOfAQueue(t *testing.T) {
 	t.Parallel()
 	for env, warnings := range map[string]int{"SIDECAR_CONCURRENCY=1": 0, "SIDECAR_CONCURRENCY=8": 1, "SIDECAR_LOG_LEVEL=info": 0} {
@@ -197,6 +171,7 @@ func TestOrderOfAQueue(t *testing.T) {
 		if c.Window.Concurrency != 1 || c.Window.Prefetch != 2 || len(c.Warnings()) != warnings {
 			t.Errorf("%s: concurrency %d, prefetch %d, warnings %q", env, c.Window.Concurrency, c.Window.Prefetch, c.Warnings())
 		}
+		shows(t, c, []Setting{{Name: "SIDECAR_CONCURRENCY", Value: "1", Origin: "derived"}})
 	}
 }
 
@@ -262,12 +237,6 @@ func TestWarnings(t *testing.T) {
 			t.Errorf("%s: warnings %q", quiet, w)
 		}
 	}
-}
-
-// TestTwoFreePorts: a port of 0 is any that is free, so two of them are not the same.
-func TestTwoFreePorts(t *testing.T) {
-	t.Parallel()
-	load(t, "SIDECAR_ADMIN_ADDR=127.0.0.1:0", "SIDECAR_CONTROL_ADDR=127.0.0.1:0")
 }
 
 func TestSeveralWarnings(t *testing.T) {

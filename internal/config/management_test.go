@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 func TestManagement(t *testing.T) {
@@ -38,7 +40,7 @@ func TestManagementReadsFilesAgain(t *testing.T) {
 		}
 		write(t, file, content)
 		c := load(t, env...)
-		must(t, os.Remove(file))
+		must.Do(t, os.Remove(file))
 		if address, user, password, err := c.AMQP.Management(); err == nil || address+user+password != "" {
 			t.Errorf("%s: %q %q %v", variable, address, user, err)
 		}

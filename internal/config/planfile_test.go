@@ -5,6 +5,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestPlanFile: the file's content is kept as it was at the start, and is shown as the origin of what it says.
@@ -16,22 +18,14 @@ func TestPlanFile(t *testing.T) {
 	if string(c.Plan) != "{}\n" {
 		t.Errorf("read %q", c.Plan)
 	}
-	shown := map[string]Setting{}
-	for _, s := range c.Effective() {
-		shown[s.Name] = s
-	}
-	for _, want := range []Setting{
+	shows(t, c, []Setting{
 		{Name: "SIDECAR_PLAN_FILE", Value: file, Origin: "environment"},
 		{Name: "SIDECAR_TOPOLOGY_MODE", Value: "verify", Origin: "environment"},
 		{Name: "SIDECAR_TOPOLOGY", Value: "$.name", Origin: "file:" + file},
 		{Name: "SIDECAR_QUEUE", Value: "$.queue", Origin: "file:" + file},
 		{Name: "SIDECAR_RETRY_DELAYS", Value: "$.waits[].delay", Origin: "file:" + file},
 		{Name: "SIDECAR_MESSAGE_TTL", Value: "$.queues[].arguments.x-message-ttl", Origin: "file:" + file},
-	} {
-		if shown[want.Name] != want {
-			t.Errorf("got %+v, want %+v", shown[want.Name], want)
-		}
-	}
+	})
 	if load(t).Plan != nil {
 		t.Error("a plan without a file")
 	}
@@ -43,7 +37,7 @@ func TestPlanFilesThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	large, pipe := filepath.Join(dir, "large.json"), filepath.Join(dir, "pipe.json")
 	write(t, large, strings.Repeat(" ", 1<<20+1))
-	must(t, syscall.Mkfifo(pipe, 0o600))
+	must.Do(t, syscall.Mkfifo(pipe, 0o600))
 	for path, says := range map[string]string{
 		large: "larger than 1MiB", pipe: "must be a regular file", dir: "must be a regular file", filepath.Join(dir, "none.json"): "no such file",
 	} {

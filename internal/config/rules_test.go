@@ -2,7 +2,10 @@ package config
 
 import (
 	"reflect"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 )
 
 // TestTagsAreSound holds the structs to what the rest of the package takes for granted.
@@ -44,6 +47,50 @@ func TestTagsAreSound(t *testing.T) {
 	for set := range known {
 		load(t, set)
 	}
+}
+
+// TestTagsAreKept: the value before the range of a variable, the one behind it, and one that is not among its words are
+// refused with what is allowed; the ends of the range are not out of it. docs/configuration.md says the same tags, and a
+// test of scripts/gendoc compares it with them.
+func TestTagsAreKept(t *testing.T) {
+	t.Parallel()
+	for _, s := range sections(&Config{}) {
+		for _, v := range s.Variables {
+			if words, found := v.Tag.Lookup("oneof"); found {
+				word, _, _ := strings.Cut(words, "|")
+				refuseSaying(t, "not one of the words; allowed: "+v.Allowed(plain), v.Name, collector, v.Name+"="+strings.ToUpper(word))
+			}
+			bounds, found := v.Tag.Lookup("range")
+			if !found {
+				continue
+			}
+			low, high := v.bounds(bounds)
+			step := int64(1)
+			if v.value.Type() == reflect.TypeFor[Millis]() {
+				step = int64(time.Millisecond)
+			}
+			for _, n := range []int64{low - step, high + step} {
+				refuseSaying(t, "; allowed: "+v.Allowed(plain), v.Name, collector, v.Name+"="+v.texted(n))
+			}
+			for _, n := range []int64{low, high} {
+				_, err := Load([]string{"SIDECAR_SERVICE=a-b", collector, v.Name + "=" + v.texted(n)}, 0)
+				if err != nil && strings.Contains(err.Error(), "out of range") {
+					t.Errorf("%d: %v", n, err)
+				}
+			}
+		}
+	}
+}
+
+// texted is a number as somebody sets it: the opposite of numbers.
+func (v *Variable) texted(n int64) string {
+	switch v.value.Type() {
+	case reflect.TypeFor[time.Duration](), reflect.TypeFor[[]time.Duration]():
+		return time.Duration(n).String()
+	case reflect.TypeFor[Millis]():
+		return strconv.FormatInt(n/int64(time.Millisecond), 10)
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 func TestSizes(t *testing.T) {

@@ -11,26 +11,21 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 const canary = "canary-7b1f"
 
 func write(t testing.TB, path, content string) {
 	t.Helper()
-	must(t, os.WriteFile(path, []byte(content), 0o600))
+	must.Do(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 func wantValue(t testing.TB, s Secret, want string) {
 	t.Helper()
 	if v, err := s.Value(); err != nil || v != want {
 		t.Errorf("got %.20q, want %.20q: %v", v, want, err)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -48,10 +43,7 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 	logger := slog.New(slog.NewJSONHandler(&log, nil))
 	logger.Info("x", "secret", s, "holder", h, "pointer", &s)
 	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "secret", s, "holder", h)
-	j, err := json.Marshal(map[string]any{"s": s, "h": h, "p": &s})
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := must.Get(json.Marshal(map[string]any{"s": s, "h": h, "p": &s}))(t)
 	printed := []string{log.String(), string(j), fmt.Sprint(s, &s, h, &h, fmt.Errorf("x: %v", s))}
 	for _, verb := range "vdsqxXboOUtTeEfFgGcpwz" {
 		for _, flags := range []string{"", "+", "#", "-20", "020", " ", ".3"} {
@@ -74,8 +66,7 @@ func TestSecretIsNeverPrinted(t *testing.T) {
 
 func TestConfigPrintsNoSecret(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	file := filepath.Join(dir, "f")
+	file := filepath.Join(t.TempDir(), "f")
 	write(t, file, "0123456789"+canary)
 	c := load(
 		t, "SIDECAR_AMQP_URL=amqp://u:"+canary+"@h/", "SIDECAR_AMQP_USERNAME="+canary, "SIDECAR_AMQP_PASSWORD="+canary, "SIDECAR_APP_TOKEN="+canary,
@@ -111,16 +102,16 @@ func TestSecretFileAsKubernetesMountsIt(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for version, pw := range map[string]string{"..1": "first", "..2": "again"} { // of one length
-		must(t, os.Mkdir(filepath.Join(dir, version), 0o700))
+		must.Do(t, os.Mkdir(filepath.Join(dir, version), 0o700))
 		write(t, filepath.Join(dir, version, "password"), pw)
 	}
 	point := func(version string) {
 		tmp := filepath.Join(dir, "..data_tmp")
-		must(t, os.Symlink(version, tmp))
-		must(t, os.Rename(tmp, filepath.Join(dir, "..data")))
+		must.Do(t, os.Symlink(version, tmp))
+		must.Do(t, os.Rename(tmp, filepath.Join(dir, "..data")))
 	}
 	point("..1")
-	must(t, os.Symlink(filepath.Join("..data", "password"), filepath.Join(dir, "password")))
+	must.Do(t, os.Symlink(filepath.Join("..data", "password"), filepath.Join(dir, "password")))
 	c := load(t, "SIDECAR_AMQP_PASSWORD_FILE="+filepath.Join(dir, "password"))
 	wantValue(t, c.AMQP.Password, "first")
 	point("..2")
@@ -131,20 +122,19 @@ func TestSecretFileIsReadAgainOnlyWhenItChanged(t *testing.T) { //nolint:paralle
 	file := filepath.Join(t.TempDir(), "f")
 	write(t, file, "0000000000000001")
 	old := time.Now().Add(-time.Hour)
-	must(t, os.Chtimes(file, old, old))
+	must.Do(t, os.Chtimes(file, old, old))
 	s := load(t, "SIDECAR_CONTROL_TOKEN_FILE="+file).Listen.ControlToken
 	write(t, file, "0000000000000002") // in place, then dressed up as unchanged
-	must(t, os.Chtimes(file, old, old))
+	must.Do(t, os.Chtimes(file, old, old))
 	wantValue(t, s, "0000000000000001")
 	if allocs := testing.AllocsPerRun(100, func() { _, _ = s.Value() }); allocs > 4 {
 		t.Errorf("%v allocations for an unchanged file", allocs)
 	}
 	write(t, file, "0000000000000003")
 	wantValue(t, s, "0000000000000003")
-	info, err := os.Stat(file)
-	must(t, err)
+	info := must.Get(os.Stat(file))(t)
 	write(t, file, "0000000000000004") // of the same size, within the clock tick
-	must(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
+	must.Do(t, os.Chtimes(file, info.ModTime(), info.ModTime()))
 	wantValue(t, s, "0000000000000004")
 }
 
@@ -180,14 +170,11 @@ func TestSecretFileRefused(t *testing.T) {
 	write(t, at("newline"), "\n")
 	write(t, at("large"), strings.Repeat("x", maxSecret+1))
 	write(t, at("nul"), canary+"\x00")
-	must(t, syscall.Mkfifo(at("fifo"), 0o600))
-	l, err := net.Listen("unix", at("socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Mkfifo(at("fifo"), 0o600))
+	l := must.Get(net.Listen("unix", at("socket")))(t)
 	defer func() { _ = l.Close() }()
-	must(t, os.Symlink(at("nowhere"), at("dangling")))
-	must(t, os.Symlink(at("loop"), at("loop")))
+	must.Do(t, os.Symlink(at("nowhere"), at("dangling")))
+	must.Do(t, os.Symlink(at("loop"), at("loop")))
 	for path, says := range map[string]string{
 		at("none"): "no such file", at("dangling"): "no such file", at("loop"): "too many levels", dir: "must be a regular file",
 		at("fifo"): "must be a regular file", at("socket"): "a pipe, a device or a socket", "/dev/zero": "must be a regular file", at("large"): "larger than 64KiB",

@@ -56,33 +56,14 @@ func TestSubscriptionSettings(t *testing.T) {
 	write(t, file, "from-a-file\n")
 	c := load(t, "SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_CONCURRENCY=4", "SIDECAR_SUB_ORDERS_CONCURRENCY=2", "SIDECAR_QUEUE=q.{subscription}",
 		"SIDECAR_SUB_ORDERS_APP_TOKEN_FILE="+file)
-	shown := map[string]Setting{}
-	for _, s := range c.Subscriptions[0].Effective() {
-		shown[s.Name] = s
-	}
-	for _, want := range []Setting{
+	shows(t, c.Subscriptions[0], []Setting{
 		{Name: "SIDECAR_SERVICE", Value: "wms-cincout", Origin: "environment", Variable: "SIDECAR_SERVICE"},
 		{Name: "SIDECAR_CONCURRENCY", Value: "2", Origin: "environment", Variable: "SIDECAR_SUB_ORDERS_CONCURRENCY", Own: true},
 		{Name: "SIDECAR_PREFETCH", Value: "4", Origin: "derived", Own: true},
 		{Name: "SIDECAR_QUEUE", Value: "q.orders", Origin: "environment", Variable: "SIDECAR_QUEUE", Own: true},
 		{Name: "SIDECAR_APP_TOKEN", Value: "***", Origin: "file:" + file, Variable: "SIDECAR_SUB_ORDERS_APP_TOKEN_FILE", Own: true},
 		{Name: "SIDECAR_MEMORY", Value: "256MiB", Origin: "derived"},
-	} {
-		if shown[want.Name] != want {
-			t.Errorf("got %+v, want %+v", shown[want.Name], want)
-		}
-	}
-}
-
-// TestConcurrencyOfOneOrder: what is in effect is shown, also where another value is set.
-func TestConcurrencyOfOneOrder(t *testing.T) {
-	t.Parallel()
-	for _, environ := range [][]string{{"SIDECAR_ORDER_BY=queue"}, {"SIDECAR_ORDER_BY=queue", "SIDECAR_CONCURRENCY=8"}} {
-		want := Setting{Name: "SIDECAR_CONCURRENCY", Value: "1", Origin: "derived"}
-		if got := load(t, environ...).Effective(); !slices.Contains(got, want) {
-			t.Errorf("%q: no %+v in %+v", environ, want, got)
-		}
-	}
+	})
 }
 
 // TestSubscriptionWarnings: a warning that holds for all is there once, another one behind the names it holds for.

@@ -12,20 +12,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // certificate makes a self-signed certificate and its key in PEM.
 func certificate(t testing.TB, notAfter time.Time) (cert, key string) {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	k := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: notAfter.Add(-time.Hour), NotAfter: notAfter,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k)
-	must(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(k)
-	must(t, err)
+	der := must.Get(x509.CreateCertificate(rand.Reader, template, template, &k.PublicKey, k))(t)
+	private := must.Get(x509.MarshalPKCS8PrivateKey(k))(t)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}))
 }

@@ -67,15 +67,3 @@ func TestServiceLinks(t *testing.T) {
 	refuse(t, "SIDECAR_SERVICE_HOSTNAME", "SIDECAR_SERVICE_HOSTNAME=x")
 	refuse(t, "SIDECAR_REPORT", "SIDECAR_REPORT=x")
 }
-
-func TestDifference(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "ABC", 3}, {"ABC", "", 3}, {"ABC", "ABC", 0}, {"ABCD", "ACBD", 2}, {"ABC", "AC", 1}, {"ABC", "XBC", 1}, {"KITTEN", "SITTING", 7}, {"AA", "AAA", 1}} {
-		if got := difference(tc.a, tc.b); got != tc.want {
-			t.Errorf("difference(%q, %q) = %d, want %d", tc.a, tc.b, got, tc.want)
-		}
-	}
-}

@@ -38,6 +38,23 @@ func TestQueriesAreMasked(t *testing.T) {
 	}
 }
 
+// shows demands that these settings are among the effective ones of c, none of which is there twice.
+func shows(t *testing.T, c *Config, all []Setting) {
+	t.Helper()
+	got := map[string]Setting{}
+	for _, s := range c.Effective() {
+		if _, twice := got[s.Name]; twice {
+			t.Errorf("%s is there twice", s.Name)
+		}
+		got[s.Name] = s
+	}
+	for _, want := range all {
+		if got[want.Name] != want {
+			t.Errorf("got %+v, want %+v", got[want.Name], want)
+		}
+	}
+}
+
 func TestEffective(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "token")
@@ -47,14 +64,7 @@ func TestEffective(t *testing.T) {
 		"SIDECAR_CONTROL_TOKEN_FILE="+file, "SIDECAR_APP_TOKEN="+canary, "SIDECAR_MAX_RETRIES=3",
 		"SIDECAR_MANAGEMENT_URL=https://me:"+canary+"%2Ca@rabbit:15671/x",
 	)
-	got := map[string]Setting{}
-	for _, s := range c.Effective() {
-		if _, twice := got[s.Name]; twice {
-			t.Errorf("%s is there twice", s.Name)
-		}
-		got[s.Name] = s
-	}
-	for _, want := range []Setting{
+	shows(t, c, []Setting{
 		{Name: "SIDECAR_SERVICE", Value: "wms-cincout", Origin: "environment"},
 		{Name: "SIDECAR_AMQP_URL", Value: "amqps://***@rabbit:5671/prod%2Fa,amqp://127.0.0.1", Origin: "environment"},
 		{Name: "SIDECAR_AMQP_PASSWORD", Value: "", Origin: "default"},
@@ -71,11 +81,7 @@ func TestEffective(t *testing.T) {
 		{Name: "SIDECAR_OUTBOX_EXCHANGE", Value: "", Origin: "derived"},
 		{Name: "SIDECAR_MESSAGE_TTL", Value: "", Origin: "default"},
 		{Name: "OTEL_EXPORTER_OTLP_TIMEOUT", Value: "10000", Origin: "default"},
-	} {
-		if got[want.Name] != want {
-			t.Errorf("got %+v, want %+v", got[want.Name], want)
-		}
-	}
+	})
 	if all := c.Effective(); all[0].Name != "SIDECAR_SERVICE" {
 		t.Errorf("starts with %+v", all[0])
 	}

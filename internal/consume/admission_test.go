@@ -125,14 +125,3 @@ func TestWhatWaitsIsGivenBack(t *testing.T) {
 		})
 	}
 }
-
-func TestDrainDoesNotWaitForARate(t *testing.T) {
-	t.Parallel()
-	r := start(t, always(200), settings{rates: []*rate.Limiter{rate.NewLimiter(rate.Every(time.Hour), 1)}})
-	r.publish(bodies(3)...)
-	r.acked(1)
-	r.holds(r.plan.Queue, 0)
-	if d := r.drain(time.Minute); d != (Drained{Returned: 2}) {
-		t.Errorf("%+v, want 2 returned", d)
-	}
-}

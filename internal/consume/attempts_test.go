@@ -104,22 +104,6 @@ func TestQueueThatDelaysCountsEachAttempt(t *testing.T) {
 	}
 }
 
-// TestQueueThatDoesNotDelay: a policy takes the delays away.
-func TestQueueThatDoesNotDelay(t *testing.T) {
-	t.Parallel()
-	var c counts
-	s := native
-	s.maxRetries = 1000 // on a machine that is busy few are back at once
-	r := start(t, dispatcher(c.fail), s)
-	r.eventuallyDeclared()
-	brokertest.Ctl(t, "set_policy", "none", ".*", `{"delayed-retry-type":"disabled"}`)
-	r.publish("a")
-	r.eventually("a report", func() bool { return r.undelayed.Load() > 0 })
-	if n := len(c.of("a")); n < maxAtOnce {
-		t.Errorf("a report after %d attempts", n)
-	}
-}
-
 var seed = maphash.MakeSeed()
 
 // identity is that of a message with nothing but an id.

@@ -180,10 +180,7 @@ func TestRetryAfterOnABatch(t *testing.T) {
 	d := &batched{answer: severalGet(whole)}
 	r := start(t, d, three())
 	r.publish("a", "b", "c")
-	r.eventually("the pause", func() bool {
-		h := r.flow.Holds()
-		return len(h) == 1 && h[0].Reason == flow.RetryAfter && !r.Active()
-	})
+	r.eventually("the pause", func() bool { return r.heldFor(flow.RetryAfter) && !r.Active() })
 	r.holds(r.plan.Queue, 3)
 	r.counted(3, message.Release, message.ReasonUndispatched)
 	r.flow.Lift(flow.RetryAfter)
@@ -232,25 +229,10 @@ func TestBatchOfALostLink(t *testing.T) {
 	r.eventually("the ramp-up is over", func() bool { return !r.flow.Ramping() })
 	r.publish("a", "b", "c", "waits") // the last one is in a batch that is not full
 	r.eventually("the POST", func() bool { return r.Inflight() == 3 })
-	r.proxy.Cut()
-	r.eventually("another session", func() bool { return r.sessions.Load() == 2 && r.Active() })
+	r.cut()
 	close(hold)
 	r.acked(4)
 	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0", "waits#0")
-}
-
-// TestDrainReturnsWhatWasGathered: a batch that is not full is not waited for.
-func TestDrainReturnsWhatWasGathered(t *testing.T) {
-	t.Parallel()
-	d := &batched{answer: severalGet(answer(200))}
-	r := start(t, d, three())
-	r.publish("a", "b")
-	r.eventually("both are here", func() bool { return r.Received() == 2 })
-	if got := r.drain(soon); got.Returned != 2 || got.Interrupted != 0 {
-		t.Errorf("%+v, want 2 returned", got)
-	}
-	r.holds(r.plan.Queue, 2)
-	d.wants(t)
 }
 
 // TestBatchesAreGathered by URL, with as many messages as the rate lets through at once. One that does not fill goes out

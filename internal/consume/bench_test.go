@@ -3,9 +3,7 @@ package consume
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -37,10 +36,7 @@ func (ok) Dispatch(context.Context, *message.Message) message.Outcome {
 
 func benchOptions(tb testing.TB, concurrency int) Options {
 	tb.Helper()
-	plan, err := topology.Build(topology.Options{Service: "wms-cincout"})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	plan := must.Get(topology.Build(topology.Options{Service: "wms-cincout"}))(tb)
 	registry := prometheus.NewRegistry()
 	return Options{
 		Plan: plan, Concurrency: concurrency, Prefetch: 2 * concurrency, Dispatcher: ok{}, Registerer: registry,
@@ -76,33 +72,6 @@ func line(tb testing.TB, headers amqp.Table) (next func()) {
 		r.receive(d)
 		rec.begin(delivery{d, r, nil})
 		c.guard(&rec, c.handle)
-	}
-}
-
-// pumped is line with the hand-overs: from what has been received to a worker, from there to the settler. Every call
-// waits for its message to reach a worker.
-func pumped(tb testing.TB, concurrency int) (next func()) {
-	tb.Helper()
-	headers := traced()
-	c := New(benchOptions(tb, concurrency))
-	tb.Cleanup(func() { c.Drain(context.Background()) })
-	r := benchSession(tb, c)
-	deliveries := amqpwire.NewDeliveries(0)
-	pumping := make(chan error)
-	go func() { err := r.pump(deliveries); r.leftover(); pumping <- err }()
-	tb.Cleanup(func() {
-		c.Stop()
-		if err := <-pumping; !errors.Is(err, errStopping) {
-			tb.Error(err)
-		}
-	})
-	tag, now := uint64(0), time.Now()
-	return func() {
-		tag++
-		deliveries.Add(benchDelivery(tag, headers, now))
-		for c.Received() < int64(tag) {
-			runtime.Gosched()
-		}
 	}
 }
 
@@ -147,19 +116,6 @@ func BenchmarkSuccess(b *testing.B) {
 	}
 }
 
-// BenchmarkConsume is BenchmarkSuccess with two more hand-overs between goroutines, as every message takes them.
-func BenchmarkConsume(b *testing.B) {
-	for _, concurrency := range []int{1, 50} {
-		b.Run(fmt.Sprintf("concurrency=%d", concurrency), func(b *testing.B) {
-			next := pumped(b, concurrency)
-			b.ReportAllocs()
-			for b.Loop() {
-				next()
-			}
-		})
-	}
-}
-
 // The healthy path allocates nothing, except the text of a trace context for a message that brought none.
 func TestSuccessAllocatesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -172,8 +128,29 @@ func TestSuccessAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestConsumingAllocatesNothing is the same with the hand-overs: from what has been received to a worker, from there to
+// the settler.
 func TestConsumingAllocatesNothing(t *testing.T) {
-	next := pumped(t, 8)
+	c := New(benchOptions(t, 8))
+	t.Cleanup(func() { c.Drain(context.Background()) })
+	r := benchSession(t, c)
+	deliveries := amqpwire.NewDeliveries(0)
+	pumping := make(chan error)
+	go func() { err := r.pump(deliveries); r.leftover(); pumping <- err }()
+	t.Cleanup(func() {
+		c.Stop()
+		if err := <-pumping; !errors.Is(err, errStopping) {
+			t.Error(err)
+		}
+	})
+	tag, now, headers := uint64(0), time.Now(), traced()
+	next := func() { // waits for its message to reach a worker
+		tag++
+		deliveries.Add(benchDelivery(tag, headers, now))
+		for c.Received() < int64(tag) {
+			runtime.Gosched()
+		}
+	}
 	for range 1000 {
 		next() // until every worker has had one
 	}
@@ -182,107 +159,27 @@ func TestConsumingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// arrival is an order in which deliveries finish: it repeats after len(arrival) tags, which it is a permutation of.
-type arrival struct {
-	name string
-	tags []uint64
-}
-
-const benchPrefetch = 100
-
-func arrivals() []arrival {
-	inOrder, reversed := make([]uint64, benchPrefetch), make([]uint64, benchPrefetch)
-	for i := range inOrder {
-		inOrder[i], reversed[i] = uint64(i+1), uint64(benchPrefetch-i)
-	}
-	random := make([]uint64, benchPrefetch)
-	for i, p := range rand.New(rand.NewPCG(1, 1)).Perm(benchPrefetch) {
-		random[i] = uint64(p + 1)
-	}
-	stuck := make([]uint64, 10_000) // the first of them finishes last
-	for i := range stuck {
-		stuck[i] = uint64((i+1)%len(stuck) + 1)
-	}
-	return []arrival{{"in-order", inOrder}, {"reversed", reversed}, {"random", random}, {"stuck-head", stuck}}
-}
-
-// next returns the tags one after the other, for ever.
-func (a arrival) next() func() uint64 {
-	i, base := 0, uint64(0)
-	return func() uint64 {
-		tag := base + a.tags[i]
-		if i++; i == len(a.tags) {
-			i, base = 0, base+uint64(len(a.tags))
-		}
-		return tag
-	}
-}
-
-// coalesce is the window as the settler drives it when every 32nd event finds the channel empty.
-func coalesce(a arrival) (ack func()) {
-	w, next, n := newWindow(benchPrefetch), a.next(), 0
-	return func() {
-		w.ack(ending{tag: next()})
-		if n++; n%32 > 0 {
-			return
-		}
-		w.prefix()
-		if w.crowded() {
-			w.excess()
-		}
-	}
-}
-
-func BenchmarkWindow(b *testing.B) {
-	for _, a := range arrivals() {
-		b.Run(a.name, func(b *testing.B) {
-			ack := coalesce(a)
-			b.ReportAllocs()
-			for b.Loop() {
-				ack()
-			}
-		})
-	}
-}
-
-// settling hands finished deliveries to a settler. frames is what they took; it may be asked once, at the end.
-func settling(tb testing.TB, a arrival) (finish func(), frames func() int) {
-	tb.Helper()
-	acker := &counting{}
-	m := newMetrics(prometheus.NewRegistry(), &Consumer{})
-	s, next := newSettler(acker, benchPrefetch, m, &remembered{}), a.next()
-	go s.run()
-	return func() { s.endings <- ending{tag: next(), final: topology.FinalAck} },
-		func() int {
-			close(s.endings)
-			<-s.done
-			return acker.frames
-		}
-}
-
-// BenchmarkSettler also reports how many frames an ack takes when messages finish as fast as they can be settled.
-func BenchmarkSettler(b *testing.B) {
-	for _, a := range arrivals() {
-		b.Run(a.name, func(b *testing.B) {
-			finish, frames := settling(b, a)
-			b.ReportAllocs()
-			for b.Loop() {
-				finish()
-			}
-			b.ReportMetric(float64(frames())/float64(b.N), "frames/op")
-		})
-	}
-}
-
+// TestSettlerAllocatesNothing, in whichever order messages finish: in their own, backwards, or with the first one last.
 func TestSettlerAllocatesNothing(t *testing.T) {
-	for _, a := range arrivals() {
-		finish, frames := settling(t, a)
-		for range len(a.tags) {
+	const tags = 10_000
+	for name, finished := range map[string]func(n uint64) uint64{
+		"in order":   func(n uint64) uint64 { return n },
+		"reversed":   func(n uint64) uint64 { return n/100*100 + 99 - n%100 },
+		"stuck head": func(n uint64) uint64 { return n/tags*tags + (n+1)%tags },
+	} {
+		s, n := newSettler(&counting{}, 100, newMetrics(prometheus.NewRegistry(), &Consumer{}), &remembered{}), uint64(0)
+		go s.run()
+		finish := func() {
+			s.endings <- ending{tag: 1 + finished(n), final: topology.FinalAck}
+			n++
+		}
+		for range tags {
 			finish()
 		}
 		if n := testing.AllocsPerRun(1000, finish); n != 0 {
-			t.Errorf("%s: %v allocations", a.name, n)
+			t.Errorf("%s: %v allocations", name, n)
 		}
-		frames()
+		close(s.endings)
+		<-s.done
 	}
 }

@@ -18,14 +18,10 @@ func TestPublishedRetryProvesItsWay(t *testing.T) {
 	r := start(t, s.answers(500, 500, 500), settings{concurrency: 1, prefetch: 1, change: func(p *topology.Plan) { *p = *p.WithoutReject() }})
 	r.eventually("active", func() bool { return r.Active() })
 	wait := r.plan.Waits[0]
-	if err := r.ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ch.QueueUnbind(wait.Queue, wait.Key, wait.Exchange, nil))
 	r.publish("a")
 	r.eventually("the retry returns to us", func() bool { return r.unroutable.Load() > 0 })
-	if err := r.ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ch.QueueBind(wait.Queue, wait.Key, wait.Exchange, false, nil))
 	r.acked(1)
 	r.counted(3, message.Retry, message.ReasonServerError)
 	if s.Of("a") != 4 {

@@ -17,6 +17,7 @@ import (
 	"sidecar/internal/brokertest"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -59,26 +60,6 @@ func TestEveryMessageIsAckedOnce(t *testing.T) {
 		t.Errorf("an idle consumer drained %+v", d)
 	}
 	r.holds(r.plan.Queue, 0)
-}
-
-func TestRetryUntilParked(t *testing.T) {
-	t.Parallel()
-	var s seen
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if n := s.Add(m.MessageID); n != m.RetryCount+1 {
-			t.Errorf("attempt %d carries retry count %d", n, m.RetryCount)
-		}
-		return answer(500)
-	}), settings{maxRetries: 2})
-	r.publish("a")
-	d := r.parked()
-	if s.Of("a") != 3 || d.Headers["x-final-reason"] != "max_retries" {
-		t.Errorf("%d attempts, parked for %v", s.Of("a"), d.Headers["x-final-reason"])
-	}
-	r.eventually("the event in the log", func() bool {
-		return strings.Contains(r.log.String(), `"event":"RABBITMQ_MESSAGE_MAX_RETRIES_EXCEEDED"`)
-	})
-	r.counted(2, message.Retry, message.ReasonServerError)
 }
 
 func TestRequeueIsNotCounted(t *testing.T) {
@@ -143,10 +124,7 @@ func TestNothingCanBeParked(t *testing.T) {
 	r := start(t, always(500), settings{concurrency: 2, prefetch: 4, maxRetries: 1, publisher: f.before})
 	begin := time.Now()
 	r.publish(bodies(6)...)
-	r.eventually("the pause", func() bool {
-		h := r.flow.Holds()
-		return r.Unpublished() >= 4 && len(h) == 1 && h[0].Reason == flow.Publishing
-	})
+	r.eventually("the pause", func() bool { return r.Unpublished() >= 4 && r.heldFor(flow.Publishing) })
 	lines := strings.Count(r.log.String(), `"msg":"publish failed"`)
 	// The exchange is left out: it is the default one, whose name is empty.
 	if line := `"kind":"park","routing_key":"` + r.plan.Park.Key + `","message_id":"`; !strings.Contains(r.log.String(), line) {
@@ -250,13 +228,7 @@ func TestAppThatIsAwayCostsNothing(t *testing.T) {
 // gate.
 func TestAppThatIsBackBeforeThePause(t *testing.T) {
 	t.Parallel()
-	var s seen
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if s.Add(m.MessageID) == 1 {
-			return refused
-		}
-		return answer(200)
-	}), settings{concurrency: 1, prefetch: 1, opens: true})
+	r := start(t, first(refused), settings{concurrency: 1, prefetch: 1, opens: true})
 	r.publish("a")
 	r.acked(1)
 }
@@ -265,10 +237,7 @@ func TestRetryAfterPausesTheReplica(t *testing.T) {
 	t.Parallel()
 	r := start(t, inAnHour(503), settings{})
 	r.publish("a")
-	r.eventually("the pause", func() bool {
-		h := r.flow.Holds()
-		return len(h) == 1 && h[0].Reason == flow.RetryAfter && !r.Active()
-	})
+	r.eventually("the pause", func() bool { return r.heldFor(flow.RetryAfter) && !r.Active() })
 }
 
 func TestSubscribeFails(t *testing.T) {
@@ -276,10 +245,7 @@ func TestSubscribeFails(t *testing.T) {
 	r := start(t, always(200), settings{})
 	r.eventually("active", func() bool { return r.Active() })
 	d := broker.NewDialer(broker.Options{URLs: func() ([]string, error) { return []string{r.url}, nil }})
-	s, err := d.Dial(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(d.Dial(context.Background()))(t)
 	s.Kill()
 	if err := r.Serve(context.Background(), s, func() *topology.Plan { return r.plan }); !errors.Is(err, broker.ErrDisconnected) {
 		t.Errorf("Serve on a dead session: %v", err)

@@ -13,16 +13,14 @@ import (
 	"sidecar/internal/crash"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
 // guard opens a journal for four workers.
 func guard(t *testing.T) *crash.Guard {
 	t.Helper()
-	g, err := crash.Open(crash.Options{Dir: t.TempDir(), Queue: "q", Workers: 4, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(crash.Open(crash.Options{Dir: t.TempDir(), Queue: "q", Workers: 4, Logger: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(g.Close)
 	return g
 }

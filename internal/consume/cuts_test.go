@@ -130,19 +130,12 @@ func TestNothingIsRepeatedAfterACut(t *testing.T) {
 			s.concurrency, s.prefetch, s.maxRetries, s.quiet = 8, 30, cutRetries, true
 			s.publisher = beside(t)
 			r := start(t, app, s)
-			r.eventuallyDeclared()
 			r.flow.Hold(flow.Operator, "until there is a backlog")
-			publish := func(id, body, key string) *amqp.DeferredConfirmation {
-				confirm, err := r.ch.PublishWithDeferredConfirm("", r.plan.Queue, false, false, amqp.Publishing{
-					MessageId: id, Body: []byte(body), DeliveryMode: 2, Headers: amqp.Table{"key": key},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return confirm
+			keyed := func(id, body, key string) amqp.Publishing {
+				return amqp.Publishing{MessageId: id, Body: []byte(body), DeliveryMode: 2, Headers: amqp.Table{"key": key}}
 			}
-			r.eventually("a queue that takes messages", func() bool { return publish("first", "0/first", "").Wait() })
-			var confirms []*amqp.DeferredConfirmation
+			r.send(keyed("first", "0/first", ""))
+			var all []amqp.Publishing
 			for n := range messages {
 				body := fmt.Sprintf("%d/%d", max(0, n%10-6), n) // three of ten fail: once, twice, always
 				id := body
@@ -152,19 +145,13 @@ func TestNothingIsRepeatedAfterACut(t *testing.T) {
 				case 1:
 					body, id = "0/without an id", ""
 				}
-				confirms = append(confirms, publish(id, body, fmt.Sprint(n%cutKeys)))
+				all = append(all, keyed(id, body, fmt.Sprint(n%cutKeys)))
 			}
-			for _, confirm := range confirms {
-				if !confirm.Wait() {
-					t.Fatal("a message was not confirmed")
-				}
-			}
+			r.send(all...)
 			r.flow.Lift(flow.Operator)
 			for n := range cuts {
 				app.reach((n + 1) * messages / (cuts + 1))
-				before := r.sessions.Load()
-				r.proxy.Cut()
-				r.eventually("the next session", func() bool { return r.sessions.Load() > before && r.Active() })
+				r.cut()
 				r.flow.Hold(flow.Operator, "once more")
 				r.eventually("the pause", func() bool { return !r.Active() })
 				r.flow.Lift(flow.Operator)

@@ -46,9 +46,7 @@ func TestMessagesThatDifferAreTwo(t *testing.T) {
 				}
 			}
 			r.holds(r.plan.Queue, 0)
-			before := r.sessions.Load()
-			r.proxy.Cut()
-			r.eventually("the next session", func() bool { return r.sessions.Load() > before && r.Active() })
+			r.cut()
 			close(free)
 			r.acked(2 * len(pairs))
 			for _, of := range []string{"0<nil>a", "0<nil>b", "1ac", "1bc"} {

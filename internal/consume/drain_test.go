@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/time/rate"
 
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
@@ -38,35 +39,43 @@ func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
 	}
 }
 
-func TestDrainInterruptsWhenTheGraceExpires(t *testing.T) {
-	t.Parallel()
-	r := start(t, dispatcher(func(ctx context.Context, _ *message.Message) message.Outcome {
-		<-ctx.Done()
-		return message.Outcome{Failure: message.FailureInterrupted, Err: context.Cause(ctx), RetryAfter: -1}
-	}), settings{concurrency: 3, prefetch: 6})
-	r.publish(bodies(10)...)
-	r.eventually("three in flight", func() bool { return r.Inflight() == 1 || r.Inflight() == 3 })
-	if d := r.drain(50 * time.Millisecond); d.Interrupted == 0 {
-		t.Errorf("drained %+v", d)
-	}
-	r.holds(r.plan.Queue, 10)
-	r.holds(r.dlq(), 0)
-}
-
-// TestDrainEndsWaits: nothing but the drain itself can end their hour, nor its own grace.
-func TestDrainEndsWaits(t *testing.T) {
-	t.Parallel()
-	r := start(t, inAnHour(425), settings{})
-	t.Cleanup(r.proxy.Refuse) // ends what the drain did not
-	r.publish("a", "b")
-	r.eventually("two delayed messages", func() bool { return r.Delayed() == 2 })
+// drains is a drain with an hour's grace that has to end at once.
+func (r *rig) drains() Drained {
+	r.t.Helper()
+	r.t.Cleanup(r.proxy.Refuse) // ends what the drain did not
 	drained := make(chan Drained, 1)
 	go func() { drained <- r.drain(time.Hour) }()
 	r.eventually("the end of the drain", func() bool { return len(drained) == 1 })
-	if d := <-drained; d.Interrupted != 0 {
-		t.Errorf("drained %+v: a delayed message is not an attempt", d)
+	return <-drained
+}
+
+// TestDrainEndsWaits: what was delayed for an hour, waits for a rate, or for a batch that is not full, is given back.
+// Nothing but the drain itself can end the wait. None of it was an attempt.
+func TestDrainEndsWaits(t *testing.T) {
+	t.Parallel()
+	hourly := rate.NewLimiter(rate.Every(time.Hour), 1)
+	hourly.Allow()
+	for name, c := range map[string]struct {
+		settings
+		app              dispatcher
+		handled, delayed int64
+	}{
+		"delayed": {app: inAnHour(425), handled: 2, delayed: 2},
+		"rate":    {app: always(200), handled: 1, settings: settings{rates: []*rate.Limiter{hourly}}},
+		"batch":   {app: always(200), handled: 2, settings: three()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, c.app, c.settings)
+			r.publish("a", "b")
+			r.holds(r.plan.Queue, 0)
+			r.eventually("they wait", func() bool { return r.Received() == c.handled && r.Delayed() == c.delayed })
+			if d := r.drains(); d.Interrupted != 0 || c.delayed == 0 && d.Returned != 2 {
+				t.Errorf("drained %+v", d)
+			}
+			r.holds(r.plan.Queue, 2)
+		})
 	}
-	r.holds(r.plan.Queue, 2)
 }
 
 // TestDrainTriesAParkOnceMore: the pause of a park that failed ends with the drain. The message is parked by the next
@@ -88,14 +97,10 @@ func TestDrainTriesAParkOnceMore(t *testing.T) {
 				maxRetries: 1, publisher: f.before, pause: time.Hour, order: c.order,
 				change: func(p *topology.Plan) { p.InPlace = c.order != "" },
 			})
-			t.Cleanup(r.proxy.Refuse) // ends what the drain did not
 			r.publish("a")
 			r.eventually("a failed park", func() bool { return f.failed.Load() == 1 && r.Unpublished() == 1 })
 			f.works.Store(c.works)
-			drained := make(chan Drained, 1)
-			go func() { drained <- r.drain(time.Hour) }()
-			r.eventually("the end of the drain", func() bool { return len(drained) == 1 })
-			if d := <-drained; c.order == "" && d.Interrupted != c.interrupted || f.failed.Load() > 2 {
+			if d := r.drains(); c.order == "" && d.Interrupted != c.interrupted || f.failed.Load() > 2 {
 				t.Errorf("drained %+v after %d tries", d, f.failed.Load())
 			}
 			r.holds(r.plan.Queue, c.queue)

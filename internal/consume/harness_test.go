@@ -25,6 +25,7 @@ import (
 	"sidecar/internal/message"
 	"sidecar/internal/retry"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
@@ -151,12 +152,10 @@ func start(t testing.TB, d Dispatcher, s settings) *rig {
 		preset = topology.PresetNative
 	}
 	url := brokertest.URL(t)
-	plan, err := topology.Build(topology.Options{
-		Preset: preset, Service: "demo-orders", MaxRetries: &s.maxRetries, RetryDelay: cmp.Or(s.retryDelay, 100*time.Millisecond), QueueType: s.queueType, SingleActive: s.order != "",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(topology.Build(topology.Options{
+		Preset: preset, Service: "demo-orders", MaxRetries: &s.maxRetries, QueueType: s.queueType, SingleActive: s.order != "",
+		RetryDelay: cmp.Or(s.retryDelay, 100*time.Millisecond),
+	}))(t)
 	plan.InPlace = s.order != ""
 	if s.change != nil {
 		s.change(plan)
@@ -196,7 +195,8 @@ func (r *rig) run(d Dispatcher, s settings) {
 	r.memory = memory
 	dial := func(name string) *broker.Dialer {
 		return broker.NewDialer(broker.Options{
-			URLs: func() ([]string, error) { return []string{r.proxy.URL(t, url)}, nil }, Name: name, Registerer: registry, Memory: memory, Backoff: s.backoff, Spool: s.spool, MemoryPatience: 200 * time.Millisecond,
+			URLs: func() ([]string, error) { return []string{r.proxy.URL(t, url)}, nil }, Name: name, Registerer: registry,
+			Memory: memory, Backoff: s.backoff, Spool: s.spool, MemoryPatience: 200 * time.Millisecond,
 		})
 	}
 	r.flow = flow.New(flow.Options{
@@ -220,8 +220,9 @@ func (r *rig) run(d Dispatcher, s settings) {
 		d = s.crashes.Around(d, func(context.Context) bool { return s.appGone })
 	}
 	r.Consumer = New(Options{
-		MissingHold: cmp.Or(s.missingHold, 50*time.Millisecond), PublishPause: cmp.Or(s.pause, 50*time.Millisecond), Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) }, RequestCheck: s.requestCheck,
-		Plan: plan, Policy: policy,
+		MissingHold: cmp.Or(s.missingHold, 50*time.Millisecond), PublishPause: cmp.Or(s.pause, 50*time.Millisecond),
+		Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) },
+		RequestCheck: s.requestCheck, Plan: plan, Policy: policy,
 		OrderBy: s.order, Rates: s.rates, Slots: s.slots, Batch: s.batch,
 		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
@@ -260,6 +261,14 @@ func (r *rig) run(d Dispatcher, s settings) {
 
 var errRefused = errors.New("connection refused")
 
+// cut ends the session, and waits for the next one.
+func (r *rig) cut() {
+	r.t.Helper()
+	before := r.sessions.Load()
+	r.proxy.Cut()
+	r.eventually("the next session", func() bool { return r.sessions.Load() > before && r.Active() })
+}
+
 // drain drains once, also when the test has done it already.
 func (r *rig) drain(grace time.Duration) Drained {
 	if r.Consumer == nil {
@@ -275,16 +284,20 @@ func (r *rig) drain(grace time.Duration) Drained {
 // publish puts messages with the given bodies (also their ids) straight into the service's queue.
 func (r *rig) publish(bodies ...string) {
 	r.t.Helper()
-	r.eventuallyDeclared()
 	var all []amqp.Publishing
-	var confirms []*amqp.DeferredConfirmation
 	for _, b := range bodies {
 		all = append(all, amqp.Publishing{MessageId: b, Body: []byte(b), DeliveryMode: 2, Timestamp: time.Now()})
-		confirm, err := r.ch.PublishWithDeferredConfirm("", r.plan.Queue, true, false, all[len(all)-1])
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		confirms = append(confirms, confirm)
+	}
+	r.send(all...)
+}
+
+// send puts messages straight into the service's queue.
+func (r *rig) send(all ...amqp.Publishing) {
+	r.t.Helper()
+	r.eventuallyDeclared()
+	var confirms []*amqp.DeferredConfirmation
+	for _, m := range all {
+		confirms = append(confirms, must.Get(r.ch.PublishWithDeferredConfirm("", r.plan.Queue, true, false, m))(r.t))
 	}
 	for i, confirm := range confirms {
 		if !confirm.Wait() {
@@ -357,6 +370,12 @@ func (r *rig) metrics() *metrics { return r.Consumer.metrics }
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
 	brokertest.Eventually(r.t, soon, what, ok)
+}
+
+// heldFor reports whether that is the only reason of the gate.
+func (r *rig) heldFor(reason flow.Reason) bool {
+	h := r.flow.Holds()
+	return len(h) == 1 && h[0].Reason == reason
 }
 
 func (r *rig) dlq() string { return r.plan.Park.Queue }

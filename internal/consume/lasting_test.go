@@ -57,9 +57,7 @@ func TestParkedFromMemory(t *testing.T) {
 			r := start(t, app, s)
 			r.publish("a")
 			r.eventually("the first POST", func() bool { return app.Of("posts") == 1 })
-			before := r.sessions.Load()
-			r.proxy.Cut()
-			r.eventually("the next session", func() bool { return r.sessions.Load() > before && r.Active() })
+			r.cut()
 			close(app.hold)
 			remembered := final(r.parked())
 			r.eventually("the log line", func() bool { return strings.Contains(r.log.String(), `"remembered":true`) })
@@ -120,15 +118,13 @@ func TestTextsAreBounded(t *testing.T) {
 	c := New(benchOptions(t, 1))
 	defer c.Drain(t.Context())
 	k := &c.remembered
-	s := &session{settler: &settler{inFlight: newInFlight(k, 1)}}
 	o := &message.Outcome{Status: 500, Answer: strings.Repeat("a", maxTexts/4), Problem: &message.Problem{Title: "t"}}
 	for id := range uint64(4) {
 		k.expect(1+id, o)
 	}
 	k.expect(5, &plain[0])
 	for id, want := range map[uint64]bool{1: true, 2: true, 3: true, 4: false, 5: true} {
-		r := &record{session: s, id: id, m: message.Message{Redelivered: true}}
-		if _, known := c.recall(r, &r.m); known != want {
+		if known := c.knows(id); known != want {
 			t.Errorf("message %d is known: %v", id, known)
 		}
 	}

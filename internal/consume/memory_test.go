@@ -20,15 +20,6 @@ import (
 	"sidecar/internal/topology"
 )
 
-// send publishes messages straight into the service's queue.
-func (r *rig) send(list ...amqp.Publishing) {
-	r.t.Helper()
-	r.eventuallyDeclared()
-	for _, m := range list {
-		r.confirmed(m)
-	}
-}
-
 // TestAMessageLargerThanMemory: without a file for it, it is held and given back, and what is behind it is handled;
 // with one it is handed on whole.
 func TestAMessageLargerThanMemory(t *testing.T) {

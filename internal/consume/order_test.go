@@ -206,10 +206,7 @@ func TestFullWindowIsShown(t *testing.T) {
 	}), settings{order: byKey, concurrency: 2, prefetch: 4, maxRetries: 1000, quiet: true, stderr: stderr})
 	defer close(stderr)
 	r.publishKeyed("a", 0, 6)
-	r.eventually("the reason", func() bool {
-		h := r.flow.Holds()
-		return len(h) == 1 && h[0].Reason == flow.Order && r.flow.Open() && r.Active()
-	})
+	r.eventually("the reason", func() bool { return r.heldFor(flow.Order) && r.flow.Open() && r.Active() })
 	fails.Store(false)
 	r.acked(6)
 	r.eventually("no reason", func() bool { return len(r.flow.Holds()) == 0 })
@@ -374,6 +371,24 @@ func ordered(t *testing.T, d dispatcher, change func(*Options)) (*Consumer, *ses
 	return c, benchSession(t, c)
 }
 
+// returns pumps deliveries until the session has to return everything.
+func (s *session) returns(t *testing.T, list ...*broker.Delivery) {
+	t.Helper()
+	deliveries := amqpwire.NewDeliveries(0)
+	for _, d := range list {
+		deliveries.Add(d)
+	}
+	if err := s.pump(deliveries); err != errPaused { //nolint:errorlint // it is itself
+		t.Error(err)
+	}
+	s.leftover()
+	synctest.Wait()
+	s.c.order.drop(s)
+	if n := len(s.c.order.all); n != 0 {
+		t.Errorf("%d entries are left", n)
+	}
+}
+
 // TestOldDeliveriesReturn: no delivery is handled that the broker may take away soon, or before its attempt ends.
 func TestOldDeliveriesReturn(t *testing.T) {
 	t.Parallel()
@@ -385,19 +400,10 @@ func TestOldDeliveriesReturn(t *testing.T) {
 				time.Sleep(takes)
 				return answer(200)
 			}, func(o *Options) { o.OrderBy, o.Attempt = "queue", attempt })
-			deliveries := amqpwire.NewDeliveries(0)
-			for tag := range uint64(3) {
-				deliveries.Add(benchDelivery(tag+1, nil, time.Now()))
-			}
-			err := s.pump(deliveries)
-			s.leftover()
-			synctest.Wait()
-			if err != errPaused || attempts != 1 { //nolint:errorlint // it is itself
-				t.Errorf("%v after %d attempts", err, attempts)
-			}
-			c.order.drop(s)
-			if len(c.order.all) != 0 || c.returned.Load() != 2 {
-				t.Errorf("%d entries, %d returned", len(c.order.all), c.returned.Load())
+			now := time.Now()
+			s.returns(t, benchDelivery(1, nil, now), benchDelivery(2, nil, now), benchDelivery(3, nil, now))
+			if attempts != 1 || c.returned.Load() != 2 {
+				t.Errorf("%d attempts, %d returned", attempts, c.returned.Load())
 			}
 		})
 	}
@@ -408,26 +414,17 @@ func TestOldDeliveriesReturn(t *testing.T) {
 func TestNothingPassesALostKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var posted []uint64
-		c, s := ordered(t, func(_ context.Context, m *message.Message) message.Outcome {
-			posted = append(posted, uint64(len(m.Body)))
+		attempts := 0
+		_, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
+			attempts++
 			return answer(200)
 		}, func(*Options) {})
-		deliveries, key := amqpwire.NewDeliveries(0), amqp.Table{"key": "a"}
-		lost := benchDelivery(2, nil, time.Now())
+		began, key := time.Now(), amqp.Table{"key": "a"}
+		lost := benchDelivery(2, nil, began)
 		lost.Missing, lost.MissingWhy = 1, broker.ErrNoMemory
-		deliveries.Add(benchDelivery(1, key, time.Now()))
-		deliveries.Add(lost)
-		deliveries.Add(benchDelivery(3, key, time.Now()))
-		began := time.Now()
-		err := s.pump(deliveries)
-		s.leftover()
-		if err != errPaused || len(posted) != 1 || time.Since(began) < missingPause { //nolint:errorlint // it is itself
-			t.Errorf("%v, %d attempts, after %v", err, len(posted), time.Since(began))
-		}
-		c.order.drop(s)
-		if len(c.order.all) != 0 {
-			t.Errorf("%d entries are left", len(c.order.all))
+		s.returns(t, benchDelivery(1, key, began), lost, benchDelivery(3, key, began))
+		if attempts != 1 || time.Since(began) < missingPause {
+			t.Errorf("%d attempts, after %v", attempts, time.Since(began))
 		}
 	})
 }
@@ -485,14 +482,11 @@ func TestLeavingDoesNotWaitForARate(t *testing.T) {
 		_, s := ordered(t, always(200), func(o *Options) { o.Rates = []*rate.Limiter{rate.NewLimiter(rate.Every(time.Hour), 1)} })
 		s.c.o.Rates[0].Allow()
 		time.AfterFunc(time.Minute, s.leave)
-		began, deliveries := time.Now(), amqpwire.NewDeliveries(0)
-		deliveries.Add(benchDelivery(1, amqp.Table{"key": "a"}, began))
-		err := s.pump(deliveries)
-		s.leftover()
-		if err != errPaused || time.Since(began) != time.Minute { //nolint:errorlint // it is itself
-			t.Errorf("%v after %v", err, time.Since(began))
+		began := time.Now()
+		s.returns(t, benchDelivery(1, amqp.Table{"key": "a"}, began))
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("after %v", took)
 		}
-		s.c.order.drop(s)
 	})
 }
 
@@ -510,16 +504,15 @@ func TestFailingParkInOrder(t *testing.T) {
 	}), settings{order: "queue", concurrency: 1, prefetch: 2, maxRetries: 1, publisher: f.before})
 	r.publishKeyed("a", 0, 4)
 	r.eventually("the reason", func() bool {
-		h := r.flow.Holds()
-		return len(h) == 1 && h[0].Reason == flow.Publishing && strings.Contains(h[0].Detail, "cannot be parked") && r.flow.Open() && r.Active()
+		return r.heldFor(flow.Publishing) && strings.Contains(r.flow.Holds()[0].Detail, "cannot be parked") && r.flow.Open() && r.Active()
 	})
 	r.eventually("the log line", func() bool {
 		return strings.Contains(r.log.String(), `"level":"error","msg":"paused","reason":"publishing","waiting":1,`)
 	})
 	r.flow.Hold(flow.Operator, "")
 	r.holds(r.plan.Queue, 4)
-	if h := r.flow.Holds(); len(h) != 1 || h[0].Reason != flow.Operator {
-		t.Errorf("reasons %+v", h)
+	if !r.heldFor(flow.Operator) {
+		t.Errorf("reasons %+v", r.flow.Holds())
 	}
 	f.works.Store(true)
 	r.flow.Lift(flow.Operator)

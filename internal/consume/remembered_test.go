@@ -254,6 +254,14 @@ type suspect struct{}
 
 func (suspect) Settled(bool) {}
 
+// knows reports whether the outcome of a copy is remembered, which is then delivered to a session.
+func (c *Consumer) knows(id uint64) bool {
+	r := &record{id: id, m: message.Message{Redelivered: true}}
+	r.session = &session{settler: &settler{inFlight: newInFlight(&c.remembered, 1)}}
+	_, known := c.recall(r, &r.m)
+	return known
+}
+
 // TestExpectedCopiesAreBounded: in time, and in number.
 func TestExpectedCopiesAreBounded(t *testing.T) {
 	t.Parallel()
@@ -261,20 +269,14 @@ func TestExpectedCopiesAreBounded(t *testing.T) {
 		c := New(benchOptions(t, 1))
 		defer c.Drain(t.Context())
 		k := &c.remembered
-		s := &session{settler: &settler{inFlight: newInFlight(k, 1)}}
-		known := func(id uint64) bool {
-			r := &record{session: s, id: id, m: message.Message{Redelivered: true}}
-			_, known := c.recall(r, &r.m)
-			return known
-		}
 		k.expect(1, &plain[0])
 		k.expect(2, &plain[0])
 		time.Sleep(rememberedFor)
-		if !known(1) {
+		if !c.knows(1) {
 			t.Error("forgotten too early")
 		}
 		time.Sleep(time.Second)
-		if known(2) {
+		if c.knows(2) {
 			t.Error("not forgotten")
 		}
 		for id := range uint64(maxRemembered) {

@@ -10,6 +10,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 )
 
 // TestLateAnswerOfALostSession is the stale-ack experiment: an answer that arrives after the reconnect settles the copy
@@ -144,9 +145,7 @@ func TestQueueDeletedUnderTheConsumer(t *testing.T) {
 	r := start(t, always(200), settings{})
 	r.publish("a")
 	r.acked(1)
-	if _, err := r.ch.QueueDelete(r.plan.Queue, false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.ch.QueueDelete(r.plan.Queue, false, false, false))(t)
 	r.publish("b") // waits until the queue is declared again
 	r.acked(2)
 }
