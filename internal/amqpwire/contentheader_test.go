@@ -85,11 +85,24 @@ func comparable(v any) any {
 	return v
 }
 
-// judged compares our reader with the library's on one content header, which is sanitized first, as on the wire.
+// judged sanitizes one content header, as on the wire. The library must be able to read one that was well-formed, and
+// reads whatever it reads as we do.
 func judged(t testing.TB, judge **reader, payload []byte, last *texts) {
 	t.Helper()
 	const limit = FrameMax - frameHead - frameTail
+	before, whole := bytes.Clone(payload), wellFormed(payload)
 	payload, _ = sanitize(payload, limit)
+	if len(before) <= limit && len(payload) != len(before) {
+		t.Fatalf("%d bytes became %d", len(before), len(payload))
+	}
+	if again, lost := sanitize(bytes.Clone(payload), limit); whole && !bytes.Equal(again, payload) {
+		t.Fatalf("sanitizing twice is different; lost %d", lost)
+	}
+	for _, limit := range []int{len(before) / 2, 40} {
+		if short, _ := sanitize(bytes.Clone(before), limit); len(short) > len(before) {
+			t.Fatalf("%d bytes became %d", len(before), len(short))
+		}
+	}
 	if len(payload) < headerFixed || len(payload) > limit {
 		return
 	}
@@ -103,6 +116,9 @@ func judged(t testing.TB, judge **reader, payload []byte, last *texts) {
 	library, ok := (*judge).deliver(t, bytes.Clone(payload))
 	if !ok {
 		*judge = newReader(t, plain)
+	}
+	if whole && !ok {
+		t.Fatalf("the library cannot read %.2000x, made from %.2000x", payload, before)
 	}
 	if hidden {
 		return // the library refuses most of these and guesses at others; no broker lets them through
@@ -131,6 +147,8 @@ func FuzzContent(f *testing.F) {
 	f.Add(header(field("deep", 'A', nested(40)...), field("L", 'L', 0, 0, 0, 0, 0, 0, 0, 9)))
 	f.Add(header(many(9000, func(int) []byte { return field("", 'V') })))
 	f.Add(header(field("n", 'd', 0x7f, 0xf8, 0, 0, 0, 0, 0, 1), field("D", 'D', 2, 0, 0, 48, 57)))
+	f.Add(header(field("F", 'F', container(field("s", 'S', 0, 0, 1, 0))...)))
+	f.Add(header(field("x-death", 'A', container(append([]byte{'F'}, container(field("count", 'l', 0, 0, 0, 0, 0, 0, 0, 1))...))...)))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		judge := newReader(t, plain)
 		judged(t, &judge, payload, &texts{})

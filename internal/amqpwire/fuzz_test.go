@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -19,6 +19,10 @@ import (
 // library can write, of the size we say it has, and mean the same when it returns.
 func FuzzTable(f *testing.F) {
 	f.Add(header(field("n", 'd', 0x7f, 0xf8, 0, 0, 0, 0, 0, 1), field("D", 'D', 2, 0, 0, 48, 57)))
+	r := rand.New(rand.NewPCG(1, 0))
+	for range 30 {
+		f.Add(header(randomTable(r)))
+	}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		const limit = FrameMax - frameHead - frameTail
 		payload, _ = sanitize(bytes.Clone(payload), limit)
@@ -78,11 +82,10 @@ func FuzzStream(f *testing.F) {
 
 // readStream returns what the library reads, what our consumer gets as text, and why it ended.
 func readStream(raw []byte, step int) (passed []byte, taken string, end error) {
-	conn := &pieces{rest: bytes.Clone(raw), step: step}
 	memory := budget.New(1 << 20).Account(budget.Deliveries)
-	w := New(conn, conn, Options{Memory: memory, Patience: time.Nanosecond, Hidden: func(int) {}})
-	q := NewDeliveries(0)
-	w.Consume("ours", q)
+	o := Options{Memory: memory, Patience: time.Nanosecond, Hidden: func(int) {}}
+	w, q := consuming(o, raw, func() int { return step })
+	defer w.Kill() // its end may not be reached
 	w.confirms = map[uint16]*Confirming{2: {channel: 2, returned: func(f Fingerprint, why *ReturnedError) {
 		taken += fmt.Sprintf("%x %v\n", f, why)
 	}}}
@@ -101,24 +104,3 @@ func readStream(raw []byte, step int) (passed []byte, taken string, end error) {
 	}
 	return passed, taken, end
 }
-
-// pieces is a connection whose peer has sent rest and gone; a read gives at most step bytes of it.
-type pieces struct {
-	net.Conn
-
-	rest []byte
-	step int
-}
-
-func (p *pieces) Read(b []byte) (int, error) {
-	if len(p.rest) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(b[:min(len(b), p.step)], p.rest)
-	p.rest = p.rest[n:]
-	return n, nil
-}
-
-func (p *pieces) Close() error                     { return nil }
-func (p *pieces) SetReadDeadline(time.Time) error  { return nil }
-func (p *pieces) SetWriteDeadline(time.Time) error { return nil }

@@ -41,9 +41,8 @@ func receive(t *testing.T, o Options, limit int64, stream []byte) *receiving {
 	t.Helper()
 	memory := budget.New(limit).Account(budget.Deliveries)
 	o.Memory = memory
-	client := inPieces(stream, whole)
-	r := &receiving{Wire: New(client, client, o), q: NewDeliveries(0), memory: memory, ended: make(chan error, 1)}
-	r.Consume("ours", r.q)
+	r := &receiving{memory: memory, ended: make(chan error, 1)}
+	r.Wire, r.q = consuming(o, stream, whole)
 	go func() {
 		_, err := io.ReadAll(r.Wire)
 		r.ended <- err

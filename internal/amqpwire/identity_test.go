@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -15,10 +14,7 @@ import (
 func identities(t *testing.T, limit int64, spool *Spool, streams ...[]byte) (all []uint64) {
 	t.Helper()
 	for _, stream := range streams {
-		client := inPieces(stream, func() int { return 1 + rand.N(1+rand.N(100_000)) })
-		w := New(client, client, Options{Memory: budget.New(limit).Account(budget.Deliveries), Spool: spool, Hidden: func(int) {}})
-		q := NewDeliveries(0)
-		w.Consume("ours", q)
+		w, q := consuming(Options{Memory: budget.New(limit).Account(budget.Deliveries), Spool: spool, Hidden: func(int) {}}, stream, anySize)
 		if _, err := io.ReadAll(w); err != nil {
 			t.Fatal(err)
 		}
