@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"sidecar/internal/testkit/must"
 )
 
@@ -193,13 +191,5 @@ func golden(t *testing.T, name, got string) {
 	want := must.Get(os.ReadFile(path))(t)
 	if got != string(want) {
 		t.Errorf("%s differs (go test -update rewrites it):\n%s", name, got)
-	}
-}
-
-func TestDefinitionsThatCannotBeWritten(t *testing.T) {
-	t.Parallel()
-	p := &Plan{Service: "wms-cincout", Queues: []Queue{{Args: amqp.Table{"x": make(chan int)}}}}
-	if b, err := p.Definitions("/"); err == nil || b != nil || !strings.Contains(err.Error(), "wms-cincout") {
-		t.Errorf("%s, %v", b, err)
 	}
 }

@@ -149,8 +149,10 @@ func TestBrokenPlans(t *testing.T) {
 func TestPlanThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	p := &Plan{Service: "wms-cincout", Queues: []Queue{{Args: amqp.Table{"x": make(chan int)}}}}
-	if b, err := p.JSON(); err == nil || b != nil || !strings.Contains(err.Error(), "wms-cincout") {
-		t.Errorf("%s, %v", b, err)
+	for name, write := range map[string]func() ([]byte, error){"file": p.JSON, "definitions": func() ([]byte, error) { return p.Definitions("/") }} {
+		if b, err := write(); err == nil || b != nil || !strings.Contains(err.Error(), "wms-cincout") {
+			t.Errorf("%s: %s, %v", name, b, err)
+		}
 	}
 }
 
