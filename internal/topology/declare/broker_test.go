@@ -2,6 +2,9 @@ package declare
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -78,6 +81,14 @@ func fits(t testing.TB, url string, p *topology.Plan, mode topology.Mode) {
 	}
 }
 
+// declared makes a plan and its objects in the virtual host of the test.
+func declared(t testing.TB, o topology.Options) (url string, p *topology.Plan) {
+	t.Helper()
+	url, p = brokertest.URL(t), build(t, o)
+	fits(t, url, p, topology.ModeDeclare)
+	return url, p
+}
+
 // oneUser makes a user, and returns a function that gives it other rights, which hold for new connections.
 func oneUser(t testing.TB) func(topology.Permissions) string {
 	t.Helper()
@@ -91,3 +102,51 @@ func oneUser(t testing.TB) func(topology.Permissions) string {
 
 // soon is for what the broker does by itself.
 const soon = time.Minute
+
+// build makes a plan that must be possible.
+func build(t testing.TB, o topology.Options) *topology.Plan {
+	t.Helper()
+	return must.Get(topology.Build(o))(t)
+}
+
+// queue is a queue of p by its name.
+func queue(p *topology.Plan, name string) *topology.Queue {
+	for i := range p.Queues {
+		if p.Queues[i].Name == name {
+			return &p.Queues[i]
+		}
+	}
+	return nil
+}
+
+// definitions are what a broker imports.
+type definitions struct {
+	Exchanges []json.RawMessage `json:"exchanges"`
+	Queues    []json.RawMessage `json:"queues"`
+	Bindings  []json.RawMessage `json:"bindings"`
+}
+
+// TestDefinitions: what is imported is what would have been declared. All of it goes in one file.
+func TestDefinitions(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	plans := variants(t)
+	all := definitions{}
+	for _, p := range plans {
+		b := must.Get(p.Definitions(brokertest.VhostName(t)))(t)
+		var d definitions
+		must.Do(t, json.Unmarshal(b, &d))
+		all.Exchanges, all.Queues = append(all.Exchanges, d.Exchanges...), append(all.Queues, d.Queues...)
+		all.Bindings = append(all.Bindings, d.Bindings...)
+	}
+	b := must.Get(json.Marshal(all))(t)
+	brokertest.Eval(t, fmt.Sprintf(`rabbit_definitions:import_raw(base64:decode("%s"))`, base64.StdEncoding.EncodeToString(b)))
+	for name, p := range plans {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fits(t, url, p, topology.ModeVerify)
+			travels(t, url, p)
+			fits(t, url, p, topology.ModeDeclare)
+		})
+	}
+}

@@ -100,9 +100,7 @@ func TestEnsure(t *testing.T) {
 // TestEnsureAtOnceTakesOneRoundTrip: opening the channel, and asking.
 func TestEnsureAtOnceTakesOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	fits(t, url, p, topology.ModeDeclare)
+	url, p := declared(t, topology.Options{Service: "wms-cincout"})
 	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
 		s := &counted{Session: session(t, url)}
 		if !EnsureAtOnce(context.Background(), s, p, mode) {
@@ -149,9 +147,7 @@ func TestOthersDeclareTheSame(t *testing.T) {
 
 func TestEnsureRepairs(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Millisecond})
-	fits(t, url, p, topology.ModeDeclare)
+	url, p := declared(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Millisecond})
 	w, ch := p.Waits[0], channel(t, url)
 	damage := map[string]func() error{
 		"binding":  func() error { return ch.QueueUnbind(w.Queue, w.Key, w.Exchange, nil) },
@@ -233,9 +229,7 @@ func TestQueueLimit(t *testing.T) {
 // TestNodeDown: a queue whose node is down is not missing. It has one finding, with the broker's words and no advice.
 func TestNodeDown(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	fits(t, url, p, topology.ModeDeclare)
+	url, p := declared(t, topology.Options{Service: "wms-cincout"})
 	for _, q := range p.Queues {
 		says, down := brokertest.NodeDown(t, q.Name)
 		if !NodeDown(says) || NodeDown("NOT_FOUND - no queue 'q' in vhost '/'") {
@@ -432,9 +426,7 @@ func TestFoundPlanOnAnEmptyBroker(t *testing.T) {
 // the delay of the existing queue.
 func TestBarredQueueOfAnotherDelay(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	old := build(t, topology.Options{Service: "wms-cincout"})
-	fits(t, url, old, topology.ModeDeclare)
+	url, old := declared(t, topology.Options{Service: "wms-cincout"})
 	p := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Second})
 	waitsFiveSeconds := func(r Report, mode topology.Mode) {
 		t.Helper()
@@ -464,9 +456,7 @@ func TestBarredQueueOfAnotherDelay(t *testing.T) {
 // TestUnseenIsAskedForOnce: what the user may not compare costs one round trip from then on, and no refusal.
 func TestUnseenIsAskedForOnce(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Preset: topology.PresetTopicTiers, Service: "freeflow-user"})
-	fits(t, url, p, topology.ModeDeclare)
+	_, p := declared(t, topology.Options{Preset: topology.PresetTopicTiers, Service: "freeflow-user"})
 	with := oneUser(t)
 	declares := topology.Permissions{Configure: `^freeflow\.user.*`, Write: `^(freeflow\.user.*|freeflow\.events.*|amq\.default)$`, Read: `^freeflow\.(user.*|events.*)$`}
 	for mode, rights := range map[topology.Mode]topology.Permissions{topology.ModeDeclare: declares, topology.ModeVerify: p.Permissions(topology.ModeVerify)} {

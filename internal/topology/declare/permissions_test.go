@@ -44,9 +44,7 @@ func TestPermissionsAreEnough(t *testing.T) {
 // helps.
 func TestPermissionsMissing(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	there := build(t, topology.Options{Service: "wms-cincout"})
-	fits(t, url, there, topology.ModeDeclare)
+	_, there := declared(t, topology.Options{Service: "wms-cincout"})
 	absent := build(t, topology.Options{Service: "abs-ent"})
 	const all, none = ".*", "^$"
 	for _, c := range []struct {
