@@ -6,6 +6,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -35,16 +36,11 @@ func crashes(t *testing.T, plan *topology.Plan) {
 	}
 	brokertest.WaitReady(t, url, plan.Queue, crashMessages)
 	r := start(t, plan)
+	r.acked(t, ids...)
 	for _, id := range ids {
-		r.acked(t, id)
-		if list := r.app.Seen(id); len(list) != 1 || list[0].Number("Amqp-Retry-Count") != 0 {
-			t.Errorf("%s was received %d times, Amqp-Retry-Count %q", id, len(list), list[0].Header.Get("Amqp-Retry-Count"))
-		}
+		r.receipts(t, id, 0)
 	}
-	r.stop()
-	for _, q := range plan.Queues {
-		brokertest.WaitReady(t, url, q.Name, 0)
-	}
+	r.stopsEmpty(t)
 }
 
 // crash takes all messages on a session and kills it.
@@ -54,14 +50,8 @@ func crash(t *testing.T, url string, plan *topology.Plan) {
 	defer cancel()
 	s := dial(t, url)
 	defer s.Kill()
-	sub, err := s.Subscribe(ctx, plan.Queue)
-	if err != nil {
-		t.Fatal(err)
-	}
-	deliveries, err := sub.Consume(ctx, crashMessages)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := must.Get(s.Subscribe(ctx, plan.Queue))(t)
+	deliveries := must.Get(sub.Consume(ctx, crashMessages))(t)
 	var batch []*broker.Delivery
 	for n := 0; n < crashMessages; n += len(batch) {
 		select {
