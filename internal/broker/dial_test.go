@@ -96,13 +96,11 @@ func TestDialNamesTheReason(t *testing.T) {
 			o.Logger = out.Logger()
 			tt.change(&o)
 			_, err := NewDialer(o).Dial(t.Context())
-			if err == nil || causeOf(err) != tt.want || !strings.Contains(err.Error(), tt.text) {
-				t.Fatalf("%v is %s, want %s", err, causeOf(err), tt.want)
-			}
+			wantCause(t, err, tt.want, tt.text)
 			if n := strings.Count(out.String(), "\n"); n != 1 || !strings.Contains(out.String(), "cause="+string(tt.want)) {
 				t.Errorf("logged %d lines: %s", n, out.String())
 			}
-			if strings.Contains(err.Error()+out.String(), "canary") {
+			if strings.Contains(fmt.Sprint(err)+out.String(), "canary") {
 				t.Errorf("a password is shown: %v %s", err, out.String())
 			}
 		})
@@ -119,12 +117,8 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	o.Timeout = time.Hour
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(100*time.Millisecond, cancel)
-	if _, err := NewDialer(o).Dial(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := NewDialer(o).Dial(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	wantErr(t, errOf(NewDialer(o).Dial(ctx)), context.Canceled)
+	wantErr(t, errOf(NewDialer(o).Dial(ctx)), context.Canceled)
 }
 
 func TestCredentialsOverrideTheURL(t *testing.T) {
