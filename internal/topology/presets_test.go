@@ -11,7 +11,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestPresetsFollowTheirOptions: what is set changes what is made from it, and nothing else.
+// TestPresetsFollowTheirOptions: what is set changes what is made from it, and nothing else. TestPresetsToTheLetter has
+// the types of queues, tiers and what there can be none of.
 func TestPresetsFollowTheirOptions(t *testing.T) {
 	t.Parallel()
 	events := []Binding{{Exchange: "x.events", Key: "a.b"}}
@@ -50,7 +51,6 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 			dlx, _ := p.queue("x.y").Args[ArgDLX].(string)
 			return dlx + " " + p.Park.Exchange + " " + p.Park.Queue
 		}, "y.dlx y.dlx y.dlq"},
-		{"classic or quorum", tiers, func(o *Options) { o.QueueType = "quorum" }, func(p *Plan) any { return p.queue("x.events.dlq").Args[ArgType] }, "quorum"},
 
 		{"two main exchanges", perQueue, func(o *Options) {
 			o.Bindings = []Binding{{Exchange: "domain.events", Key: "a"}, {Exchange: "domain.commands", Key: "b"}, {Exchange: "other", Key: "c"}}
@@ -59,15 +59,9 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 			o.Exchange, o.Bindings = "e", []Binding{{Exchange: "e", Key: "a"}, {Exchange: "domain.commands", Key: "b"}}
 		}, func(p *Plan) any { return exchange(p, 0) + exchange(p, 1) }, "e topicdomain.commands "},
 		{"names made from the queue", perQueue, func(o *Options) { o.Queue = "z" }, func(p *Plan) any { return queues(p) }, []string{"z.dlq", "z.retry", "z"}},
-		{"tiers", perQueue, func(o *Options) { o.RetryDelays = []time.Duration{time.Second, time.Minute} },
-			func(p *Plan) any { return queues(p) }, []string{"q.y.dlq", "q.y.retry", "q.y.retry.1s", "q.y.retry.1m", "q.y"}},
 
 		{"delays are named in seconds", ladder, func(o *Options) { o.RetryDelays = []time.Duration{1500 * time.Millisecond, 5 * time.Minute} },
 			func(p *Plan) any { return p.Waits[0].Queue + " " + p.Waits[1].Queue }, "x.y.delay_1.5s x.y.delay_300s"},
-		{"no delays", ladder, func(o *Options) { o.RetryDelays = []time.Duration{} }, func(p *Plan) any {
-			return []any{p.MaxRetries, len(p.Waits), queues(p)}
-		}, []any{0, 0, []string{"x.y.dlq", "x.y"}}},
-		{"classic", ladder, func(o *Options) { o.QueueType = "classic" }, func(p *Plan) any { return p.queue("x.y").Args[ArgType] }, "classic"},
 		{"an exchange before the delays", ladder, func(o *Options) { o.RetryExchange, o.RetryQueue = "r", "w" },
 			func(p *Plan) any { return p.Waits[0].Route }, Route{"r", "w_2s", "w_2s"}},
 		{"an exchange before the dead-letter queue", ladder, func(o *Options) { o.DLX = "d" }, func(p *Plan) any {
@@ -78,8 +72,6 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 
 		{"tiers without a plain retry queue", deadLetter, func(o *Options) { o.RetryDelays = []time.Duration{time.Second} },
 			func(p *Plan) any { return queues(p) }, []string{"q.dlq", "q.retry.1s", "q"}},
-		{"nothing kept", deadLetter, func(o *Options) { o.NoDeadLetter = true }, func(p *Plan) any { return []any{p.Park, queues(p), p.queue("q").Args} },
-			[]any{Route{}, []string{"q.retry", "q"}, amqp.Table(nil)}},
 		{"nothing kept, quorum", deadLetter, func(o *Options) { o.NoDeadLetter, o.QueueType = true, "quorum" },
 			func(p *Plan) any { return p.queue("q").Args }, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2147483647)}},
 	} {

@@ -125,26 +125,6 @@ func (c *counted) Do(ctx context.Context, name string, fn func() error) error {
 	return c.Session.Do(ctx, name, fn)
 }
 
-// TestOthersDeclareTheSame: services in other languages declare these queues with integers of 32 bits, and may say
-// that a classic queue is classic.
-func TestOthersDeclareTheSame(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	ch := channel(t, url)
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	for i := range p.Queues {
-		args := amqp.Table{"x-queue-type": "classic"}
-		for k, v := range p.Queues[i].Args {
-			if n, ok := v.(int64); ok {
-				v = int32(n) //nolint:gosec // 5000
-			}
-			args[k] = v
-		}
-		must.Get(ch.QueueDeclare(p.Queues[i].Name, true, false, false, false, args))(t)
-	}
-	fits(t, url, p, topology.ModeDeclare)
-}
-
 func TestEnsureRepairs(t *testing.T) {
 	t.Parallel()
 	url, p := declared(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Millisecond})
