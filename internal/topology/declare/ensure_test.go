@@ -146,14 +146,8 @@ func TestEnsureRepairs(t *testing.T) {
 // remove takes a plan's objects out of a virtual host.
 func remove(t testing.TB, ch *amqp.Channel, p *topology.Plan) {
 	t.Helper()
-	for _, q := range p.Queues {
-		must.Get(ch.QueueDelete(q.Name, false, false, false))(t)
-	}
-	for _, e := range p.Exchanges {
-		if strings.HasPrefix(e.Name, "amq.") {
-			continue
-		}
-		must.Do(t, ch.ExchangeDelete(e.Name, false, false))
+	for _, o := range ours(p) {
+		o.delete(t, ch)
 	}
 }
 
