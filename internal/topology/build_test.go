@@ -51,7 +51,6 @@ func TestOverridesFillOverThePreset(t *testing.T) {
 		{"prefix", func(o *Options) { o.Prefix = "p" }, func(p *Plan) string { return p.Exchanges[0].Name + " " + p.Queue }, "p.main-exchange p.queue.wms-cincout"},
 		{"exchange", func(o *Options) { o.Exchange = "x" }, func(p *Plan) string { return p.Exchanges[0].Name + p.Bindings[0].Exchange }, "xx"},
 		{"exchange type", func(o *Options) { o.ExchangeType = "topic" }, func(p *Plan) string { return p.Exchanges[0].Type + p.Bindings[0].Key }, "topic#"},
-		{"predeclared exchange", func(o *Options) { o.Exchange = "amq.fanout" }, func(p *Plan) string { return p.Bindings[0].Exchange }, "amq.fanout"},
 		{"queue", func(o *Options) { o.Queue = "q" }, func(p *Plan) string {
 			key, _ := p.queue("wms.retry-queue.wms-cincout").Args[ArgDLKey].(string)
 			return p.Queue + p.Bindings[0].Queue + p.Redrive.Key + key
@@ -68,7 +67,6 @@ func TestOverridesFillOverThePreset(t *testing.T) {
 		}, func(p *Plan) string { return p.Waits[0].Queue }, "{dlq}.1s"},
 		{"retry delay", func(o *Options) { o.RetryDelay = time.Minute }, func(p *Plan) string { return p.Waits[0].Tier() }, "1m"},
 		{"dlq", func(o *Options) { o.DLQ = "d" }, func(p *Plan) string { return p.Park.Exchange + p.Park.Key + p.Park.Queue }, "dd"},
-		{"dlx", func(o *Options) { o.DLX = "x" }, func(p *Plan) string { return strings.Join(p.reach("x", p.Park.Key), " ") }, "wms.dlq.wms-cincout"},
 		{"bindings replace", func(o *Options) {
 			o.Bindings = []Binding{{Exchange: "other", Key: "a.*"}, {Exchange: "other", Key: "b"}}
 		},

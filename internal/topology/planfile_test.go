@@ -31,11 +31,6 @@ func everyPlan(t *testing.T) map[string]*Plan {
 			})
 		}
 	}
-	for name, queueType := range map[string]string{"classic": TypeClassic, "quorum": TypeQuorum} {
-		plans["none "+name] = show(t, PresetDelayLadder, func(o *Options) { o.QueueType, o.RetryDelays = queueType, []time.Duration{} })
-		plans["ttl "+name] = show(t, PresetDeadLetter, func(o *Options) { o.QueueType, o.MessageTTL = queueType, time.Minute })
-		plans["disabled "+name] = show(t, PresetDeadLetter, func(o *Options) { o.QueueType, o.NoDeadLetter = queueType, true })
-	}
 	return plans
 }
 
