@@ -198,9 +198,7 @@ func TestSpareMemoryIsCounted(t *testing.T) {
 	for _, c := range []struct{ size, most int64 }{{10, 2 << 10}, {0, 2 << 10}, {60_000, 60_000 + 8<<10}, {500_000, 0}} {
 		d := &Delivery{}
 		d.Body = make([]byte, 0, 60_000)
-		if err := in.hold(d, c.size, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, in.hold(d, c.size, nil))
 		if int64(cap(d.Body)) > c.most+2*c.size || c.most > 0 && d.Missing != 0 || c.most == 0 && (d.Missing != c.size || d.Body != nil) {
 			t.Errorf("%d bytes: capacity %d, missing %d", c.size, cap(d.Body), d.Missing)
 		}

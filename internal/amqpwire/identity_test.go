@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sidecar/internal/budget"
+	"sidecar/internal/testkit/must"
 )
 
 // identities receives one delivery of each stream, with limit bytes of memory, in pieces of any size.
@@ -15,9 +16,7 @@ func identities(t *testing.T, limit int64, spool *Spool, streams ...[]byte) (all
 	t.Helper()
 	for _, stream := range streams {
 		w, q := consuming(Options{Memory: budget.New(limit).Account(budget.Deliveries), Spool: spool, Hidden: func(int) {}}, stream, anySize)
-		if _, err := io.ReadAll(w); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.ReadAll(w))(t)
 		got, _ := q.Take(nil)
 		if len(got) != 1 || got[0].Identity == 0 {
 			t.Fatalf("%d deliveries", len(got))

@@ -83,7 +83,9 @@ func TestSanitizeKeepsWhatCounts(t *testing.T) {
 	t.Parallel()
 	const limit = FrameMax - frameHead - frameTail
 	big := func(n int) []byte { return long(strings.Repeat("x", n)) }
-	voids := func(n int, name string) []byte { return many(n, func(i int) []byte { return field(fmt.Sprintf(name, i), 'V') }) }
+	voids := func(n int, name string) []byte {
+		return many(n, func(i int) []byte { return field(fmt.Sprintf(name, i), 'V') })
+	}
 	count, death := field("x-retry-count", 'I', 0, 0, 0, 3), field("x-death", 'A', container()...)
 	vital := slices.Concat(death, count, field("x-delivery-count", 'S', 0, 0, 0, 1, '4'))
 	kept := amqp.Table{"x-death": []any{}, "x-retry-count": int32(3), "x-delivery-count": "4", hiddenKey: []byte{}}

@@ -177,9 +177,7 @@ func TestAnswerWithoutAQuestion(t *testing.T) {
 			return link, err
 		}
 	})
-	if _, err := s.Channel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Channel(t.Context()))(t)
 	if err := p.Send(brokertest.Frame(1, 1, brokertest.Method(60, 11))); err != nil { // basic.qos-ok
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -111,9 +112,7 @@ func alone(plan *topology.Plan) map[string]func(*testing.T, *topology.Plan) {
 // requireTestable refuses a plan that could not show what the tests look for.
 func requireTestable(t *testing.T, plan *topology.Plan) {
 	t.Helper()
-	if err := plan.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, plan.Validate())
 	if plan.MaxRetries < len(plan.Waits) {
 		t.Fatalf("%d retries do not come by all %d waits", plan.MaxRetries, len(plan.Waits))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -51,9 +52,7 @@ func version(t *testing.T) (major, minor int) {
 	t.Helper()
 	// A virtual host of this test would be that of all its parts.
 	v, _ := brokertest.Conn(t, os.Getenv("AMQP_URL")).Properties["version"].(string)
-	if _, err := fmt.Sscanf(v, "%d.%d", &major, &minor); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscanf(v, "%d.%d", &major, &minor))(t)
 	return major, minor
 }
 

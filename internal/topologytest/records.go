@@ -11,6 +11,7 @@ import (
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // lot takes everything out of a dead-letter queue and keeps it by message id, so that tests can share the queue.
@@ -23,10 +24,7 @@ type lot struct {
 func collect(t testing.TB, url, queue string) *lot {
 	t.Helper()
 	l := &lot{byID: map[string][]amqp.Delivery{}, wanted: map[string]int{}}
-	deliveries, err := brokertest.Channel(t, url).Consume(queue, "", false, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	deliveries := must.Get(brokertest.Channel(t, url).Consume(queue, "", false, false, false, false, nil))(t)
 	go func() { // ends with the channel, at the end of the test
 		for d := range deliveries {
 			l.mu.Lock()

@@ -17,13 +17,10 @@ import (
 // session dials the way the sidecar does.
 func session(t testing.TB, url string) *broker.Session {
 	t.Helper()
-	s, err := broker.NewDialer(broker.Options{
+	s := must.Get(broker.NewDialer(broker.Options{
 		URLs: func() ([]string, error) { return []string{url}, nil }, Name: "test " + t.Name(),
 		Timeout: soon,
-	}).Dial(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}).Dial(context.Background()))(t)
 	t.Cleanup(s.Close)
 	return s
 }

@@ -11,6 +11,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -61,12 +62,9 @@ func TestMayPublishInAnAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
 	p := build(t, topology.Options{Service: "wms-cincout"})
-	s, err := broker.NewDialer(broker.Options{
+	s := must.Get(broker.NewDialer(broker.Options{
 		URLs: func() ([]string, error) { return []string{brokertest.URL(t)}, nil }, Name: "test", Timeout: time.Second,
-	}).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}).Dial(t.Context()))(t)
 	t.Cleanup(s.Close)
 	calm := node.Alarm()
 	for range 2 { // the first one meets the alarm
