@@ -63,7 +63,8 @@ func retryAfter(t *testing.T, r *shared) {
 	}
 }
 
-// expiredIn lists the queues in which a message has waited, the last one first: the broker writes down where it expired.
+// expiredIn lists the queues in which a message has waited, the last one first: the broker writes down where it
+// expired.
 func expiredIn(d *amqp.Delivery) (queues []string) {
 	deaths, _ := d.Headers["x-death"].([]any)
 	for _, e := range deaths {

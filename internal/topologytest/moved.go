@@ -77,7 +77,8 @@ func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, moves int) {
 	list := r.receipts(t, d.MessageId, counts...)
 	last := list[len(list)-1].Header
 	exchange, key, _ := front(r.plan)
-	if last.Get("Amqp-Exchange") != exchange || last.Get("Amqp-Routing-Key") != key || last.Get("Amqp-Last-Attempt") != "true" {
+	if last.Get("Amqp-Exchange") != exchange || last.Get("Amqp-Routing-Key") != key ||
+		last.Get("Amqp-Last-Attempt") != "true" {
 		t.Errorf("after %d moves: Amqp-Exchange %q, Amqp-Routing-Key %q, Amqp-Last-Attempt %q", moves,
 			last.Get("Amqp-Exchange"), last.Get("Amqp-Routing-Key"), last.Get("Amqp-Last-Attempt"))
 	}
@@ -106,7 +107,8 @@ func movedByShovel(t *testing.T, plan *topology.Plan) {
 func shovel(t *testing.T, from, to string) {
 	t.Helper()
 	vhost := brokertest.VhostName(t)
-	uri := "amqp:///" + url.PathEscape(vhost) // without a host it connects inside the node, which may not listen where we reach it
+	// Without a host the plugin connects inside the node: the broker may not listen where we reach it.
+	uri := "amqp:///" + url.PathEscape(vhost)
 	definition := must.Get(json.Marshal(map[string]string{
 		"src-protocol": "amqp091", "src-uri": uri, "src-queue": from, "src-delete-after": "queue-length",
 		"dest-protocol": "amqp091", "dest-uri": uri, "dest-queue": to, "ack-mode": "on-confirm",

@@ -86,7 +86,8 @@ type journal struct {
 // Write takes one line: slog writes each record in one go.
 func (j *journal) Write(line []byte) (int, error) {
 	var s settled
-	if json.Unmarshal(line, &s) == nil && s.ID != "" && (s.Outcome == "ack" || s.Outcome == "park" || s.Outcome == "discard") {
+	final := json.Unmarshal(line, &s) == nil && (s.Outcome == "ack" || s.Outcome == "park" || s.Outcome == "discard")
+	if final && s.ID != "" {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		if j.ends == nil {
