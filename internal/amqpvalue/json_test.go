@@ -42,23 +42,23 @@ func nested(depth int) any {
 	return list
 }
 
+// many writes n parts, each with its number.
+func many(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
 // TestParseTableRefuses: what is wrong is said, with the name of the header.
 func TestParseTableRefuses(t *testing.T) {
 	t.Parallel()
-	many := func(n int, format string) string {
-		var b strings.Builder
-		for i := range n {
-			fmt.Fprintf(&b, format, i)
-		}
-		return b.String()
-	}
 	for _, c := range []struct{ text, want string }{
 		{`{"a":}`, "invalid character '}' looking for beginning of value"},
 		{`{"a":1} 2`, "invalid character '2' after top-level value"},
 		{"", "unexpected end of JSON input"},
-		{" ", "unexpected end of JSON input"},
 		{`[1]`, "not a JSON object"},
-		{`"a"`, "not a JSON object"},
 		{`{"a":1,"\u0061":2}`, `header "a": the name "a" is there twice`},
 		{`{"a":[{"b":1,"b":1}]}`, `header "a": the name "b" is there twice`},
 		{`{"a":1e400}`, `header "a": the number 1e400 is too large for AMQP`},
@@ -66,7 +66,6 @@ func TestParseTableRefuses(t *testing.T) {
 		{`{"a":1,"b":"` + strings.Repeat("x", 128<<10) + `"}`, `header "b": with everything before it too large for a frame of 131072 bytes`},
 		{`{"` + strings.Repeat("x", 128<<10) + `":1}`, `": with everything before it too large for a frame of 131072 bytes`},
 		{`{"a":[` + many(14600, "%d,") + `0]}`, `header "a": with everything before it too large for a frame`},
-		{`{"a":[` + many(2000, `{"":%d},`) + `0]}`, `header "a": with everything before it more than 1048576 bytes in memory`},
 		{`{"a":[` + strings.Repeat(`[],`, 20000) + `0]}`, `header "a": with everything before it more than 1048576 bytes in memory`},
 		{`{` + many(9000, `"k%d":null,`) + `"":0}`, ` with everything before it more than 1048576 bytes in memory`},
 		{strings.Repeat(" ", 768<<10) + "{}", "786434 bytes of JSON cannot fit a frame of 131072 bytes"},
@@ -78,33 +77,13 @@ func TestParseTableRefuses(t *testing.T) {
 	}
 }
 
-func TestParseValue(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]any{
-		`["a",1,{"user_id":"x","x-death":null}]`: []any{"a", int64(1), amqp.Table{"user_id": "x", "x-death": nil}},
-		"1.5":                                    1.5, "-7": int64(-7), " true ": true, "false": false, "null": nil, `"a\n"`: "a\n", "0": int64(0),
-	} {
-		if got, err := amqpvalue.ParseValue([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s became %v, %v", text, got, err)
-		}
-	}
-	for text, want := range map[string]string{
-		"": "unexpected end of JSON input", "1 2": "after top-level value", "{} x": "after top-level value", "1e999": "the number 1e999 is too large",
-		strings.Repeat("[", 34) + strings.Repeat("]", 34): "nested more than 32 deep",
-		`"` + strings.Repeat("x", 128<<10) + `"`:          "too large for a frame",
-		strings.Repeat("9", 768<<10+1):                    "cannot fit a frame",
-	} {
-		if got, err := amqpvalue.ParseValue([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.40s became %v, %v", text, got, err)
-		}
-	}
-}
-
 // FuzzJSON reads any text, and compares the value with what package json reads. What is read fits a frame, and has
 // taken no more memory than JSONCost says.
 func FuzzJSON(f *testing.F) {
 	f.Add([]byte(`{"a":[1,-0.5,"x\u00e9",null,true,{"b":{}}],"x-death":{},"c":"\\\""}`))
-	f.Add([]byte(` [ "\ud800" , 1e400 ] `))
+	for _, text := range []string{` [ "\ud800" , 1e400 ] `, "-7", "1.5", " true ", `"a\n"`, "null", "", "1 2", "{} x", "1e999", strings.Repeat("[", 34) + strings.Repeat("]", 34)} {
+		f.Add([]byte(text))
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		value, err := amqpvalue.ParseValue(text)
 		if table, cost, failed := amqpvalue.ParseTable(text, message.Reserved); failed == nil {
@@ -183,13 +162,7 @@ func TestCostOfDecodedJSON(t *testing.T) { //nolint:paralleltest // it measures 
 		return func(n int) string { return `{"a":[` + strings.Repeat(of+",", n) + `0]}` }
 	}
 	distinct := func(format string) func(int) string {
-		return func(n int) string {
-			var b strings.Builder
-			for i := range n {
-				fmt.Fprintf(&b, format, i)
-			}
-			return "{" + b.String() + `"":0}`
-		}
+		return func(n int) string { return "{" + many(n, format) + `"":0}` }
 	}
 	for name, text := range map[string]func(int) string{
 		"tables": list(`{"":0}`), "empty tables": list("{}"), "lists": list("[]"), "lists of one": list("[0]"), "numbers": list("7"), "large numbers": list("1234567"),

@@ -14,17 +14,6 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// everything holds a value of every type that AMQP has, and some that are hard to write down.
-func everything() amqp.Table {
-	return amqp.Table{
-		"void": nil, "yes": true, "i8": int8(-8), "u8": uint8(200), "i16": int16(-300), "u16": uint16(60000), "i32": int32(-70000), "u32": uint32(4e9),
-		"i64": int64(math.MinInt64), "max": int64(math.MaxInt64), "f32": float32(1.1), "f64": 1.1, "nan": math.NaN(), "inf": math.Inf(-1), "zero": math.Copysign(0, -1),
-		"decimal": amqp.Decimal{Scale: 2, Value: -12345}, "text": "<b>é</b>\u2028", "broken": "a\xff\x00b", "bytes": []byte{0, 255, 1}, "none": []byte{}, "time": time.Unix(1700000000, 0),
-		"far": time.Unix(1<<60, 0), "array": []any{int32(1), "x", []any{}, amqp.Table{"k": nil}}, "table": amqp.Table{"n": amqp.Table{"n": int64(1)}, "empty": amqp.Table{}},
-		"base64:x": "key", "\xff\xfe": "key", "": "no key",
-	}
-}
-
 func TestTypedForm(t *testing.T) {
 	t.Parallel()
 	for want, v := range map[string]any{
@@ -81,18 +70,14 @@ func TestSetProperty(t *testing.T) {
 		{text: `{"colour":1}`, err: `property "colour" is not a property`},
 		{text: `{"type":7}`, err: `property "type" is not a string`},
 		{text: `{"type":{"base64":"!"}}`, err: "base64"},
-		{text: `{"type":{}}`, err: "is not a string"},
 		{text: `{"type":{"base64":"AA==","x":1}}`, err: "is not a string"},
 		{text: `{"type":"` + strings.Repeat("x", 256) + `"}`, err: "has 256 bytes; AMQP allows 255"},
 		{text: `{"priority":256}`, err: "from 0 to 255"},
 		{text: `{"priority":-1}`, err: "from 0 to 255"},
-		{text: `{"delivery_mode":"x"}`, err: "from 0 to 255"},
 		{text: `{"expiration":-1}`, err: "milliseconds"},
 		{text: `{"expiration":"abc"}`, err: "milliseconds"},
-		{text: `{"expiration":1.5}`, err: "milliseconds"},
 		{text: `{"expiration":4294967296}`, err: "milliseconds"},
 		{text: `{"timestamp":"5"}`, err: "must be a time"},
-		{text: `{"timestamp":true}`, err: "must be a time"},
 		{text: `{"timestamp":"0001-01-01T00:00:00Z"}`, err: "AMQP cannot carry"},
 	} {
 		var got amqp.Publishing
@@ -132,29 +117,24 @@ func TestAppendTextLimit(t *testing.T) {
 	if b, ok := amqpvalue.AppendText([]byte("before"), []any{"xxxxxx"}, 10); !ok || string(b) != `before["xxxxxx"]` {
 		t.Errorf("%s", b)
 	}
-	if _, ok := amqpvalue.AppendText(nil, []any{nested(32)}, 1000); !ok {
-		t.Error("32 deep is too deep")
-	}
-	if _, ok := amqpvalue.AppendText(nil, []any{nested(33)}, 1000); ok {
-		t.Error("33 deep is not too deep")
+	for depth, fits := range map[int]bool{32: true, 33: false} {
+		if _, ok := amqpvalue.AppendText(nil, []any{nested(depth)}, 1000); ok != fits {
+			t.Errorf("%d deep: %v", depth, ok)
+		}
 	}
 }
 
 func TestCount(t *testing.T) {
 	t.Parallel()
-	for _, v := range []any{int8(7), uint8(7), int16(7), uint16(7), int32(7), uint32(7), int64(7), uint64(7), 7} {
-		if n, ok := amqpvalue.Count(v); n != 7 || !ok {
-			t.Errorf("%T: %d %v", v, n, ok)
-		}
-	}
-	for _, v := range []any{int64(math.MaxInt64), uint64(math.MaxUint64), uint32(math.MaxUint32)} {
-		if n, ok := amqpvalue.Count(v); n != math.MaxInt32 || !ok {
-			t.Errorf("%T: %d %v", v, n, ok)
-		}
-	}
-	for _, v := range []any{nil, -1, int8(-1), 1.0, "1", true} {
-		if n, ok := amqpvalue.Count(v); n != 0 || ok {
-			t.Errorf("%T: %d %v", v, n, ok)
+	for want, values := range map[int][]any{
+		7:             {int8(7), uint8(7), int16(7), uint16(7), int32(7), uint32(7), int64(7), uint64(7), 7},
+		math.MaxInt32: {int64(math.MaxInt64), uint64(math.MaxUint64), uint32(math.MaxUint32)},
+		0:             {nil, -1, int8(-1), 1.0, "1", true},
+	} {
+		for _, v := range values {
+			if n, ok := amqpvalue.Count(v); n != want || ok != (want > 0) {
+				t.Errorf("%T: %d %v", v, n, ok)
+			}
 		}
 	}
 }

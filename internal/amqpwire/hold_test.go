@@ -41,9 +41,8 @@ func receive(t *testing.T, o Options, limit int64, stream []byte) *receiving {
 	t.Helper()
 	memory := budget.New(limit).Account(budget.Deliveries)
 	o.Memory = memory
-	client := inPieces(stream, whole)
-	r := &receiving{Wire: New(client, client, o), q: NewDeliveries(0), memory: memory, ended: make(chan error, 1)}
-	r.Consume("ours", r.q)
+	r := &receiving{memory: memory, ended: make(chan error, 1)}
+	r.Wire, r.q = consuming(o, stream, whole)
 	go func() {
 		_, err := io.ReadAll(r.Wire)
 		r.ended <- err
@@ -199,9 +198,7 @@ func TestSpareMemoryIsCounted(t *testing.T) {
 	for _, c := range []struct{ size, most int64 }{{10, 2 << 10}, {0, 2 << 10}, {60_000, 60_000 + 8<<10}, {500_000, 0}} {
 		d := &Delivery{}
 		d.Body = make([]byte, 0, 60_000)
-		if err := in.hold(d, c.size, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, in.hold(d, c.size, nil))
 		if int64(cap(d.Body)) > c.most+2*c.size || c.most > 0 && d.Missing != 0 || c.most == 0 && (d.Missing != c.size || d.Body != nil) {
 			t.Errorf("%d bytes: capacity %d, missing %d", c.size, cap(d.Body), d.Missing)
 		}

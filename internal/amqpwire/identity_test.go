@@ -4,24 +4,19 @@ import (
 	"bytes"
 	"encoding/binary"
 	"io"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"sidecar/internal/budget"
+	"sidecar/internal/testkit/must"
 )
 
 // identities receives one delivery of each stream, with limit bytes of memory, in pieces of any size.
 func identities(t *testing.T, limit int64, spool *Spool, streams ...[]byte) (all []uint64) {
 	t.Helper()
 	for _, stream := range streams {
-		client := inPieces(stream, func() int { return 1 + rand.N(1+rand.N(100_000)) })
-		w := New(client, client, Options{Memory: budget.New(limit).Account(budget.Deliveries), Spool: spool, Hidden: func(int) {}})
-		q := NewDeliveries(0)
-		w.Consume("ours", q)
-		if _, err := io.ReadAll(w); err != nil {
-			t.Fatal(err)
-		}
+		w, q := consuming(Options{Memory: budget.New(limit).Account(budget.Deliveries), Spool: spool, Hidden: func(int) {}}, stream, anySize)
+		must.Get(io.ReadAll(w))(t)
 		got, _ := q.Take(nil)
 		if len(got) != 1 || got[0].Identity == 0 {
 			t.Fatalf("%d deliveries", len(got))

@@ -120,7 +120,7 @@ func TestIntakeTakesOurDeliveriesHoweverTheBytesArrive(t *testing.T) {
 				c.message(1, "ours-1")
 			}
 		}
-		client := inPieces(c.sent, func() int { return 1 + rand.N(1+rand.N(100_000)) })
+		client := inPieces(c.sent, anySize)
 		w := New(client, client, Options{Hidden: func(int) {}})
 		boxes := map[string]*Deliveries{"ours-1": NewDeliveries(0), "ours-2": NewDeliveries(0)}
 		for tag, q := range boxes {
@@ -227,12 +227,9 @@ func TestIntakeGivesABrokenConnectionUp(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			before := frame(8, 0)
-			client := inPieces(bytes.Join(append([][]byte{before}, tt.frames...), nil), whole)
-			w := New(client, client, Options{Hidden: func(int) {}})
-			q := NewDeliveries(0)
-			w.Consume("ours", q)
+			w, q := consuming(Options{Hidden: func(int) {}}, bytes.Join(append([][]byte{before}, tt.frames...), nil), whole)
 			got, err := io.ReadAll(w)
-			_ = client.Close()
+			w.Kill()
 			if !errors.Is(err, tt.want) || !errors.Is(w.Err(), tt.want) {
 				t.Errorf("got %v, kept %v", err, w.Err())
 			}
@@ -251,9 +248,7 @@ func TestDeliveryOnAnotherChannel(t *testing.T) {
 	t.Parallel()
 	for name, channels := range map[string][2]uint16{"another": {1, 2}, "none": {0, 0}} {
 		stream := append(deliverFrame(channels[0], "ours", 1, false, "e", "k"), contentFrame(channels[0], "id", "v", 0)...)
-		client := inPieces(append(stream, deliverFrame(channels[1], "ours", 2, false, "e", "k")...), func() int { return 1 << 20 })
-		w := New(client, client, Options{Hidden: func(int) {}})
-		w.Consume("ours", NewDeliveries(0))
+		w, _ := consuming(Options{Hidden: func(int) {}}, append(stream, deliverFrame(channels[1], "ours", 2, false, "e", "k")...), whole)
 		if _, err := w.Read(make([]byte, 1000)); !errors.Is(err, errBadDeliver) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
@@ -15,9 +17,7 @@ func TestChannelThatOpensLateIsKept(t *testing.T) {
 	proxy, o := proxied(t)
 	p, q := publisher(t, o), queue(t)
 	proxy.Stall(brokertest.Down)
-	if err := p.Publish(within(t, 100*time.Millisecond), parked(q, "")); !errors.Is(err, ErrBusy) {
-		t.Errorf("got %v", err)
-	}
+	wantErr(t, p.Publish(within(t, 100*time.Millisecond), parked(q, "")), ErrBusy)
 	proxy.Restore(t)
 	s := p.current()
 	brokertest.Eventually(t, time.Minute, "an idle channel", func() bool {
@@ -37,13 +37,9 @@ func TestSilenceWithoutAnAlarmEndsThePublishersSession(t *testing.T) {
 	p, q := publisher(t, o), queue(t)
 	s := p.current()
 	proxy.Stall(brokertest.Down)
-	if err := p.Publish(within(t, time.Minute), parked(q, "")); !errors.Is(err, ErrDisconnected) {
-		t.Errorf("got %v", err)
-	}
+	wantErr(t, p.Publish(within(t, time.Minute), parked(q, "")), ErrDisconnected)
 	ended(t, s.Done(), "the session")
-	if causeOf(s.Err()) != causeTimeout {
-		t.Errorf("ended with %v", s.Err())
-	}
+	wantCause(t, s.Err(), causeTimeout, "")
 	proxy.Restore(t)
 	connected(t, p)
 }
@@ -58,9 +54,7 @@ func TestWaitingForTheFirstAnswer(t *testing.T) {
 		return s
 	}
 	pub := &message.Publication{}
-	if err := silent(t).admit(within(t, 20*time.Millisecond), pub); !errors.Is(err, ErrBusy) {
-		t.Errorf("its context ended: %v", err)
-	}
+	wantErr(t, silent(t).admit(within(t, 20*time.Millisecond), pub), ErrBusy) // its context ended
 	for name, tt := range map[string]struct {
 		happens func(*Session)
 		want    error
@@ -74,23 +68,50 @@ func TestWaitingForTheFirstAnswer(t *testing.T) {
 			result := make(chan error)
 			go func() { result <- s.admit(within(t, time.Minute), pub) }()
 			tt.happens(s)
-			if err := <-result; !errors.Is(err, tt.want) {
-				t.Errorf("got %v", err)
-			}
-			if err := s.admit(t.Context(), pub); !errors.Is(err, tt.want) {
-				t.Errorf("the next got %v", err)
-			}
+			wantErr(t, <-result, tt.want)
+			wantErr(t, s.admit(t.Context(), pub), tt.want) // and so does the next
 		})
 	}
 }
 
-// A dry run that is refused is an answer, too.
-func TestTheFirstAnswerMayBeARefusal(t *testing.T) {
+// TestTry: the broker says what it would not take, and nothing is published.
+func TestTry(t *testing.T) {
 	t.Parallel()
-	p, q := publisher(t, options(t)), queue(t)
-	missing := &message.Publication{Kind: message.KindPark, Exchange: "missing", Key: q}
-	if err := p.Publish(within(t, 30*time.Second), missing); !errors.Is(err, ErrRefused) {
-		t.Errorf("got %v", err)
+	base := brokertest.URL(t)
+	queue := queue(t)
+	s := dial(t, options(t))
+	msg := numbered(queue, 1)
+	must.Do(t, s.Try(t.Context(), msg))
+	for what, change := range map[string]func(*message.Publication){
+		"a missing exchange":         func(p *message.Publication) { p.Exchange = "missing" },
+		"another user's id":          func(p *message.Publication) { p.Msg.UserId = "another" },
+		"an expiration of no number": func(p *message.Publication) { p.Msg.Expiration = "soon" },
+	} {
+		other := *msg
+		change(&other)
+		if err := s.Try(t.Context(), &other); err == nil || errors.Is(err, ErrInvalid) == (other.Exchange != "") || errors.Is(err, ErrUnroutable) != (other.Exchange != "") {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
-	must.Do(t, p.Publish(within(t, 30*time.Second), parked(q, "")))
+	if n := brokertest.Ready(t, base, queue); n != 0 {
+		t.Errorf("%d messages published", n)
+	}
+	s.Kill()
+	<-s.Done()
+	wantErr(t, s.Try(t.Context(), msg), ErrDisconnected) // without a connection
+}
+
+// TestTryWithoutTheRight: a missing right would meet every message.
+func TestTryWithoutTheRight(t *testing.T) {
+	t.Parallel()
+	const password = "a-password-for-one-test"
+	name := brokertest.User(t, password)
+	brokertest.Ctl(t, "set_permissions", name, "", "", ".*")
+	c := newStream(t, publisher(t, options(t, brokertest.URLAs(t, name, password))))
+	for range 2 { // the stream is still good
+		_, err := c.Send(t.Context(), numbered("anything", 1))
+		if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Code != amqp.AccessRefused || errors.Is(err, ErrInvalid) || errors.Is(err, ErrUnknown) {
+			t.Error(err)
+		}
+	}
 }

@@ -51,18 +51,14 @@ func publishDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 	first := make(chan error, 1)
 	go func() { first <- p.Publish(within(t, time.Minute), parked(q, "first during")) }()
 	brokertest.Eventually(t, time.Minute, "blocked", p.Blocked)
-	if err := p.Publish(t.Context(), parked(q, "during")); !errors.Is(err, ErrBlocked) {
-		t.Errorf("got %v", err)
-	}
+	wantErr(t, p.Publish(t.Context(), parked(q, "during")), ErrBlocked)
 	if brokertest.Metric(t, r, "sidecar_amqp_blocked") != 1 || brokertest.Metric(t, r, "sidecar_amqp_connected") != 1 {
 		t.Error("the metrics do not say blocked and connected")
 	}
 	calm()
 	brokertest.Eventually(t, time.Minute, "not blocked", func() bool { return !p.Blocked() })
 	must.Do(t, p.Publish(within(t, time.Minute), parked(q, "after")))
-	if err := <-first; err != nil {
-		t.Errorf("the alarm was over in time, but: %v", err)
-	}
+	wantErr(t, <-first) // the alarm was over in time, but
 	if p.current().Generation() != 1 || brokertest.Metric(t, r, "sidecar_amqp_blocked") != 0 {
 		t.Errorf("generation %d", p.current().Generation())
 	}
@@ -81,9 +77,7 @@ func alarmLeavesNoCopiesBehind(t *testing.T, node *brokertest.Node) {
 	var wg sync.WaitGroup
 	for range 100 {
 		wg.Go(func() {
-			if err := p.Publish(within(t, time.Minute), parked(q, "x")); !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
-				t.Errorf("got %v", err)
-			}
+			wantErr(t, p.Publish(within(t, time.Minute), parked(q, "x")), ErrBlocked)
 		})
 	}
 	wg.Wait()
@@ -111,9 +105,7 @@ func streamDuringAnAlarm(t *testing.T, node *brokertest.Node) {
 		return err
 	}
 	must.Do(t, sent(c, 1))
-	if err := r.Wait(t.Context()); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrBlocked) {
-		t.Errorf("%v", err)
-	}
+	wantErr(t, r.Wait(t.Context()), ErrUnknown, ErrBlocked)
 	for i, c := range []*Stream{c, asking, other} { // the last one is on a connection to which the alarm was not reported
 		if err := sent(c, 2); !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
 			t.Errorf("stream %d: %v", i, err)
@@ -152,9 +144,7 @@ func laneTriesSizes(t *testing.T, node *brokertest.Node) {
 			t.Errorf("%d bytes: %v, %d were tried", c.size, err, l.current().tried)
 		}
 	}
-	if err := sized(3<<20 + 1); !errors.Is(err, ErrInvalid) || !errors.Is(err, ErrRefused) {
-		t.Errorf("%v", err)
-	}
+	wantErr(t, sized(3<<20+1), ErrInvalid, ErrRefused)
 	if l.isolated.Load() != 0 {
 		t.Error("one that is too large isolates the others")
 	}

@@ -27,7 +27,7 @@ func (m *muted) Read(p []byte) (int, error) {
 }
 
 // benchSubscription is a subscription that has begun, at a peer that sends what the benchmark sets.
-func benchSubscription(b *testing.B) (*Subscription, *inbox, *brokertest.Peer) {
+func benchSubscription(b *testing.B) (*inbox, *brokertest.Peer) {
 	b.Helper()
 	end := &muted{}
 	p := &brokertest.Peer{Conn: end}
@@ -36,10 +36,10 @@ func benchSubscription(b *testing.B) (*Subscription, *inbox, *brokertest.Peer) {
 		p.Serve("PLAIN")
 	})
 	s := dial(b, options(b, url))
-	sub, deliveries := subscribe(b, s, "q", 100)
+	_, deliveries := subscribe(b, s, "q", 100)
 	b.Cleanup(s.Kill) // the peer no longer says goodbye
 	end.mute.Store(true)
-	return sub, deliveries, p
+	return deliveries, p
 }
 
 // BenchmarkReceive is everything below the consumer, with the socket.
@@ -47,7 +47,7 @@ func BenchmarkReceive(b *testing.B) {
 	const batch = 64
 	for _, h := range brokertest.BenchHeaders() {
 		b.Run(h.Name, func(b *testing.B) {
-			_, deliveries, p := benchSubscription(b)
+			deliveries, p := benchSubscription(b)
 			one := brokertest.BenchDelivery(deliveries.q.tag, h.Header)
 			var whole []byte
 			for range batch {
@@ -66,16 +66,5 @@ func BenchmarkReceive(b *testing.B) {
 				d.Free()
 			}
 		})
-	}
-}
-
-// BenchmarkAck is one frame to the broker.
-func BenchmarkAck(b *testing.B) {
-	sub, _, _ := benchSubscription(b)
-	tag := uint64(0)
-	b.ReportAllocs()
-	for b.Loop() {
-		tag++
-		must.Do(b, sub.Ack(tag, true))
 	}
 }

@@ -3,11 +3,10 @@ package broker
 import (
 	"cmp"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strconv"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,9 +60,7 @@ func TestHandshakeThatStopsHalfway(t *testing.T) {
 			o := options(t)
 			o.Timeout = 300 * time.Millisecond
 			link(&o, n)
-			if _, err := NewDialer(o).Dial(t.Context()); err == nil || causeOf(err) != causeTimeout {
-				t.Errorf("%v is %s", err, causeOf(err))
-			}
+			wantCause(t, errOf(NewDialer(o).Dial(t.Context())), causeTimeout, "")
 		})
 	}
 }
@@ -93,9 +90,8 @@ func TestEveryCallOnAHalfOpenLinkEnds(t *testing.T) {
 			}
 			proxy.Stall(brokertest.Both)
 			err := call(s, c)
-			if !errors.Is(err, ErrDisconnected) || causeOf(err) != causeTimeout || !strings.Contains(err.Error(), "; if the broker is a cluster, a node of it may be down") {
-				t.Errorf("%v is %s", err, causeOf(err))
-			}
+			wantErr(t, err, ErrDisconnected)
+			wantCause(t, err, causeTimeout, "; if the broker is a cluster, a node of it may be down")
 			ended(t, s.Done(), "the session")
 			proxy.Restore(t)
 		})
@@ -120,5 +116,99 @@ func TestBackoffGrowsToItsLimitAndNeverEnds(t *testing.T) {
 	// 200 draws from up to 10 s have a mean of 5 s; 2 s would take a miracle.
 	if sum < 200*2*time.Second {
 		t.Errorf("200 attempts in %v", sum)
+	}
+}
+
+// TestContextEndsTheSession: serve is in a call that the broker does not answer, and the call's own timeout is far
+// away.
+func TestContextEndsTheSession(t *testing.T) {
+	t.Parallel()
+	proxy, o := proxied(t)
+	o.Timeout = time.Hour
+	begun := make(chan struct{})
+	stop := supervise(t, NewDialer(o), func(_ context.Context, s *Session) error {
+		proxy.Stall(brokertest.Both)
+		close(begun)
+		_, err := s.Channel(context.Background())
+		return err
+	})
+	<-begun
+	result := make(chan error, 1)
+	go func() { result <- stop() }()
+	ended(t, result, "Supervise")
+	proxy.Restore(t)
+}
+
+// fakeSession is a session with a peer.
+func fakeSession(t *testing.T, change func(*Options)) (*brokertest.Peer, *Session) {
+	t.Helper()
+	client, server := net.Pipe()
+	p := &brokertest.Peer{Conn: server}
+	var work sync.WaitGroup
+	work.Go(func() { p.Serve("PLAIN") })
+	t.Cleanup(work.Wait)
+	o := options(t, "amqp://guest:guest@127.0.0.1:1/")
+	o.Connect = func(context.Context, string) (net.Conn, error) { return client, nil }
+	change(&o)
+	return p, dial(t, o)
+}
+
+// counted counts the writes that have ended.
+type counted struct {
+	net.Conn
+	writes atomic.Int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	defer c.writes.Add(1)
+	return c.Conn.Write(p)
+}
+
+// TestAnswerWithoutAQuestion: the library's reader waits until a call takes the answer, and so never sees that the
+// connection has ended. Nothing else would notice either: there is no write before the next heartbeat.
+func TestAnswerWithoutAQuestion(t *testing.T) {
+	t.Parallel()
+	link := &counted{}
+	p, s := fakeSession(t, func(o *Options) {
+		o.Timeout, o.Heartbeat = time.Hour, 5*time.Minute
+		connect := o.Connect
+		o.Connect = func(ctx context.Context, addr string) (c net.Conn, err error) {
+			link.Conn, err = connect(ctx, addr)
+			return link, err
+		}
+	})
+	must.Get(s.Channel(t.Context()))(t)
+	if err := p.Send(brokertest.Frame(1, 1, brokertest.Method(60, 11))); err != nil { // basic.qos-ok
+		t.Fatal(err)
+	}
+	result, before := make(chan error, 1), link.writes.Load()
+	go func() {
+		_, err := s.Channel(context.Background())
+		result <- err
+	}()
+	brokertest.Eventually(t, time.Minute, "the call is sent", func() bool { return link.writes.Load() > before })
+	s.Kill()
+	select {
+	case err := <-result:
+		wantErr(t, err, ErrDisconnected)
+	case <-time.After(time.Minute):
+		t.Fatal("the call does not return")
+	}
+}
+
+// TestAlarmAtTheEnd: the broker goes on to report alarms while the connection ends.
+func TestAlarmAtTheEnd(t *testing.T) {
+	t.Parallel()
+	toggle := append(brokertest.Frame(1, 0, brokertest.Method(10, 60, brokertest.Short("memory"))), brokertest.Frame(1, 0, brokertest.Method(10, 61))...)
+	for range 8 {
+		p, s := fakeSession(t, func(*Options) {})
+		sending := make(chan struct{})
+		go func() {
+			defer close(sending)
+			for p.Send(toggle) == nil {
+			}
+		}()
+		s.Close()
+		<-sending
 	}
 }

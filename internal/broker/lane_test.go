@@ -57,28 +57,6 @@ func publication(key, body string) *message.Publication {
 	return &message.Publication{Kind: message.KindPublish, Key: key, Msg: amqp.Publishing{Body: []byte(body)}}
 }
 
-// TestLaneIsShared: many goroutines, one channel, every message confirmed.
-func TestLaneIsShared(t *testing.T) {
-	t.Parallel()
-	queue := queue(t)
-	l := lane(t, options(t), "")
-	var clients sync.WaitGroup
-	for i := range 10 {
-		clients.Go(func() {
-			for range 8 {
-				if err := l.Publish(within(t, 30*time.Second), publication(queue, strings.Repeat("x", i))); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	clients.Wait()
-	brokertest.WaitReady(t, brokertest.URL(t), queue, 10*8)
-	if l.current().tried != 9 {
-		t.Errorf("%d bytes were tried", l.current().tried)
-	}
-}
-
 // TestLaneGathers: messages that are begun leave together, when the first of them is waited for.
 func TestLaneGathers(t *testing.T) {
 	t.Parallel()
@@ -123,20 +101,14 @@ func TestLaneAfterARefusal(t *testing.T) {
 	for range 5 {
 		clients.Go(func() {
 			for range 8 {
-				if err := publish(l, "good.b"); err != nil {
-					t.Errorf("an innocent: %v", err)
-				}
-				if err := publish(l, "bad"); !errors.Is(err, ErrRefused) || errors.Is(err, ErrUnknown) {
-					t.Errorf("the culprit: %v", err)
-				}
+				wantErr(t, publish(l, "good.b"))          // an innocent
+				wantErr(t, publish(l, "bad"), ErrRefused) // the culprit
 			}
 		})
 	}
 	clients.Wait()
-	l.isolated.Store(0) // a minute later
-	if err := publish(l, "good.c"); err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
+	l.isolated.Store(0)              // a minute later
+	wantErr(t, publish(l, "good.c")) // afterwards
 }
 
 // TestLaneOfAMissingExchange: each message is refused, and the first one after it was declared goes.
@@ -145,25 +117,17 @@ func TestLaneOfAMissingExchange(t *testing.T) {
 	exchange, queue := brokertest.Name(t, "x"), queue(t)
 	l := lane(t, options(t), exchange)
 	for range 3 {
-		if err := publish(l, "k"); !errors.Is(err, ErrUnroutable) || errors.Is(err, ErrUnknown) {
-			t.Errorf("%v", err)
-		}
+		wantErr(t, publish(l, "k"), ErrUnroutable)
 	}
 	ch := bound(t, exchange, queue)
 	for range 2 {
-		if err := publish(l, "k"); err != nil {
-			t.Errorf("%v", err)
-		}
+		wantErr(t, publish(l, "k"))
 		l.isolated.Store(0)
 	}
 	// Gone again, with messages on the channel: they are unknown, and the next ones are refused.
 	must.Do(t, ch.ExchangeDelete(exchange, false, false))
-	if err := publish(l, "k"); !errors.Is(err, ErrUnknown) || !errors.Is(err, ErrRefused) {
-		t.Errorf("%v", err)
-	}
-	if err := publish(l, "k"); !errors.Is(err, ErrUnroutable) || errors.Is(err, ErrUnknown) {
-		t.Errorf("%v", err)
-	}
+	wantErr(t, publish(l, "k"), ErrUnknown, ErrRefused)
+	wantErr(t, publish(l, "k"), ErrUnroutable)
 }
 
 // TestLaneReplacesAStream: one with a message that was given up makes way for another, and nothing under way on it is
@@ -178,13 +142,9 @@ func TestLaneReplacesAStream(t *testing.T) {
 	if err := publish(l, queue); err != nil || l.current() == old {
 		t.Errorf("%v", err)
 	}
-	if err := wait(); err != nil {
-		t.Errorf("%v", err)
-	}
+	wantErr(t, wait())
 	brokertest.Eventually(t, time.Minute, "the old one is closed", old.closed)
-	if err := publish(l, queue); err != nil {
-		t.Errorf("%v", err)
-	}
+	wantErr(t, publish(l, queue))
 }
 
 // TestLaneBounds: what cannot be sent in time, or at all, is refused before anything is sent.
@@ -193,21 +153,13 @@ func TestLaneBounds(t *testing.T) {
 	queue := queue(t)
 	proxy, o := proxied(t)
 	l := lane(t, o, "")
-	if err := l.Publish(within(t, 30*time.Second), publication(strings.Repeat("k", 256), "")); !errors.Is(err, ErrInvalid) {
-		t.Errorf("a long key: %v", err)
-	}
+	wantErr(t, l.Publish(within(t, 30*time.Second), publication(strings.Repeat("k", 256), "")), ErrInvalid) // a long key
 	c := <-l.turn
-	if err := l.Publish(within(t, 100*time.Millisecond), publication(queue, "x")); !errors.Is(err, ErrBusy) {
-		t.Errorf("no turn: %v", err)
-	}
+	wantErr(t, l.Publish(within(t, 100*time.Millisecond), publication(queue, "x")), ErrBusy) // no turn
 	l.turn <- c
 	proxy.Stall(brokertest.Down)
-	if err := l.Publish(within(t, 100*time.Millisecond), publication(queue, "x")); !errors.Is(err, ErrBusy) {
-		t.Errorf("no answer to the question: %v", err)
-	}
-	if err := l.Publish(within(t, 100*time.Millisecond), publication(queue, "x")); !errors.Is(err, ErrBusy) {
-		t.Errorf("behind the question: %v", err)
-	}
+	wantErr(t, l.Publish(within(t, 100*time.Millisecond), publication(queue, "x")), ErrBusy) // no answer to the question
+	wantErr(t, l.Publish(within(t, 100*time.Millisecond), publication(queue, "x")), ErrBusy) // behind the question
 	proxy.Cut()
 	proxy.Restore(t)
 	brokertest.Eventually(t, 60*time.Second, "published again", func() bool {
@@ -222,9 +174,7 @@ func TestLaneBounds(t *testing.T) {
 	}
 	proxy.Cut()
 	never := NewPublisher(NewDialer(options(t))).NewLane("")
-	if err := never.Publish(within(t, time.Second), publication(queue, "x")); !errors.Is(err, ErrDisconnected) {
-		t.Errorf("never connected: %v", err)
-	}
+	wantErr(t, never.Publish(within(t, time.Second), publication(queue, "x")), ErrDisconnected) // never connected
 }
 
 // full takes all the room of the lane's stream and returns what gives one place back.
@@ -251,9 +201,7 @@ func TestLaneMeetsAnEndedChannel(t *testing.T) {
 	brokertest.Eventually(t, time.Minute, "it waits for room", func() bool { return len(l.turn) == 0 })
 	must.Do(t, old.ch.Close())
 	free()
-	if err := <-sent; err != nil {
-		t.Errorf("%v", err)
-	}
+	wantErr(t, <-sent)
 	brokertest.WaitReady(t, brokertest.URL(t), queue, 2)
 }
 
@@ -274,13 +222,9 @@ func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	l.publisher.current().setBlocked(true, "")
-	if err := <-behind; !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
-		t.Errorf("behind it: %v", err)
-	}
+	wantErr(t, <-behind, ErrBlocked) // behind it
 	free()
-	if err := <-sent; !errors.Is(err, ErrBlocked) || errors.Is(err, ErrUnknown) {
-		t.Errorf("%v", err)
-	}
+	wantErr(t, <-sent, ErrBlocked)
 }
 
 // TestLaneAndTheEndOfItsConnection: every waiting call returns.
@@ -299,11 +243,7 @@ func TestLaneAndTheEndOfItsConnection(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	p.Kill()
-	if err := <-sent; !errors.Is(err, ErrDisconnected) || errors.Is(err, ErrUnknown) {
-		t.Errorf("%v", err)
-	}
+	wantErr(t, <-sent, ErrDisconnected)
 	l.turn <- c
-	if err := p.Try(t.Context(), publication(queue, "third")); !errors.Is(err, ErrDisconnected) {
-		t.Errorf("a question to a connection that has ended: %v", err)
-	}
+	wantErr(t, p.Try(t.Context(), publication(queue, "third")), ErrDisconnected) // a question to a connection that has ended
 }

@@ -2,6 +2,9 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -112,6 +115,39 @@ func next(t testing.TB, i *inbox) *Delivery {
 		t.Fatal("the deliveries ended")
 	}
 	return d
+}
+
+// wantErr compares an error with all that it has to be; without any it has to be nil. Only where ErrUnknown is wanted may
+// the outcome be unknown.
+func wantErr(t testing.TB, err error, wants ...error) {
+	t.Helper()
+	wanted := len(wants) > 0 && wants[0] != nil
+	ok := (err != nil) == wanted && errors.Is(err, ErrUnknown) == slices.Contains(wants, ErrUnknown)
+	for _, want := range wants {
+		ok = ok && errors.Is(err, want)
+	}
+	if !ok {
+		t.Errorf("got %v, want %v", err, wants)
+	}
+}
+
+// errOf is the error of a call with two results.
+func errOf[T any](_ T, err error) error { return err }
+
+// wantCause compares the cause of an error, and looks for a text in it.
+func wantCause(t testing.TB, err error, want cause, text string) {
+	t.Helper()
+	if err == nil || causeOf(err) != want || !strings.Contains(err.Error(), text) {
+		t.Errorf("%v is %s, want %s with %q", err, causeOf(err), want, text)
+	}
+}
+
+// wantCode compares the reply code of a refusal.
+func wantCode(t testing.TB, err error, want int) {
+	t.Helper()
+	if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Code != want || refused.Text == "" {
+		t.Errorf("got %v, want a refusal with code %d", err, want)
+	}
 }
 
 // ended waits for a Done channel.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -147,16 +148,10 @@ func TestPublishFailures(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			err := p.Publish(within(t, time.Minute), &tt.pub)
-			if !errors.Is(err, tt.want) {
-				t.Errorf("got %v, want %v", err, tt.want)
+			if wantErr(t, err, tt.want); tt.code != 0 {
+				wantCode(t, err, tt.code)
 			}
-			var refused *RefusedError
-			if tt.code != 0 && (!errors.As(err, &refused) || refused.Code != tt.code || refused.Text == "") {
-				t.Errorf("got %v, want code %d", err, tt.code)
-			}
-			if err := p.Publish(within(t, time.Minute), parked(q, name)); err != nil {
-				t.Errorf("the next publish suffered: %v", err)
-			}
+			wantErr(t, p.Publish(within(t, time.Minute), parked(q, name))) // the next publish suffered
 		})
 	}
 	if p.current().Generation() != 1 {
@@ -172,18 +167,12 @@ func TestPublishHeadersThatJustFit(t *testing.T) {
 	room := func(n int) *message.Publication {
 		return &message.Publication{Key: q, Msg: amqp.Publishing{Headers: amqp.Table{"a": strings.Repeat("x", n)}}}
 	}
-	largest := 0
-	for lo, hi := 1, amqpwire.FrameMax; lo < hi; {
-		if mid := (lo + hi) / 2; fits(room(mid)) == nil {
-			largest, lo = mid, mid+1
-		} else {
-			hi = mid
-		}
-	}
+	largest := sort.Search(amqpwire.FrameMax, func(n int) bool {
+		p := room(n + 1)
+		return amqpwire.Fits(p.Exchange, p.Key, &p.Msg, amqpwire.FrameMax) != nil
+	})
 	must.Do(t, p.Publish(within(t, time.Minute), room(largest)))
-	if err := p.Publish(within(t, time.Minute), room(largest+1)); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("got %v", err)
-	}
+	wantErr(t, p.Publish(within(t, time.Minute), room(largest+1)), ErrTooLarge)
 	if largest < amqpwire.FrameMax-100 {
 		t.Errorf("only %d bytes fit", largest)
 	}
@@ -201,9 +190,7 @@ func TestPublishWithoutAConnection(t *testing.T) {
 	if err := p.Publish(t.Context(), parked(q, "")); !errors.Is(err, ErrDisconnected) || p.Blocked() {
 		t.Errorf("got %v, blocked %v", err, p.Blocked())
 	}
-	if _, err := p.Stream(t.Context()); !errors.Is(err, ErrDisconnected) {
-		t.Errorf("a stream: %v", err)
-	}
+	wantErr(t, errOf(p.Stream(t.Context())), ErrDisconnected)
 	proxy.Restore(t)
 	connected(t, p)
 	must.Do(t, p.Publish(t.Context(), parked(q, "")))
@@ -255,9 +242,7 @@ func TestUnknownIsNotSentAgain(t *testing.T) {
 				} else {
 					cancel()
 				}
-				if err := <-result; !errors.Is(err, ErrUnknown) {
-					t.Errorf("got %v", err)
-				}
+				wantErr(t, <-result, ErrUnknown)
 				cancel()
 				proxy.Restore(t)
 				connected(t, p)
@@ -275,14 +260,10 @@ func TestPublishGivesTheChannelUpWithoutAConfirm(t *testing.T) {
 	p, q := publisher(t, o), queue(t)
 	must.Do(t, p.Publish(t.Context(), parked(q, "first")))
 	proxy.Stall(brokertest.Down)
-	if err := p.Publish(within(t, 200*time.Millisecond), parked(q, "late")); !errors.Is(err, ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	wantErr(t, p.Publish(within(t, 200*time.Millisecond), parked(q, "late")), ErrUnknown, context.DeadlineExceeded)
 	proxy.Restore(t)
 	// The late confirm of the given-up publish must not be taken for that of the next.
-	if err := p.Publish(within(t, time.Minute), parked(q+"-missing", "")); !errors.Is(err, ErrUnroutable) {
-		t.Errorf("got %v", err)
-	}
+	wantErr(t, p.Publish(within(t, time.Minute), parked(q+"-missing", "")), ErrUnroutable)
 	if p.current().Generation() != 1 {
 		t.Error("a late confirm cost the connection")
 	}
@@ -294,9 +275,7 @@ func TestPublishWaitsForAChannelNoLongerThanItsContext(t *testing.T) {
 	for range maxChannels {
 		<-p.slots
 	}
-	if err := p.Publish(within(t, 50*time.Millisecond), parked("q", "")); !errors.Is(err, ErrBusy) || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v", err)
-	}
+	wantErr(t, p.Publish(within(t, 50*time.Millisecond), parked("q", "")), ErrBusy, context.DeadlineExceeded)
 }
 
 func TestPublisherStopsUnderLoad(t *testing.T) {
@@ -322,8 +301,4 @@ func TestPublisherStopsUnderLoad(t *testing.T) {
 			t.Error("connected after the end")
 		}
 	}
-}
-
-func fits(p *message.Publication) error {
-	return amqpwire.Fits(p.Exchange, p.Key, &p.Msg, amqpwire.FrameMax)
 }

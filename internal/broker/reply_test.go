@@ -38,18 +38,14 @@ func TestDirectReply(t *testing.T) {
 			publish := func(pub *message.Publication) error { return way(within(t, 30*time.Second), pub) }
 			address, ch, replies := requester(t)
 			for _, body := range []string{"first", "second"} {
-				if err := publish(publication(address, body)); err != nil {
-					t.Errorf("the requester is there: %v", err)
-				}
+				wantErr(t, publish(publication(address, body))) // the requester is there
 				if d := <-replies; string(d.Body) != body {
 					t.Errorf("the requester got %q", d.Body)
 				}
 			}
 			must.Do(t, ch.Close())
 			for range 2 {
-				if err := publish(publication(address, "late")); !errors.Is(err, ErrNoRequester) || !errors.Is(err, ErrUnroutable) {
-					t.Errorf("the requester has gone: %v", err)
-				}
+				wantErr(t, publish(publication(address, "late")), ErrNoRequester, ErrUnroutable) // the requester has gone
 			}
 		})
 	}
@@ -68,9 +64,7 @@ func TestDirectReplyWithoutRights(t *testing.T) {
 		t.Errorf("the requester got %q", d.Body)
 	}
 	must.Do(t, ch.Close())
-	if err := p.Publish(within(t, 30*time.Second), publication(address, "late")); !errors.Is(err, ErrNoRequester) {
-		t.Error(err)
-	}
+	wantErr(t, p.Publish(within(t, 30*time.Second), publication(address, "late")), ErrNoRequester)
 }
 
 // TestDirectReplyToAnyAddress: whatever address a request had, the connection that publishes stays. RabbitMQ closes a
@@ -136,9 +130,7 @@ func TestRequesterThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("the deadline of the message is over: %v", err)
 	}
 	// The question goes on, and is the last one.
-	if err := p.Publish(within(t, time.Minute), publication(silentAddress(t, valid, "BBBB"), "x")); !errors.Is(err, errSilent) {
-		t.Error(err)
-	}
+	wantErr(t, p.Publish(within(t, time.Minute), publication(silentAddress(t, valid, "BBBB"), "x")), errSilent)
 	q := &p.current().requesters
 	if q.session.Err() == nil || len(q.silent) != 1 {
 		t.Errorf("the process was asked again: %v", q.silent)
@@ -148,9 +140,7 @@ func TestRequesterThatDoesNotAnswer(t *testing.T) {
 		t.Errorf("the requester got %q", d.Body)
 	}
 	q.silent[0].until = time.Now().Add(-time.Second)
-	if err := p.Publish(within(t, time.Minute), publication(silentAddress(t, valid, "BBBB"), "x")); !errors.Is(err, errSilent) {
-		t.Error(err)
-	}
+	wantErr(t, p.Publish(within(t, time.Minute), publication(silentAddress(t, valid, "BBBB"), "x")), errSilent)
 	if len(q.silent) != 1 {
 		t.Errorf("%d processes are remembered", len(q.silent))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"sync"
 	"testing"
 	"time"
@@ -79,4 +80,108 @@ func TestCutBehindConfirms(t *testing.T) {
 	if n := brokertest.Ready(t, brokertest.URL(t), queue); n < 4 || n > sent {
 		t.Errorf("%d messages are in the queue, of %d sent and 4 confirmed", n, sent)
 	}
+}
+
+// fullQueue returns a quorum queue that nacks because of a policy, and the function that removes the policy.
+func fullQueue(t *testing.T) (name string, lift func()) {
+	t.Helper()
+	name = brokertest.Queue(t, brokertest.URL(t), brokertest.Name(t, "full"), amqp.Table{"x-queue-type": "quorum"})
+	brokertest.Ctl(t, "set_policy", name, "^"+regexp.QuoteMeta(name)+"$", `{"max-length":1,"overflow":"reject-publish"}`)
+	return name, func() { brokertest.Ctl(t, "clear_policy", name) }
+}
+
+// TestNackedChannelIsReplaced: when a policy no longer limits a queue that was full, each way to publish is confirmed
+// again, also beside confirms for another queue. RabbitMQ 3.10 goes on nacking on the old channels for minutes.
+func TestNackedChannelIsReplaced(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	o.nackedLimit = time.Second
+	p := publisher(t, o)
+	other := queue(t)
+	for how, way := range ways(t, p) {
+		t.Run(how, func(t *testing.T) {
+			full, lift := fullQueue(t)
+			publish := func(queue string) error { return way(within(t, 30*time.Second), publication(queue, "x")) }
+			brokertest.Eventually(t, time.Minute, "a nack", func() bool { return errors.Is(publish(full), ErrNacked) })
+			lift()
+			brokertest.Eventually(t, time.Minute, "a confirm", func() bool {
+				must.Do(t, publish(other))
+				err := publish(full)
+				if err != nil && !errors.Is(err, ErrNacked) {
+					t.Error(err)
+				}
+				return err == nil
+			})
+		})
+	}
+}
+
+// TestNackedLane: a queue that stays full costs one channel in a while, and the order of what is under way stays.
+func TestNackedLane(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	o.nackedLimit = 100 * time.Millisecond
+	full, _ := fullQueue(t)
+	other := queue(t)
+	l := lane(t, o, "")
+	begin := func(queue string, n int) (wait func() error) {
+		return must.Get(l.Begin(within(t, time.Minute), numbered(queue, n)))(t)
+	}
+	brokertest.Eventually(t, time.Minute, "a nack", func() bool { return errors.Is(publish(l, full), ErrNacked) })
+	streams, sent, start := map[*Stream]bool{}, 0, time.Now()
+	for ; len(streams) < 4; sent++ {
+		nacked, confirmed := begin(full, sent), begin(other, sent)
+		streams[l.current()] = true
+		done := make(chan error)
+		go func() { done <- confirmed() }()
+		if err := nacked(); !errors.Is(err, ErrNacked) {
+			t.Fatal(err)
+		}
+		must.Do(t, <-done)
+	}
+	if took := time.Since(start); took < 2*o.nackedLimit {
+		t.Errorf("%d channels in %v", len(streams), took)
+	}
+	for n := range sent {
+		if d := brokertest.Get(t, brokertest.URL(t), other, time.Minute); string(d.Body) != string(numbered(other, n).Msg.Body) {
+			t.Fatalf("message %d is %s", n, d.Body)
+		}
+	}
+}
+
+// TestNackedLaneBesideAnUnansweredMessage: a stream is not replaced while a message on it has no answer, and is still
+// used.
+func TestNackedLaneBesideAnUnansweredMessage(t *testing.T) {
+	t.Parallel()
+	l := lane(t, options(t), "")
+	q := queue(t)
+	must.Do(t, publish(l, q))
+	c := l.current()
+	long := time.Now().Add(-time.Hour)
+	c.nacked.Store(&long)
+	<-c.slots // of a message that is under way
+	must.Do(t, publish(l, q))
+	if l.current() != c || c.nackedLong() {
+		t.Error("the stream was replaced, or is to be replaced by the next message")
+	}
+	c.slots <- struct{}{}
+	c.nacked.Store(&long)
+	must.Do(t, publish(l, q))
+	if l.current() == c {
+		t.Error("the stream was not replaced")
+	}
+}
+
+// TestNackedPublisher: an idle channel with an old nack is closed.
+func TestNackedPublisher(t *testing.T) {
+	t.Parallel()
+	p, q := publisher(t, options(t)), queue(t)
+	must.Do(t, p.Publish(t.Context(), parked(q, "")))
+	c, long := p.idle[0], time.Now().Add(-time.Hour)
+	c.nacked.Store(&long)
+	must.Do(t, p.Publish(t.Context(), parked(q, "")))
+	if len(p.idle) != 1 || p.idle[0] == c {
+		t.Errorf("%d idle channels after a message, want another one than before", len(p.idle))
+	}
+	brokertest.Eventually(t, time.Minute, "the channel is closed", c.closed)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
@@ -90,14 +89,9 @@ func TestConsumerTimeout(t *testing.T) {
 		}
 		return
 	}
-	var refused *RefusedError
-	if !errors.As(err, &refused) || refused.Code != amqp.PreconditionFailed {
-		t.Errorf("a classic queue: %v", err)
-	}
+	wantCode(t, err, amqp.PreconditionFailed) // a classic queue
 	ended(t, sub.Done(), "the subscription")
-	if err := sub.Err(); !errors.Is(err, ErrCancelled) {
-		t.Errorf("after its time: %v", err)
-	}
+	wantErr(t, sub.Err(), ErrCancelled) // after its time
 }
 
 func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
@@ -115,9 +109,7 @@ func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
 	if err := sub.Ack(first.DeliveryTag, false); err != nil || drained > 1 {
 		t.Errorf("a delivery from before the stop: %v; drained %d", err, drained)
 	}
-	if err := deliveries.q.Stop(t.Context()); err != nil {
-		t.Errorf("stopped twice: %v", err)
-	}
+	wantErr(t, deliveries.q.Stop(t.Context())) // stopped twice
 	deliveries = start(t, sub, 10)
 	if d := next(t, deliveries); string(d.Body) != "three" || d.DeliveryTag != 3 {
 		t.Errorf("got %q as number %d on the same channel", d.Body, d.DeliveryTag)
@@ -179,12 +171,8 @@ func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {
 			t.Error("a late settlement succeeded")
 		}
 	}
-	if err := sub.Ack(a.DeliveryTag, false); !errors.Is(err, ErrDisconnected) {
-		t.Errorf("a late ack: %v", err)
-	}
-	if err := freshSub.Err(); err != nil {
-		t.Errorf("the new session suffered: %v", err)
-	}
+	wantErr(t, sub.Ack(a.DeliveryTag, false), ErrDisconnected) // a late ack
+	wantErr(t, freshSub.Err())                                 // the new session suffered
 	fresh.Close()
 	brokertest.WaitReady(t, url, q, 3)
 }
@@ -197,16 +185,11 @@ func TestSessionEndsWithTheConnection(t *testing.T) {
 	proxy.Cut()
 	ended(t, s.Done(), "the session")
 	ended(t, sub.Done(), "the subscription")
-	if err := s.Err(); !errors.Is(err, ErrDisconnected) || causeOf(err) != causeNetwork {
-		t.Errorf("%v is %s", err, causeOf(err))
-	}
+	wantErr(t, s.Err(), ErrDisconnected)
+	wantCause(t, s.Err(), causeNetwork, "")
 	deliveries.drain(t) // it must end
-	if _, err := s.Channel(t.Context()); !errors.Is(err, ErrDisconnected) {
-		t.Errorf("a channel on a dead session: %v", err)
-	}
-	if _, err := sub.Consume(t.Context(), 10); !errors.Is(err, ErrDisconnected) {
-		t.Errorf("start on a dead session: %v", err)
-	}
+	wantErr(t, errOf(s.Channel(t.Context())), ErrDisconnected)
+	wantErr(t, errOf(sub.Consume(t.Context(), 10)), ErrDisconnected)
 }
 
 func TestHeartbeatsFindAHalfOpenLink(t *testing.T) {
@@ -218,9 +201,7 @@ func TestHeartbeatsFindAHalfOpenLink(t *testing.T) {
 	s := dial(t, o)
 	proxy.Stall(brokertest.Down)
 	ended(t, s.Done(), "the session")
-	if err := s.Err(); causeOf(err) != causeTimeout {
-		t.Errorf("%v is %s", err, causeOf(err))
-	}
+	wantCause(t, s.Err(), causeTimeout, "")
 	proxy.Restore(t)
 }
 
@@ -243,9 +224,7 @@ func TestCallObeysAnEarlierDeadlineAndIgnoresCancellation(t *testing.T) {
 	s := dial(t, o)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := s.Do(ctx, "nothing", func() error { t.Error("called"); return nil }); !errors.Is(err, context.Canceled) {
-		t.Errorf("a call after the end of its context: %v", err)
-	}
+	wantErr(t, s.Do(ctx, "nothing", func() error { t.Error("called"); return nil }), context.Canceled) // a call after the end of its context
 	ctx, cancel = context.WithCancel(t.Context())
 	if err := s.Do(ctx, "something", func() error { cancel(); return nil }); err != nil || s.Err() != nil {
 		t.Errorf("cancelled during the call: %v, session %v", err, s.Err())
@@ -253,9 +232,7 @@ func TestCallObeysAnEarlierDeadlineAndIgnoresCancellation(t *testing.T) {
 	proxy.Stall(brokertest.Both)
 	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := s.Channel(ctx); causeOf(err) != causeTimeout {
-		t.Errorf("got %v", err)
-	}
+	wantCause(t, errOf(s.Channel(ctx)), causeTimeout, "")
 }
 
 func TestCloseNeverHangs(t *testing.T) {
@@ -288,13 +265,9 @@ func TestDoubleAckEndsTheSubscription(t *testing.T) {
 		must.Do(t, sub.Ack(d.DeliveryTag, false))
 	}
 	ended(t, sub.Done(), "the subscription")
-	var refused *RefusedError
-	if err := sub.Err(); !errors.As(err, &refused) || refused.Code != 406 || causeOf(err) != causeChannel {
-		t.Errorf("got %v, %s", err, causeOf(err))
-	}
-	if err := sub.Ack(d.DeliveryTag, false); !errors.Is(err, ErrRefused) {
-		t.Errorf("an ack afterwards: %v", err)
-	}
+	wantCode(t, sub.Err(), 406)
+	wantCause(t, sub.Err(), causeChannel, "")
+	wantErr(t, sub.Ack(d.DeliveryTag, false), ErrRefused) // an ack afterwards
 	if s.Err() != nil {
 		t.Errorf("the connection went with the channel: %v", s.Err())
 	}
@@ -308,9 +281,8 @@ func TestDeletedQueueEndsTheSubscription(t *testing.T) {
 	sub, deliveries := subscribe(t, s, q, 10)
 	must.Get(brokertest.Channel(t, url).QueueDelete(q, false, false, false))(t)
 	ended(t, sub.Done(), "the subscription")
-	if err := sub.Err(); !errors.Is(err, ErrCancelled) || causeOf(err) != causeCancelled {
-		t.Errorf("got %v, %s", err, causeOf(err))
-	}
+	wantErr(t, sub.Err(), ErrCancelled)
+	wantCause(t, sub.Err(), causeCancelled, "")
 	deliveries.drain(t) // it must end
 	if _, err := s.Subscribe(t.Context(), q); err != nil {
 		t.Errorf("the session is unusable: %v", err)
@@ -327,9 +299,8 @@ func TestLostConsumerEndsTheSubscription(t *testing.T) {
 	defer consumer.Drop()
 	consumer.Lost()
 	ended(t, sub.Done(), "the subscription")
-	if err := sub.Err(); !errors.Is(err, ErrCancelled) || causeOf(err) != causeCancelled || !strings.Contains(err.Error(), q) {
-		t.Errorf("got %v, %s", err, causeOf(err))
-	}
+	wantErr(t, sub.Err(), ErrCancelled)
+	wantCause(t, sub.Err(), causeCancelled, q)
 	if err := sub.Close(); err != nil || s.Err() != nil {
 		t.Errorf("close: %v, the session: %v", err, s.Err())
 	}
@@ -344,10 +315,7 @@ func TestSubscribeRefusesWhatTheBrokerWould(t *testing.T) {
 			t.Errorf("prefetch %d was taken", prefetch)
 		}
 	}
-	var refused *RefusedError
-	if _, err := sub.Consume(t.Context(), 1); !errors.As(err, &refused) || refused.Code != 404 {
-		t.Errorf("a missing queue: %v", err)
-	}
+	wantCode(t, errOf(sub.Consume(t.Context(), 1)), 404)
 	ended(t, sub.Done(), "the subscription")
 }
 
@@ -361,9 +329,7 @@ func TestBrokerClosesTheConnection(t *testing.T) {
 		brokertest.Ctl(t, "close_all_user_connections", user, "asked to")
 		return s.Err() != nil
 	})
-	if err := s.Err(); causeOf(err) != causeBroker || !strings.Contains(err.Error(), "asked to") {
-		t.Errorf("%v is %s", err, causeOf(err))
-	}
+	wantCause(t, s.Err(), causeBroker, "asked to")
 }
 
 // Every way to end a session, many times, at every moment: nothing may hang or stay behind (see TestMain).
@@ -443,9 +409,7 @@ func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 			d.Free()
 		}
 	}
-	if err := <-stopped; err != nil {
-		t.Error(err)
-	}
+	wantErr(t, <-stopped)
 }
 
 // The session reports why it ended, and its deliveries end with it.
@@ -468,8 +432,5 @@ func TestBrokenDeliveryEndsTheSession(t *testing.T) {
 	}
 	ended(t, s.Done(), "the session")
 	ended(t, sub.Done(), "the subscription")
-	broken := amqpwire.ProtocolError("the broker sent a body of another length than announced")
-	if err := s.Err(); !errors.Is(err, broken) || causeOf(err) != causeBroker {
-		t.Errorf("got %v, %s", err, causeOf(err))
-	}
+	wantCause(t, s.Err(), causeBroker, "the broker sent a body of another length than announced")
 }

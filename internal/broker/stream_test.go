@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
@@ -39,27 +40,6 @@ func confirmed(t testing.TB, r *Receipt, returned bool, what ...any) {
 
 func numbered(key string, n int) *message.Publication {
 	return &message.Publication{Kind: message.KindRedrive, Key: key, Msg: amqp.Publishing{MessageId: fmt.Sprint(n), Body: fmt.Append(nil, n)}}
-}
-
-// TestStreamKeepsOrder: many messages under way at once arrive in their order, each confirmed.
-func TestStreamKeepsOrder(t *testing.T) {
-	t.Parallel()
-	q := queue(t)
-	o := options(t)
-	o.Registerer = prometheus.NewRegistry()
-	c := newStream(t, publisher(t, o))
-	const n = streamWindow + 50
-	var waiting sync.WaitGroup
-	for i := range n {
-		r := send(t, c, numbered(q, i))
-		waiting.Go(func() { confirmed(t, r, false, i) })
-	}
-	waiting.Wait()
-	for i := range n {
-		if d := brokertest.Get(t, brokertest.URL(t), q, 10*time.Second); d.MessageId != fmt.Sprint(i) || d.DeliveryMode != amqp.Persistent {
-			t.Fatalf("message %d is %s", i, d.MessageId)
-		}
-	}
 }
 
 // TestStreamReportsReturns: of many messages under way exactly those without a queue fail, also when others have the
@@ -157,14 +137,98 @@ func TestNoRoomBehindGivenUpMessages(t *testing.T) {
 	c.waits.Add(1)
 	c.giveUp(r)
 	c.forget(r)
-	if err := <-ended; !errors.Is(err, ErrDisconnected) {
-		t.Errorf("%v", err)
-	}
+	wantErr(t, <-ended, ErrDisconnected)
 	c.session.setBlocked(true, "")
 	if err := c.room(t.Context()); !errors.Is(err, ErrBlocked) {
 		t.Errorf("%v in an alarm", err)
 	}
 	if n := len(c.slots); n != 1 {
 		t.Errorf("room for %d messages after two that were refused, want 1", n)
+	}
+}
+
+// TestStreamGathers: messages that are kept back leave in their order, by Flush or with whatever else is written.
+func TestStreamGathers(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	queue := queue(t)
+	p := publisher(t, options(t))
+	must.Do(t, p.Publish(within(t, 30*time.Second), parked(queue, "another")))
+	c := newStream(t, p)
+	c.Gather()
+	confirmed(t, send(t, c, numbered(queue, 1000)), false, "the first, which is tried")
+	for from, leave := range map[int]func(){
+		0:  c.Flush,
+		20: func() { must.Do(t, p.Publish(within(t, 30*time.Second), parked(queue, "another"))) }, // on another channel
+	} {
+		var receipts []*Receipt
+		for i := range 20 {
+			receipts = append(receipts, send(t, c, numbered(queue, from+i)))
+		}
+		if c.session.wire.Pending() == 0 {
+			t.Error("nothing is kept back")
+		}
+		if leave(); c.session.wire.Pending() != 0 {
+			t.Error("something is still kept back")
+		}
+		for i, r := range receipts {
+			confirmed(t, r, false, from+i)
+		}
+	}
+	got := map[int][]int{}
+	for range 43 {
+		if d := brokertest.Get(t, url, queue, time.Minute); string(d.Body) != "another" {
+			n := must.Get(strconv.Atoi(d.MessageId))(t)
+			got[n/20] = append(got[n/20], n)
+		}
+	}
+	if len(got[0]) != 20 || len(got[1]) != 20 || !slices.IsSorted(got[0]) || !slices.IsSorted(got[1]) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// TestFlushOnALostConnection: what was kept back when the connection is lost is unknown, and the session has ended.
+func TestFlushOnALostConnection(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	queue := queue(t)
+	p := publisher(t, options(t))
+	c := newStream(t, p)
+	c.Gather()
+	confirmed(t, send(t, c, numbered(queue, 1)), false, 1)
+	r := send(t, c, numbered(queue, 2))
+	_ = c.session.wire.Close()
+	c.Flush()
+	wantErr(t, r.Wait(within(t, 30*time.Second)), ErrUnknown) // the message is
+	<-c.session.Done()
+	if n := brokertest.Ready(t, url, queue); n != 1 {
+		t.Errorf("%d messages", n)
+	}
+}
+
+// TestFullPipeFlushes: what waits for room would wait for ever for confirms of messages that were never written. All
+// arrive in their order.
+func TestFullPipeFlushes(t *testing.T) {
+	t.Parallel()
+	queue, o := queue(t), options(t)
+	o.Heartbeat = time.Minute // one would flush, too
+	c := newStream(t, publisher(t, o))
+	c.Gather()
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	const n = streamWindow + 50
+	for i := range n {
+		r, err := c.Send(within(t, 10*time.Second), numbered(queue, i))
+		if err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		waiting.Go(func() { confirmed(t, r, false, i) })
+	}
+	c.Flush()
+	waiting.Wait()
+	for i := range n {
+		if d := brokertest.Get(t, brokertest.URL(t), queue, 10*time.Second); d.MessageId != strconv.Itoa(i) || d.DeliveryMode != amqp.Persistent {
+			t.Fatalf("message %d is %s", i, d.MessageId)
+		}
 	}
 }

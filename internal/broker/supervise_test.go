@@ -96,9 +96,7 @@ func TestSuperviseReplacesALostSession(t *testing.T) {
 	if n := reconnects(t, r, causeNetwork); n != 2 {
 		t.Errorf("%d reconnects", n)
 	}
-	if err := stop(); !errors.Is(err, context.Canceled) {
-		t.Errorf("stopped with %v", err)
-	}
+	wantErr(t, stop(), context.Canceled) // stopped with
 	if n, err := testutil.GatherAndCount(r, "sidecar_amqp_connected"); err != nil || n != 0 {
 		t.Errorf("after the end no connection should be up, and yet there is a value: %d, %v", n, err)
 	}
@@ -215,9 +213,7 @@ func TestSuperviseKeepsTheSessionWhileServeDrains(t *testing.T) {
 		_, err := s.Channel(context.WithoutCancel(inner))
 		return err
 	})
-	if !errors.Is(err, stopped) {
-		t.Errorf("got %v", err)
-	}
+	wantErr(t, err, stopped)
 }
 
 func TestConnectedMeansAllConnections(t *testing.T) {

@@ -28,19 +28,16 @@ func placements(tb testing.TB) []placement {
 	park.Cause.At = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	requeue := verdict(message.Requeue, message.ReasonTooEarly)
 	requeue.Delay, requeue.Jitter = time.Second, time.Second
-	return []placement{
+	all := []placement{
 		{"ack", plain, withHeaders(8), ack},
-		{"retry-by-reject/headers=0", plain, withHeaders(0), retry},
-		{"retry-by-reject/headers=8", plain, withHeaders(8), retry},
-		{"retry-by-reject/headers=64", plain, withHeaders(64), retry},
-		{"retry-by-publish/headers=0", tiers, withHeaders(0), retry},
-		{"retry-by-publish/headers=8", tiers, withHeaders(8), retry},
-		{"retry-by-publish/headers=64", tiers, withHeaders(64), retry},
 		{"requeue/headers=8", tiers, withHeaders(8), requeue},
-		{"park/headers=0", plain, withHeaders(0), park},
-		{"park/headers=8", plain, withHeaders(8), park},
-		{"park/headers=64", plain, withHeaders(64), park},
 	}
+	for _, n := range []int{0, 8, 64} {
+		named := func(action string) string { return fmt.Sprintf("%s/headers=%d", action, n) }
+		all = append(all, placement{named("retry-by-reject"), plain, withHeaders(n), retry},
+			placement{named("retry-by-publish"), tiers, withHeaders(n), retry}, placement{named("park"), plain, withHeaders(n), park})
+	}
+	return all
 }
 
 func withHeaders(n int) *message.Message {

@@ -125,28 +125,19 @@ func TestDocsListEveryRule(t *testing.T) {
 	}
 }
 
-// documentedPlan is the example of docs/topologies.md.
-func documentedPlan(t *testing.T) *Plan {
-	t.Helper()
-	_, rest, _ := strings.Cut(string(must.Get(os.ReadFile(docs))(t)), "```json\n")
-	file, _, ok := strings.Cut(rest, "```")
-	if !ok {
-		t.Fatalf("%s has no plan", docs)
-	}
-	return must.Get(ParsePlan([]byte(file), "mail-sender", 0))(t)
-}
-
 // TestDocumentedPlan: a plan that no preset made is as good as any, and every field of a file is explained.
 func TestDocumentedPlan(t *testing.T) {
 	t.Parallel()
-	p := documentedPlan(t)
+	text := string(must.Get(os.ReadFile(docs))(t))
+	_, rest, _ := strings.Cut(text, "```json\n")
+	file, _, _ := strings.Cut(rest, "```")
+	p := must.Get(ParsePlan([]byte(file), "mail-sender", 0))(t)
 	for retries, key := range []string{"mail.later", "mail.tomorrow", "mail.tomorrow"} {
 		s := p.Settlement(&message.Message{Queue: p.Queue, RetryCount: retries}, message.Verdict{Action: message.Retry})
 		if s.Publish == nil || s.Publish.Key != key || s.Final != FinalAck {
 			t.Errorf("retry %d: %+v", retries, s)
 		}
 	}
-	text := string(must.Get(os.ReadFile(docs))(t))
 	for _, of := range []any{planFile{}, planWait{}, Exchange{}, Queue{}, Binding{}} {
 		for _, f := range fieldsOf(reflect.TypeOf(of)) {
 			if !strings.Contains(text, "`"+f.name+"`") {

@@ -31,11 +31,6 @@ func everyPlan(t *testing.T) map[string]*Plan {
 			})
 		}
 	}
-	for name, queueType := range map[string]string{"classic": TypeClassic, "quorum": TypeQuorum} {
-		plans["none "+name] = show(t, PresetDelayLadder, func(o *Options) { o.QueueType, o.RetryDelays = queueType, []time.Duration{} })
-		plans["ttl "+name] = show(t, PresetDeadLetter, func(o *Options) { o.QueueType, o.MessageTTL = queueType, time.Minute })
-		plans["disabled "+name] = show(t, PresetDeadLetter, func(o *Options) { o.QueueType, o.NoDeadLetter = queueType, true })
-	}
 	return plans
 }
 
@@ -149,8 +144,10 @@ func TestBrokenPlans(t *testing.T) {
 func TestPlanThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	p := &Plan{Service: "wms-cincout", Queues: []Queue{{Args: amqp.Table{"x": make(chan int)}}}}
-	if b, err := p.JSON(); err == nil || b != nil || !strings.Contains(err.Error(), "wms-cincout") {
-		t.Errorf("%s, %v", b, err)
+	for name, write := range map[string]func() ([]byte, error){"file": p.JSON, "definitions": func() ([]byte, error) { return p.Definitions("/") }} {
+		if b, err := write(); err == nil || b != nil || !strings.Contains(err.Error(), "wms-cincout") {
+			t.Errorf("%s: %s, %v", name, b, err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package topology
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,10 +12,12 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestPresetsFollowTheirOptions: what is set changes what is made from it, and nothing else.
+// TestPresetsFollowTheirOptions: what is set changes what is made from it, and nothing else. TestPresetsToTheLetter has
+// the types of queues, tiers and what there can be none of.
 func TestPresetsFollowTheirOptions(t *testing.T) {
 	t.Parallel()
 	events := []Binding{{Exchange: "x.events", Key: "a.b"}}
+	fanout := Options{Service: "wms-cincout"}
 	tiers := Options{Preset: PresetTopicTiers, Service: "x-y"}
 	ladder := Options{Preset: PresetDelayLadder, Service: "x-y", Bindings: events}
 	perQueue := Options{Preset: PresetPerQueue, Service: "y", Bindings: []Binding{{Exchange: "domain.events", Key: "#"}}}
@@ -33,6 +36,36 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 		look func(*Plan) any
 		want any
 	}{
+		{"prefix", fanout, func(o *Options) { o.Prefix = "p" }, func(p *Plan) any { return p.Exchanges[0].Name + " " + p.Queue }, "p.main-exchange p.queue.wms-cincout"},
+		{"exchange", fanout, func(o *Options) { o.Exchange = "x" }, func(p *Plan) any { return p.Exchanges[0].Name + p.Bindings[0].Exchange }, "xx"},
+		{"exchange type", fanout, func(o *Options) { o.ExchangeType = "topic" }, func(p *Plan) any { return p.Exchanges[0].Type + p.Bindings[0].Key }, "topic#"},
+		{"queue", fanout, func(o *Options) { o.Queue = "q" }, func(p *Plan) any {
+			key, _ := p.queue("wms.retry-queue.wms-cincout").Args[ArgDLKey].(string)
+			return p.Queue + p.Bindings[0].Queue + p.Redrive.Key + key
+		}, "qqqq"},
+		{"retry exchange", fanout, func(o *Options) { o.RetryExchange = "r" }, func(p *Plan) any {
+			dlx, _ := p.queue(p.Queue).Args[ArgDLX].(string)
+			return p.Exchanges[1].Name + dlx + p.Waits[0].Exchange
+		}, "rrr"},
+		{"retry queue", fanout, func(o *Options) { o.RetryQueue = "r" }, func(p *Plan) any { return p.Waits[0].Queue }, "r"},
+		{"retry queue of tiers", fanout, func(o *Options) { o.RetryQueue, o.RetryDelays = "r", []time.Duration{time.Second} },
+			func(p *Plan) any { return p.Waits[0].Queue }, "r.1s"},
+		{"retry queue named like a placeholder", fanout, func(o *Options) {
+			o.RetryQueue, o.RetryDelays = "{dlq}", []time.Duration{time.Second}
+		}, func(p *Plan) any { return p.Waits[0].Queue }, "{dlq}.1s"},
+		{"retry delay", fanout, func(o *Options) { o.RetryDelay = time.Minute }, func(p *Plan) any { return p.Waits[0].Tier() }, "1m"},
+		{"dlq", fanout, func(o *Options) { o.DLQ = "d" }, func(p *Plan) any { return p.Park.Exchange + p.Park.Key + p.Park.Queue }, "dd"},
+		{"bindings replace", fanout, func(o *Options) {
+			o.Bindings = []Binding{{Exchange: "other", Key: "a.*"}, {Exchange: "other", Key: "b"}}
+		},
+			func(p *Plan) any {
+				return p.Exchanges[0].Name + p.Exchanges[0].Type + " " + p.Bindings[0].Key + p.Bindings[1].Key + p.Exchanges[1].Name
+			}, "other a.*bwms.retry-exchange.wms-cincout"},
+		{"bindings to the main exchange", fanout, func(o *Options) {
+			o.ExchangeType, o.Bindings = "direct", []Binding{{Exchange: "wms.main-exchange", Key: "k"}}
+		}, func(p *Plan) any { return p.Exchanges[0].Name + p.Exchanges[0].Type }, "wms.main-exchangedirect"},
+		{"no retries", fanout, func(o *Options) { o.MaxRetries = new(0) }, func(p *Plan) any { return strings.Repeat("x", p.MaxRetries) }, ""},
+
 		{"the exchange names its retry and dead-letter exchanges", tiers, func(o *Options) { o.Exchange = "e" }, func(p *Plan) any {
 			return exchange(p, 0) + " " + exchange(p, 1) + " " + exchange(p, 2) + " " + p.Park.Queue
 		}, "e topic e.retry direct e.dlx fanout e.dlq"},
@@ -50,7 +83,6 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 			dlx, _ := p.queue("x.y").Args[ArgDLX].(string)
 			return dlx + " " + p.Park.Exchange + " " + p.Park.Queue
 		}, "y.dlx y.dlx y.dlq"},
-		{"classic or quorum", tiers, func(o *Options) { o.QueueType = "quorum" }, func(p *Plan) any { return p.queue("x.events.dlq").Args[ArgType] }, "quorum"},
 
 		{"two main exchanges", perQueue, func(o *Options) {
 			o.Bindings = []Binding{{Exchange: "domain.events", Key: "a"}, {Exchange: "domain.commands", Key: "b"}, {Exchange: "other", Key: "c"}}
@@ -59,15 +91,9 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 			o.Exchange, o.Bindings = "e", []Binding{{Exchange: "e", Key: "a"}, {Exchange: "domain.commands", Key: "b"}}
 		}, func(p *Plan) any { return exchange(p, 0) + exchange(p, 1) }, "e topicdomain.commands "},
 		{"names made from the queue", perQueue, func(o *Options) { o.Queue = "z" }, func(p *Plan) any { return queues(p) }, []string{"z.dlq", "z.retry", "z"}},
-		{"tiers", perQueue, func(o *Options) { o.RetryDelays = []time.Duration{time.Second, time.Minute} },
-			func(p *Plan) any { return queues(p) }, []string{"q.y.dlq", "q.y.retry", "q.y.retry.1s", "q.y.retry.1m", "q.y"}},
 
 		{"delays are named in seconds", ladder, func(o *Options) { o.RetryDelays = []time.Duration{1500 * time.Millisecond, 5 * time.Minute} },
 			func(p *Plan) any { return p.Waits[0].Queue + " " + p.Waits[1].Queue }, "x.y.delay_1.5s x.y.delay_300s"},
-		{"no delays", ladder, func(o *Options) { o.RetryDelays = []time.Duration{} }, func(p *Plan) any {
-			return []any{p.MaxRetries, len(p.Waits), queues(p)}
-		}, []any{0, 0, []string{"x.y.dlq", "x.y"}}},
-		{"classic", ladder, func(o *Options) { o.QueueType = "classic" }, func(p *Plan) any { return p.queue("x.y").Args[ArgType] }, "classic"},
 		{"an exchange before the delays", ladder, func(o *Options) { o.RetryExchange, o.RetryQueue = "r", "w" },
 			func(p *Plan) any { return p.Waits[0].Route }, Route{"r", "w_2s", "w_2s"}},
 		{"an exchange before the dead-letter queue", ladder, func(o *Options) { o.DLX = "d" }, func(p *Plan) any {
@@ -78,8 +104,6 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 
 		{"tiers without a plain retry queue", deadLetter, func(o *Options) { o.RetryDelays = []time.Duration{time.Second} },
 			func(p *Plan) any { return queues(p) }, []string{"q.dlq", "q.retry.1s", "q"}},
-		{"nothing kept", deadLetter, func(o *Options) { o.NoDeadLetter = true }, func(p *Plan) any { return []any{p.Park, queues(p), p.queue("q").Args} },
-			[]any{Route{}, []string{"q.retry", "q"}, amqp.Table(nil)}},
 		{"nothing kept, quorum", deadLetter, func(o *Options) { o.NoDeadLetter, o.QueueType = true, "quorum" },
 			func(p *Plan) any { return p.queue("q").Args }, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2147483647)}},
 	} {
@@ -103,5 +127,35 @@ func TestLongestDelays(t *testing.T) {
 	p = must.Get(Build(Options{Service: "wms-in", Preset: PresetNative, RetryDelays: []time.Duration{4 * time.Hour, 24 * time.Hour}}))(t)
 	if got := p.DelayAfter(1); got != 8*time.Hour {
 		t.Errorf("%v", got)
+	}
+}
+
+// build fails the test when the options are refused.
+func build(t testing.TB, o Options) *Plan {
+	t.Helper()
+	return must.Get(Build(o))(t)
+}
+
+func TestNaming(t *testing.T) {
+	t.Parallel()
+	for service, queue := range map[string]string{
+		"a-b-c": "a.queue.a-b-c", "noprefix": "default.queue.noprefix", "trailing-": "trailing.queue.trailing-", "v1.2_x": "default.queue.v1.2_x",
+	} {
+		if got := build(t, Options{Service: service}).Queue; got != queue {
+			t.Errorf("%s consumes %s, want %s", service, got, queue)
+		}
+	}
+}
+
+func TestTierLabel(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		500 * time.Millisecond: "500ms", 1500 * time.Millisecond: "1.5s", 5 * time.Second: "5s", time.Minute: "1m",
+		90 * time.Second: "1m30s", 30 * time.Minute: "30m", time.Hour: "1h", 10 * time.Hour: "10h",
+		time.Hour + 5*time.Second: "1h0m5s", time.Hour + 10*time.Minute: "1h10m", 10*time.Hour + 5*time.Second: "10h0m5s", 20 * time.Second: "20s",
+	} {
+		if got := TierLabel(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
 	}
 }

@@ -80,20 +80,14 @@ func TestSettlementIsTotal(t *testing.T) {
 		arrived(func(m *message.Message) { m.RetryCount = -5 }),
 		arrived(func(m *message.Message) { m.Headers["big"] = strings.Repeat("x", 130000) }),
 	}
-	for name, p := range plans {
+	for _, p := range plans {
 		for a := range message.Actions + 1 {
 			for r := range message.Reasons {
 				for _, delay := range []time.Duration{-1, 0, time.Second, time.Hour} {
 					for _, m := range messages {
 						v := message.Verdict{Action: message.Action(a), Reason: message.Reason(r), Delay: delay}
 						s := p.Settlement(m, v)
-						gone := s.Final == FinalAck && s.Publish == nil
-						if gone && s.Verdict.Action != message.Ack && s.Verdict.Action != message.Discard {
-							t.Fatalf("%s: %+v on %+v leaves without a trace: %+v", name, v, m, s)
-						}
-						if s.Final == FinalReject && s.Publish != nil {
-							t.Fatalf("%s: both published and rejected", name)
-						}
+						wantTrace(t, p, v, &s)
 					}
 				}
 			}
@@ -334,63 +328,59 @@ func TestDeferredGoesBehindTheOthers(t *testing.T) {
 	}
 }
 
-// TestRequeueOfUnknownQueues: where it is unknown the delivery limit a message does not come near it.
+// TestRequeueOfUnknownQueues: where it is unknown the delivery limit a message does not come near it: a copy goes back in
+// its place, which begins without the count of the original.
 func TestRequeueOfUnknownQueues(t *testing.T) {
 	t.Parallel()
-	v := message.Verdict{Action: message.Requeue, Reason: message.ReasonTooEarly, Delay: time.Second, Jitter: time.Second}
-	delivered := func(n any) *message.Message {
-		return arrived(func(m *message.Message) { m.RetryCount, m.Headers["x-delivery-count"] = 3, n })
-	}
-	p := build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
-	if s := p.Settlement(delivered(int64(1000)), v); s.Final != FinalRequeue || s.Publish != nil {
-		t.Errorf("a queue without a limit: %+v", s)
-	}
-	p.RequeueLimit = 10
-	if s := p.Settlement(delivered(int64(9)), v); s.Final != FinalRequeue || s.Publish != nil || s.Detour == nil {
-		t.Errorf("far from any limit: %+v", s)
-	}
-	s := p.Settlement(delivered(int64(10)), v)
-	if s.Final != FinalAck || s.Publish == nil || s.Hold != 0 || s.Publish.Msg.Headers["x-retry-count"] != int32(3) || s.Verdict.Action != message.Requeue {
-		t.Errorf("near the limit: %+v", s)
-	}
-	if _, kept := s.Publish.Msg.Headers["x-delivery-count"]; kept {
-		t.Error("the copy begins with the count of the original")
-	}
-	for _, forged := range []any{"10", int64(-10), nil} {
-		if s := p.Settlement(delivered(forged), v); s.Final != FinalRequeue {
-			t.Errorf("%v: %+v", forged, s)
-		}
-	}
-	release := message.Verdict{Action: message.Release, Reason: message.ReasonUndispatched}
-	if s := p.Settlement(delivered(int64(9)), release); s.Final != FinalRequeue || s.Publish != nil {
-		t.Errorf("released, far from any limit: %+v", s)
-	}
-	s = p.Settlement(delivered(int64(10)), release)
-	if s.Final != FinalAck || s.Publish == nil || s.Publish.Msg.Headers["x-retry-count"] != int32(3) || s.Verdict != release {
-		t.Errorf("released near the limit: %+v", s)
-	}
-	if s = s.Released(message.ReasonShutdown); s.Final != FinalRequeue || s.Publish != nil {
-		t.Errorf("released without a publish: %+v", s)
-	}
-	// A requeue after a publish that failed would be counted by the broker.
-	later := message.Verdict{Action: message.Release, Reason: message.ReasonDeferred}
-	if s := p.Settlement(delivered(int64(9)), later); s.Final != FinalRequeue || s.Publish != nil || s.Detour == nil || s.Hold == 0 {
-		t.Errorf("deferred, far from any limit: %+v", s)
-	}
-	s = p.Settlement(delivered(int64(10)), later)
-	if s.Final != FinalAck || s.Publish == nil || s.Publish.Key != p.Redrive.Key || s.Detour != nil || s.Hold != 0 || s.Verdict != later {
-		t.Errorf("deferred near the limit: %+v", s)
-	}
+	unlimited := build(t, Options{Service: "wms-cincout", QueueType: "quorum"})
+	limited := *unlimited
+	limited.RequeueLimit = 10
 	straight := otherShapes(t)["straight to the dlq"]
 	straight.RequeueLimit = 10
-	for _, v := range []message.Verdict{v, release} {
-		if s := straight.Settlement(delivered(int64(19)), v); s.Final != FinalRequeue {
-			t.Errorf("without a queue to wait in: %+v", s)
+	early := message.Verdict{Action: message.Requeue, Reason: message.ReasonTooEarly, Delay: time.Second, Jitter: time.Second}
+	release := message.Verdict{Action: message.Release, Reason: message.ReasonUndispatched}
+	deferred := message.Verdict{Action: message.Release, Reason: message.ReasonDeferred}
+	for _, c := range []struct {
+		name   string
+		p      *Plan
+		v      message.Verdict
+		count  any
+		copied bool
+		detour bool
+	}{
+		{"a queue without a limit", unlimited, early, int64(1000), false, true},
+		{"far from any limit", &limited, early, int64(9), false, true},
+		{"near the limit", &limited, early, int64(10), true, false},
+		{"forged text", &limited, early, "10", false, true},
+		{"forged number", &limited, early, int64(-10), false, true},
+		{"no count", &limited, early, nil, false, true},
+		{"released, far from any limit", &limited, release, int64(9), false, false},
+		{"released near the limit", &limited, release, int64(10), true, false},
+		{"deferred, far from any limit", &limited, deferred, int64(9), false, true},
+		{"deferred near the limit", &limited, deferred, int64(10), true, false}, // a publish that fails would be counted
+		{"without a queue to wait in", straight, early, int64(19), false, false},
+		{"released without a queue to wait in", straight, release, int64(19), false, false},
+	} {
+		s := c.p.Settlement(arrived(func(m *message.Message) { m.RetryCount, m.Headers["x-delivery-count"] = 3, c.count }), c.v)
+		want := map[bool]Final{false: FinalRequeue, true: FinalAck}[c.copied]
+		if s.Final != want || (s.Publish != nil) != c.copied || (s.Detour != nil) != c.detour || s.Verdict != c.v || c.copied && s.Hold != 0 {
+			t.Errorf("%s: %+v", c.name, s)
+		}
+		if !c.copied {
+			continue
+		}
+		if _, kept := s.Publish.Msg.Headers["x-delivery-count"]; kept || s.Publish.Msg.Headers["x-retry-count"] != int32(3) {
+			t.Errorf("%s: the copy has %v", c.name, s.Publish.Msg.Headers)
+		}
+		if c.v == deferred && s.Publish.Key != limited.Redrive.Key {
+			t.Errorf("%s: goes to %s", c.name, s.Publish.Key)
+		}
+		if r := s.Released(message.ReasonShutdown); c.v == release && (r.Final != FinalRequeue || r.Publish != nil) {
+			t.Errorf("released without a publish: %+v", r)
 		}
 	}
 }
 
-// TestForeign: what another service retries is recognised by its stamp, and only where it can come by by accident.
 // twoWaysBack is p with a last wait that returns by another exchange and key.
 func twoWaysBack(p *Plan) *Plan {
 	ladder := *p
@@ -401,6 +391,7 @@ func twoWaysBack(p *Plan) *Plan {
 	return &ladder
 }
 
+// TestForeign: what another service retries is recognised by its stamp, and only where it can come by accident.
 func TestForeign(t *testing.T) {
 	t.Parallel()
 	tiers, fanout := otherShapes(t)["topic-tiers"], build(t, Options{Service: "wms-cincout"})

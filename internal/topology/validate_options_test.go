@@ -15,7 +15,7 @@ func parts(service string, n int) Options {
 	return Options{Service: service, Partitions: n, PartitionBy: "routing-key", SingleActive: true}
 }
 
-// TestCheckBlames: of a name that is not set, the variable is named that has to change.
+// TestCheckBlames: of a name that is not set, the variable is named that has to change. Build refuses the same.
 func TestCheckBlames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 250)
@@ -61,6 +61,23 @@ func TestCheckBlames(t *testing.T) {
 			[]string{"SIDECAR_PARTITIONS"}, "wait in the sidecar"},
 		{"order and several consumers", Options{Service: "x", SingleActive: true, QueueArguments: amqp.Table{ArgSingleConsumer: false}},
 			[]string{"SIDECAR_QUEUE_ARGUMENTS"}, "out of order"},
+		{"a name that is not UTF-8", Options{Service: "x", Queue: "a\xff"}, []string{"SIDECAR_QUEUE"}, "UTF-8"},
+		{"an exchange twice", Options{Service: "x", Exchange: "e", RetryExchange: "e"}, []string{"SIDECAR_RETRY_EXCHANGE"},
+			`two exchanges have one name, "e": SIDECAR_EXCHANGE, and SIDECAR_RETRY_EXCHANGE`},
+		{"listening to retries", Options{Service: "x-y", Preset: PresetTopicTiers, Bindings: []Binding{{Exchange: "x.events.retry", Key: "#"}}},
+			[]string{"SIDECAR_BINDINGS"}, `exchange "x.events.retry" carries retries`},
+		{"a pattern for a queue", Options{Service: "x", Preset: PresetDeadLetter, Queue: "a.*", Bindings: bound}, []string{"SIDECAR_QUEUE"}, `bound by its name "a.*.dlq"`},
+		{"a pattern for a dlq", Options{Service: "x", Preset: PresetDeadLetter, Queue: "q", DLQ: "#.d", Bindings: bound}, []string{"SIDECAR_DLQ"}, `bound by its name "#.d"`},
+		{"the broker's exchange of another type", Options{Service: "x", Exchange: "amq.topic"}, []string{"SIDECAR_EXCHANGE"}, "is the broker's own and of type topic"},
+		{"direct without bindings", Options{Service: "x", ExchangeType: "direct"}, []string{"SIDECAR_EXCHANGE_TYPE"}, "needs SIDECAR_BINDINGS"},
+		{"no tiers at all", Options{Service: "x", RetryDelays: []time.Duration{}}, []string{"SIDECAR_RETRY_DELAYS"}, "none is for SIDECAR_TOPOLOGY=delay-ladder only"},
+		{"message ttl", Options{Service: "x", MessageTTL: time.Second}, []string{"SIDECAR_MESSAGE_TTL"}, "is for SIDECAR_TOPOLOGY=dead-letter only"},
+		{"nothing behind the hyphen", Options{Service: "x-", Preset: PresetTopicTiers}, []string{"SIDECAR_SERVICE"}, "nothing does"},
+		{"one delay in a ladder", Options{Service: "x", Preset: PresetDelayLadder, Bindings: bound, RetryDelay: time.Second}, []string{"SIDECAR_RETRY_DELAY"}, "use SIDECAR_RETRY_DELAYS"},
+		{"retries without delays", Options{Service: "x", Preset: PresetDelayLadder, Bindings: bound, RetryDelays: []time.Duration{}, MaxRetries: new(1)},
+			[]string{"SIDECAR_MAX_RETRIES"}, "nowhere to wait"},
+		{"a dlq that is disabled", Options{Service: "x", Preset: PresetDeadLetter, Queue: "q", Bindings: bound, NoDeadLetter: true, DLQ: "d"},
+			[]string{"SIDECAR_DEAD_LETTER"}, "what there is not"},
 		{"several", Options{Service: "x", Preset: PresetDeadLetter, RetryDelays: []time.Duration{}},
 			[]string{"SIDECAR_BINDINGS", "SIDECAR_QUEUE", "SIDECAR_RETRY_DELAYS"}, "required for"},
 		{"an unknown preset says nothing of the rest", Options{Preset: "fan", MaxRetries: new(-1)}, []string{"SIDECAR_TOPOLOGY"}, "not a topology"},
@@ -74,6 +91,12 @@ func TestCheckBlames(t *testing.T) {
 			slices.Sort(blamed)
 			if blamed = slices.Compact(blamed); !slices.Equal(blamed, c.blamed) || len(mistakes) > 0 && !strings.Contains(mistakes[0].Reason, c.says) {
 				t.Errorf("%+v, want %v and %q", mistakes, c.blamed, c.says)
+			}
+			p, err := Build(c.o)
+			for _, m := range mistakes {
+				if p != nil || err == nil || !strings.Contains(err.Error(), m.Variables[0]+": "+m.Reason) {
+					t.Errorf("%v does not say %+v", err, m)
+				}
 			}
 		})
 	}
@@ -156,4 +179,45 @@ func FuzzCheck(f *testing.F) {
 			t.Fatalf("%+v: %+v, and yet %v", o, mistakes, err)
 		}
 	})
+}
+
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	shapes := otherShapes(t)
+	for _, c := range []struct {
+		name string
+		p    *Plan
+		want []string
+	}{
+		{"quorum", build(t, Options{Service: "wms-cincout", QueueType: "quorum"}), nil},
+		{"classic", build(t, Options{Service: "wms-cincout"}), []string{"classic queue"}},
+		{"shared way back", shapes["topic-tiers"], []string{"classic queue", "retries return through exchange freeflow.events"}},
+		{"a queue of its own behind a shared fanout", build(t, Options{Preset: PresetTopicTiers, Service: "x-y", DLQ: "y.dlq", QueueType: "quorum"}),
+			[]string{"retries return", "x.events.dlx copies what any service parks"}},
+		{"messages expire", shapes["dead-letter disabled"], []string{"classic queue", `queue "orders": x-message-ttl: messages leave the queue after 300000 ms`, "SIDECAR_DEAD_LETTER: a message that has used up its retries is discarded"}},
+		{"an exchange that nothing is bound to", build(t, Options{Service: "x-y", Exchange: "e", ExchangeType: "topic", QueueType: "quorum",
+			Bindings: []Binding{{Exchange: "others", Key: "k"}}}),
+			[]string{"SIDECAR_EXCHANGE_TYPE=topic is not used: SIDECAR_BINDINGS does not name exchange e", "SIDECAR_EXCHANGE=e is not used"}},
+		{"an exchange that names others", build(t, Options{Preset: PresetDeadLetter, Service: "x-y", Queue: "q", Exchange: "e", QueueType: "quorum",
+			Bindings: []Binding{{Exchange: "others", Key: "k"}}}), nil},
+		{"the second main exchange", build(t, Options{Preset: PresetPerQueue, Service: "x-y", ExchangeType: "direct", QueueType: "quorum",
+			Bindings: []Binding{{Exchange: "domain.commands", Key: "k"}}}), nil},
+		{"no hyphen", build(t, Options{Service: "noprefix", QueueType: "quorum"}), []string{`SIDECAR_SERVICE: "noprefix" has no hyphen`}},
+		{"no hyphen, and a prefix", build(t, Options{Service: "noprefix", Prefix: "p", QueueType: "quorum"}), nil},
+		{"no hyphen, and an exchange", build(t, Options{Service: "noprefix", Exchange: "e", QueueType: "quorum"}), nil},
+		{"no hyphen where nothing is named after the prefix", build(t, Options{Preset: PresetPerQueue, Service: "noprefix", QueueType: "quorum",
+			Bindings: []Binding{{Exchange: "domain.events", Key: "k"}}}), nil},
+		{"a prefix that is the default", build(t, Options{Service: "default-x", QueueType: "quorum"}), nil},
+	} {
+		got := c.p.Warnings()
+		if len(got) != len(c.want) {
+			t.Errorf("%s: %d warnings, want %d: %v", c.name, len(got), len(c.want), got)
+			continue
+		}
+		for i, w := range c.want {
+			if !strings.Contains(got[i], w) {
+				t.Errorf("%s: %q does not hold %q", c.name, got[i], w)
+			}
+		}
+	}
 }

@@ -21,6 +21,12 @@ func (r *rig) await(t testing.TB, id string, n int) {
 	})
 }
 
+// consumes waits until the sidecar consumes.
+func (r *rig) consumes(t testing.TB) {
+	t.Helper()
+	brokertest.Eventually(t, patience, "the sidecar consumes", r.consumer.Active)
+}
+
 func status(code int, headers ...string) apptest.Reply {
 	return apptest.Say(apptest.Status(code, headers...))
 }
@@ -28,6 +34,9 @@ func status(code int, headers ...string) apptest.Reply {
 // failing says no below 500: the breaker would pause the sidecar for an app that has nothing but 5xx, and with it the
 // other tests that share it.
 func failing() apptest.Reply { return status(http.StatusConflict) }
+
+// parking says that the message is to be parked at once.
+func parking() apptest.Reply { return status(http.StatusConflict, "Amqp-Disposition: park") }
 
 func problem(code int, body string) apptest.Reply {
 	return apptest.Say(apptest.Full(code, body, "Content-Type: application/problem+json", "Amqp-Reason: no such customer"))

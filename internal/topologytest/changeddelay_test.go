@@ -1,6 +1,7 @@
 package topologytest
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -18,18 +19,12 @@ func TestChangedDelay(t *testing.T) {
 	url, plans := brokertest.URL(t), map[string]*topology.Plan{}
 	retries := 5
 	for name, delay := range map[string]time.Duration{"old": 2 * brief, "new": brief} {
-		p, err := topology.Build(topology.Options{
-			Service: "orders-svc", RetryDelay: delay, MaxRetries: &retries,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		plans[name] = p
+		plans[name] = build(t, topology.Options{RetryDelay: delay, MaxRetries: &retries})
 	}
 	declareTopology(t, url, plans["old"])
 	before, after := start(t, plans["old"]), start(t, plans["new"])
 	for _, r := range []*rig{before, after} {
-		brokertest.Eventually(t, patience, "the sidecar consumes", r.consumer.Active)
+		r.consumes(t)
 	}
 	ids := named("fails", 30)
 	for _, id := range ids {
@@ -63,5 +58,102 @@ func TestChangedDelay(t *testing.T) {
 	}
 	for _, q := range []string{ownQueue, waitQueue, waitQueue + ".150ms", deadQueue} {
 		brokertest.WaitReady(t, url, q, 0)
+	}
+}
+
+// delayedBy is the plan of native with these delays and three retries.
+func delayedBy(t *testing.T, delays ...time.Duration) *topology.Plan {
+	t.Helper()
+	three := 3
+	o := topology.Options{Preset: topology.PresetNative, MaxRetries: &three, RetryDelay: delays[0]}
+	if len(delays) > 1 {
+		o.RetryDelay, o.RetryDelays = 0, delays
+	}
+	return build(t, o)
+}
+
+// TestChangedDelayInTheQueue: where the queue exists with other delays, retries wait in queues beside it, in verify mode
+// too once they exist. With the delays of the queue they wait in it again, and what is still beside it goes on counting.
+func TestChangedDelayInTheQueue(t *testing.T) {
+	t.Parallel()
+	for name, delays := range map[string][]time.Duration{"several": {2 * brief, 3 * brief}, "shorter": {brief / 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			old, changed := delayedBy(t, brief), delayedBy(t, delays...)
+			place(t, old)
+			url := brokertest.URL(t)
+			declareTopology(t, url, old)
+			for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
+				r := startIn(t, changed, mode)
+				want := ownQueue + "." + topology.TierLabel(delays[len(delays)-1])
+				if queue := r.failsTo(t, "changed "+string(mode), delays); queue != want {
+					t.Errorf("%s: waited in %q, want %q", mode, queue, want)
+				}
+				r.stop()
+			}
+			r := start(t, old)
+			if queue := r.failsTo(t, "back", []time.Duration{brief}); queue != "" {
+				t.Errorf("waited in %q", queue)
+			}
+			beside := message("beside")
+			beside.Headers = amqp.Table{"x-retry-count": 2}
+			r.app.On("beside", failing())
+			brokertest.Publish(t, brokertest.Channel(t, url), "", ownQueue+"."+topology.TierLabel(delays[0]), beside)
+			r.ends(t, "beside", 1, "park", "max_retries")
+			r.receipts(t, "beside", 2, 3)
+		})
+	}
+}
+
+// failsTo sends a message that fails until it is parked, and returns where its last retry has waited, which the broker
+// writes down; empty: in the service's queue.
+func (r *rig) failsTo(t *testing.T, id string, delays []time.Duration) string {
+	t.Helper()
+	r.app.On(id, failing())
+	r.send(t, id)
+	d := brokertest.Get(t, r.url, deadQueue, patience)
+	if d.MessageId != id || d.Headers["x-final-retry-count"] != int32(3) {
+		t.Fatalf("%s is parked with %v", d.MessageId, d.Headers)
+	}
+	waited(t, r.receipts(t, id, 0, 1, 2, 3), func(failed int) time.Duration { return delays[min(failed, len(delays)-1)] })
+	if queues := expiredIn(&d); len(queues) > 0 {
+		return queues[0]
+	}
+	return ""
+}
+
+// TestChangedDelayWithoutAPlace: where no queue can be made beside it, the queue keeps its delays, and check says so.
+func TestChangedDelayWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	old := delayedBy(t, brief)
+	place(t, old)
+	url := brokertest.URL(t)
+	declareTopology(t, url, old)
+	user := brokertest.User(t, "secret")
+	brokertest.Ctl(t, "set_permissions", "-p", brokertest.VhostName(t), user, `^orders\.(main-exchange|dlq\.orders-svc|queue\.orders-svc)$`, ".*", ".*")
+	for name, c := range map[string]struct {
+		mode  topology.Mode
+		url   string
+		after []time.Duration
+	}{
+		"verify":               {topology.ModeVerify, url, []time.Duration{2 * brief}},
+		"verify, two delays":   {topology.ModeVerify, url, []time.Duration{2 * brief, 3 * brief}},
+		"no right to declare":  {topology.ModeDeclare, brokertest.URLAs(t, user, "secret"), []time.Duration{2 * brief}},
+		"no right to the last": {topology.ModeDeclare, brokertest.URLAs(t, user, "secret"), []time.Duration{brief, 3 * brief}},
+	} {
+		report := ensure(t, c.url, delayedBy(t, c.after...), c.mode)
+		if len(report.Findings) == 0 || len(report.Blocking()) > 0 || !report.Plan.DelaysItself() {
+			t.Errorf("%s: %v, waits %v", name, report.Findings, report.Plan.Waits)
+		}
+		for _, f := range report.Findings {
+			if f.Judgement != topology.Harmless || !strings.Contains(f.Reason, "cannot be changed") {
+				t.Errorf("%s: %s", name, f)
+			}
+		}
+	}
+	for _, q := range []string{ownQueue + ".300ms", ownQueue + ".450ms", ownQueue + ".150ms"} {
+		if brokertest.Ready(t, url, q) >= 0 {
+			t.Errorf("%s was declared", q)
+		}
 	}
 }

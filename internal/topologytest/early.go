@@ -13,6 +13,7 @@ import (
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 const earlyTimes = 22 // beyond every delivery limit that a broker has by itself: 20
@@ -25,20 +26,10 @@ func tooEarly(t *testing.T, r *shared) {
 		r.app.On(id, append(script, status(http.StatusOK))...)
 	}
 	r.send(t, ids...)
+	r.acked(t, ids...)
 	for _, id := range ids {
-		r.acked(t, id)
-		list := r.app.Seen(id)
-		if len(list) != earlyTimes+1 {
-			t.Errorf("%s was received %d times, want %d", id, len(list), earlyTimes+1)
-		}
-		for i := range list {
-			if list[i].Number("Amqp-Retry-Count") != 0 || list[i].Number("Amqp-Delivery-Attempt") != 1 {
-				t.Errorf("%s, receipt %d: Amqp-Retry-Count %q", id, i, list[i].Header.Get("Amqp-Retry-Count"))
-			}
-			if i > 0 && list[i].At.Sub(list[i-1].At) < requeueMin {
-				t.Errorf("%s: receipt %d came %v after the one before", id, i, list[i].At.Sub(list[i-1].At))
-			}
-		}
+		list := r.receipts(t, id, make([]int, earlyTimes+1)...)
+		waited(t, list, func(int) time.Duration { return requeueMin })
 	}
 }
 
@@ -49,20 +40,10 @@ const retryAfterAsked = time.Second // the shortest there is: the header counts 
 // over.
 func retryAfter(t *testing.T, r *shared) {
 	const id = "retry-after"
-	r.app.On(id, status(http.StatusServiceUnavailable, "Retry-After: 1"),
-		status(http.StatusConflict, "Amqp-Disposition: park"))
+	r.app.On(id, status(http.StatusServiceUnavailable, "Retry-After: 1"), parking())
 	r.send(t, id)
 	d := r.givenUp(t, id, "disposition")
-	list := r.app.Seen(id)
-	if len(list) != 2 {
-		t.Fatalf("%d attempts, want 2", len(list))
-	}
-	if gap := list[1].At.Sub(list[0].At); gap < retryAfterAsked {
-		t.Errorf("returned after %v", gap)
-	}
-	if list[1].Number("Amqp-Retry-Count") != 1 {
-		t.Errorf("Amqp-Retry-Count %q", list[1].Header.Get("Amqp-Retry-Count"))
-	}
+	waited(t, r.receipts(t, id, 0, 1), func(int) time.Duration { return retryAfterAsked })
 	if d == nil {
 		return
 	}
@@ -77,33 +58,33 @@ func retryAfter(t *testing.T, r *shared) {
 			}
 		}
 	}
-	// The broker writes down where the message expired.
-	var waited []string
+	if got := expiredIn(d); !slices.Equal(got, want) {
+		t.Errorf("waited in %q, want %q", got, want)
+	}
+}
+
+// expiredIn lists the queues in which a message has waited, the last one first: the broker writes down where it
+// expired.
+func expiredIn(d *amqp.Delivery) (queues []string) {
 	deaths, _ := d.Headers["x-death"].([]any)
 	for _, e := range deaths {
 		if entry, _ := e.(amqp.Table); entry["reason"] == "expired" {
-			waited = append(waited, fmt.Sprint(entry["queue"]))
+			queues = append(queues, fmt.Sprint(entry["queue"]))
 		}
 	}
-	if !slices.Equal(waited, want) {
-		t.Errorf("waited in %q, want %q", waited, want)
-	}
+	return queues
 }
 
 // senderProperties: what would make the broker refuse a copy, send it elsewhere too or throw it away is taken off
 // before the message is published again, and kept as text.
 func senderProperties(t *testing.T, r *shared) {
 	aside := brokertest.Queue(t, r.url, r.plan.Queue+".aside", nil)
-	user, err := url.Parse(r.url)
-	if err != nil {
-		t.Fatal("the broker's URL cannot be parsed")
-	}
-	again := map[string]apptest.Reply{"properties": failing(),
-		"properties-at-once": status(http.StatusConflict, "Amqp-Disposition: park")}
+	user := must.Get(url.Parse(r.url))(t).User.Username()
+	again := map[string]apptest.Reply{"properties": failing(), "properties-at-once": parking()}
 	for id, script := range again {
 		r.app.On(id, script)
 		m := message(id)
-		m.UserId, m.Expiration = user.User.Username(), "3600000"
+		m.UserId, m.Expiration = user, "3600000"
 		m.Headers = amqp.Table{"CC": []any{aside}, "BCC": []any{aside}}
 		r.put(t, m)
 	}
@@ -113,11 +94,9 @@ func senderProperties(t *testing.T, r *shared) {
 			reason, attempts = "max_retries", r.plan.MaxRetries+1
 		}
 		d := r.givenUp(t, id, reason)
-		if n := len(r.app.Seen(id)); n != attempts {
-			t.Errorf("%s: %d attempts, want %d", id, n, attempts)
-		}
+		r.receipts(t, id, numbers(0, attempts-1)...)
 		if d != nil {
-			takenOff(t, d, user.User.Username(), aside)
+			takenOff(t, d, user, aside)
 		}
 	}
 	brokertest.WaitReady(t, r.url, aside, len(again)) // CC and BCC name one queue, which gets one copy: the publisher's

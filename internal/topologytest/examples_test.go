@@ -7,25 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
-
-const headersExample = "../../examples/topologies/headers/billing.json"
 
 // examplePlan reads a plan file of the examples, and shortens its delays: waiting for minutes proves nothing more.
 func examplePlan(t *testing.T, path string) *topology.Plan {
 	t.Helper()
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := topology.ParsePlan(raw, "example", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(topology.ParsePlan(must.Get(os.ReadFile(path))(t), "example", 0))(t)
 	for i := range p.Waits {
 		w := &p.Waits[i]
 		w.Delay = tiers[i]
@@ -58,10 +47,7 @@ func TestExamplePlans(t *testing.T) {
 func TestReturnByAnExchange(t *testing.T) {
 	t.Parallel()
 	four := 4
-	plan, err := topology.Build(topology.Options{Service: "orders-svc", RetryDelay: brief, MaxRetries: &four})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := build(t, topology.Options{RetryDelay: brief, MaxRetries: &four})
 	plan.StampQueue = true
 	for i := range plan.Queues {
 		if q := &plan.Queues[i]; q.Name == waitQueue {
@@ -70,40 +56,4 @@ func TestReturnByAnExchange(t *testing.T) {
 	}
 	plan.Bindings = append(plan.Bindings, topology.Binding{Exchange: retryExchange, Key: "back", Queue: ownQueue})
 	Exercise(t, plan, checksOf("return by an exchange"))
-}
-
-// TestTheHeadersExchangeSorts: the bindings' arguments reach the broker with their types, which sends on what matches
-// and nothing else.
-func TestTheHeadersExchangeSorts(t *testing.T) {
-	t.Parallel()
-	plan, url := examplePlan(t, headersExample), brokertest.URL(t)
-	declareTopology(t, url, plan)
-	ch := brokertest.Channel(t, url)
-	exchange := plan.Bindings[0].Exchange
-	for _, headers := range []amqp.Table{
-		{"kind": "invoice", "version": int64(2), "country": "PT"}, {"refund": true}, {"chargeback": true, "refund": false},
-	} {
-		m := message("billing")
-		m.Headers = headers
-		brokertest.Publish(t, ch, exchange, "", m)
-	}
-	brokertest.WaitReady(t, url, plan.Queue, 3)
-	ch = brokertest.Channel(t, url) // the returns of the other one are listened to by Publish
-	returned := ch.NotifyReturn(make(chan amqp.Return, 1))
-	for _, headers := range []amqp.Table{
-		{"kind": "invoice"}, {"kind": "invoice", "version": "2"}, {"kind": "order", "version": int64(2)}, {"refund": "true"}, nil,
-	} {
-		confirm, err := ch.PublishWithDeferredConfirm(exchange, "", true, false, amqp.Publishing{Headers: headers})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := confirm.WaitContext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-returned:
-		default:
-			t.Errorf("a message with %v found a queue", headers)
-		}
-	}
 }

@@ -14,7 +14,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -110,9 +112,7 @@ func alone(plan *topology.Plan) map[string]func(*testing.T, *topology.Plan) {
 // requireTestable refuses a plan that could not show what the tests look for.
 func requireTestable(t *testing.T, plan *topology.Plan) {
 	t.Helper()
-	if err := plan.Validate(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, plan.Validate())
 	if plan.MaxRetries < len(plan.Waits) {
 		t.Fatalf("%d retries do not come by all %d waits", plan.MaxRetries, len(plan.Waits))
 	}
@@ -135,34 +135,30 @@ type shared struct {
 
 func share(t *testing.T, plan *topology.Plan) *shared {
 	t.Helper()
-	url := brokertest.URL(t)
-	declareTopology(t, url, plan)
-	s := &shared{rig: start(t, plan)}
+	s := &shared{rig: begin(t, plan)}
 	if plan.Park != (topology.Route{}) {
-		s.lot = collect(t, url, plan.Park.Queue)
+		s.lot = collect(t, s.url, plan.Park.Queue)
 	}
 	return s
 }
 
-// leavesNothing: every message has left the plan's queues, each that was parked or discarded exactly as often as a test
-// has seen it, and the metrics say the same as the log.
+// leavesNothing: every message has left the plan's queues, each that was parked exactly as often as a test has seen it.
 func (r *shared) leavesNothing(t *testing.T) {
 	t.Helper()
-	r.stop()
-	for _, q := range r.plan.Queues {
-		brokertest.WaitReady(t, r.url, q.Name, 0)
-	}
+	r.stopsEmpty(t)
 	if r.lot != nil {
 		for _, s := range r.lot.surplus() {
 			t.Errorf("parked %s", s)
 		}
 	}
-	for _, reason := range []string{"max_retries", "headers_too_large", "disposition"} {
-		outcome := r.lost()
-		got := r.metric(t, "sidecar_messages_settled_total", map[string]string{"outcome": outcome, "reason": reason})
-		if want := r.log.count(outcome, reason); got != want {
-			t.Errorf("the metrics count %d of %s %s, the log %d", got, outcome, reason, want)
-		}
+}
+
+// stopsEmpty stops the sidecar, which leaves no message in the plan's queues.
+func (r *rig) stopsEmpty(t testing.TB) {
+	t.Helper()
+	r.stop()
+	for _, q := range r.plan.Queues {
+		brokertest.WaitReady(t, r.url, q.Name, 0)
 	}
 }
 
@@ -174,19 +170,21 @@ func (r *rig) lost() string {
 	return "park"
 }
 
-// end waits until the message has left permanently for the n-th time and returns how.
-func (r *rig) end(t testing.TB, id string, n int) settled {
+// ends waits until the message has left permanently for the n-th time, and compares how.
+func (r *rig) ends(t testing.TB, id string, n int, outcome, reason string) {
 	t.Helper()
 	brokertest.Eventually(t, patience, id+" ends "+strconv.Itoa(n)+" times",
 		func() bool { return len(r.log.finals(id)) >= n })
-	return r.log.finals(id)[n-1]
+	if s := r.log.finals(id)[n-1]; s.Outcome != outcome || s.Reason != reason {
+		t.Errorf("%s ended by %s (%s), want %s (%s)", id, s.Outcome, s.Reason, outcome, reason)
+	}
 }
 
-// acked fails the test unless the message ends by being taken.
-func (r *rig) acked(t testing.TB, id string) {
+// acked fails the test unless each message ends by being taken.
+func (r *rig) acked(t testing.TB, ids ...string) {
 	t.Helper()
-	if s := r.end(t, id, 1); s.Outcome != "ack" {
-		t.Errorf("%s ended by %s (%s), want an ack", id, s.Outcome, s.Reason)
+	for _, id := range ids {
+		r.ends(t, id, 1, "ack", "success")
 	}
 }
 
@@ -194,15 +192,37 @@ func (r *rig) acked(t testing.TB, id string) {
 // has to be discarded, and there is nothing to return.
 func (r *shared) givenUp(t testing.TB, id, reason string) *amqp.Delivery {
 	t.Helper()
-	s := r.end(t, id, 1)
-	if s.Outcome != r.lost() || s.Reason != reason {
-		t.Errorf("%s ended by %s (%s), want %s (%s)", id, s.Outcome, s.Reason, r.lost(), reason)
-	}
+	r.ends(t, id, 1, r.lost(), reason)
 	if r.lot == nil {
 		return nil
 	}
 	d := r.lot.await(t, id, 1)
 	return &d
+}
+
+// receipts compares the counts of retries that the app has received with a message, one for each attempt.
+func (r *rig) receipts(t testing.TB, id string, counts ...int) []*apptest.Request {
+	t.Helper()
+	list := r.app.Seen(id)
+	var got []int
+	for i, one := range list {
+		got = append(got, one.Number("Amqp-Retry-Count"))
+		if n := one.Number("Amqp-Delivery-Attempt"); n != got[i]+1 {
+			t.Errorf("%s, receipt %d: Amqp-Delivery-Attempt %d beside Amqp-Retry-Count %d", id, i, n, got[i])
+		}
+	}
+	if !slices.Equal(got, counts) {
+		t.Errorf("%s was received with Amqp-Retry-Count %v, want %v", id, got, counts)
+	}
+	return list
+}
+
+// numbers are those from one to another.
+func numbers(from, to int) (all []int) {
+	for n := from; n <= to; n++ {
+		all = append(all, n)
+	}
+	return all
 }
 
 // front is where producers publish: the first binding of the service's queue, and what it takes to match it.
@@ -257,10 +277,10 @@ func (r *rig) put(t testing.TB, messages ...amqp.Publishing) {
 	}
 }
 
-// tier is the shortest time that the message may take from failed attempt n, counted from 0, to the next.
-func tier(p *topology.Plan, n int) time.Duration {
-	if p.DelaysItself() {
-		return p.DelayAfter(n)
+// tier is the shortest time that the message may take from a failed attempt, counted from 0, to the next.
+func (r *rig) tier(failed int) time.Duration {
+	if r.plan.DelaysItself() {
+		return r.plan.DelayAfter(failed)
 	}
-	return p.Waits[min(n, len(p.Waits)-1)].Delay
+	return r.plan.Waits[min(failed, len(r.plan.Waits)-1)].Delay
 }

@@ -9,7 +9,10 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/flow"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
@@ -48,9 +51,7 @@ func (s *shape) full(t *testing.T) {
 	time.Sleep(500 * time.Millisecond) // what is refused cannot be waited for
 
 	r := start(t, plan)
-	for _, id := range fillers {
-		r.acked(t, id)
-	}
+	r.acked(t, fillers...)
 	// What the queue refused once waits for the broker's next try, which newer versions make after three minutes.
 	var received, waiting int
 	brokertest.Eventually(t, time.Minute, "the retry is received, waits, or is lost as judged", func() bool {
@@ -82,15 +83,8 @@ func fill(t *testing.T, url string) (ids []string) {
 	ch := brokertest.Channel(t, url)
 	for {
 		id := "filler-" + strconv.Itoa(len(ids))
-		confirm, err := ch.PublishWithDeferredConfirm("", ownQueue, true, false, message(id))
-		if err != nil {
-			t.Fatal(err)
-		}
-		taken, err := confirm.WaitContext(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !taken {
+		confirm := must.Get(ch.PublishWithDeferredConfirm("", ownQueue, true, false, message(id)))(t)
+		if taken := must.Get(confirm.WaitContext(t.Context()))(t); !taken {
 			return ids
 		}
 		ids = append(ids, id)
@@ -107,7 +101,7 @@ func TestSingleActiveConsumer(t *testing.T) {
 	var rigs []*rig
 	for range 2 {
 		r := start(t, plan)
-		brokertest.Eventually(t, patience, "the sidecar consumes", r.consumer.Active)
+		r.consumes(t)
 		rigs = append(rigs, r)
 	}
 	for i, r := range rigs {
@@ -116,19 +110,49 @@ func TestSingleActiveConsumer(t *testing.T) {
 			r.app.On(id, failing(), status(http.StatusTooEarly), status(http.StatusOK))
 		}
 		r.send(t, ids...)
-		for _, id := range ids {
-			r.acked(t, id)
-		}
+		r.acked(t, ids...)
 		r.stop()
 		for _, id := range ids {
-			if n := len(r.app.Seen(id)); n != 3 {
-				t.Errorf("%s was received %d times by sidecar %d, want 3", id, n, i)
-			}
+			r.receipts(t, id, 0, 1, 1)
 		}
 	}
 	for i, r := range rigs {
 		if n := r.app.Messages(); n != 10 {
 			t.Errorf("sidecar %d received %d messages, want 10", i, n)
 		}
+	}
+}
+
+// TestPausesAtALimit: a pause gives back what was received and not attempted. However often that happens, a delivery
+// limit is not reached.
+func TestPausesAtALimit(t *testing.T) {
+	t.Parallel()
+	for limit, pauses := range map[int]int{3: 6, 20: 22} {
+		t.Run(strconv.Itoa(limit), func(t *testing.T) {
+			t.Parallel()
+			s := shape{given: quorum(argLimit, limit)}
+			plan, url := s.plan(t), brokertest.URL(t)
+			s.declare(t, url)
+			r := start(t, plan)
+			gate := make(chan struct{})
+			ids := named("paused", 3*concurrency)
+			for _, id := range ids {
+				r.app.On(id, apptest.Held(gate, status(http.StatusOK)))
+			}
+			r.consumes(t)
+			r.send(t, ids...)
+			for range pauses {
+				r.consumes(t)
+				brokertest.WaitReady(t, url, ownQueue, 0)
+				r.flow.Hold(flow.Topology, "a pause")
+				brokertest.Eventually(t, patience, "the sidecar pauses", func() bool { return !r.consumer.Active() })
+				r.flow.Lift(flow.Topology)
+			}
+			close(gate)
+			r.acked(t, ids...)
+			for _, id := range ids {
+				r.receipts(t, id, 0)
+			}
+		})
 	}
 }

@@ -2,7 +2,6 @@ package topologytest
 
 import (
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"slices"
 	"testing"
@@ -10,8 +9,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -26,12 +25,9 @@ func movedByHand(t *testing.T, r *shared) {
 	again.Headers = first.Headers
 	for n := 2; n <= 3; n++ {
 		r.put(t, again)
-		s := r.end(t, id, n)
-		if s.Outcome != "park" || s.Reason != "max_retries" {
-			t.Errorf("move %d ended by %s (%s)", n-1, s.Outcome, s.Reason)
-		}
+		r.ends(t, id, n, "park", "max_retries")
 		d := r.lot.await(t, id, n)
-		r.parkedAgain(t, &d, r.app.Seen(id), n-1)
+		r.parkedAgain(t, &d, n-1)
 		again.Headers = d.Headers
 	}
 }
@@ -39,30 +35,19 @@ func movedByHand(t *testing.T, r *shared) {
 // movedBeforeItsTime: a message that was parked with retries left has the rest of them when it is moved back.
 func movedBeforeItsTime(t *testing.T, r *shared) {
 	const id = "before-its-time"
-	r.app.On(id, failing(), status(http.StatusConflict, "Amqp-Disposition: park"), failing())
+	r.app.On(id, failing(), parking(), failing())
 	r.send(t, id)
 	first := r.givenUp(t, id, "disposition")
 	again := message(id)
 	again.Headers = first.Headers
 	r.put(t, again)
-	if s := r.end(t, id, 2); s.Outcome != "park" || s.Reason != "max_retries" {
-		t.Errorf("ended by %s (%s)", s.Outcome, s.Reason)
-	}
+	r.ends(t, id, 2, "park", "max_retries")
 	d := r.lot.await(t, id, 2)
 	if d.Headers["x-final-retry-count"] != int32(r.plan.MaxRetries) { //nolint:gosec // a few
 		t.Errorf("x-final-retry-count is %v", d.Headers["x-final-retry-count"])
 	}
-	var counts, want []int
-	for _, one := range r.app.Seen(id) {
-		counts = append(counts, one.Number("Amqp-Retry-Count"))
-	}
-	for n := range r.plan.MaxRetries + 1 {
-		want = append(want, n)
-	}
-	want = slices.Insert(want, 1, 1) // the attempt that parked, and the first one after the move
-	if !slices.Equal(counts, want) {
-		t.Errorf("Amqp-Retry-Count %v, want %v", counts, want)
-	}
+	// The second is the attempt that parked, and the third the first one after the move.
+	r.receipts(t, id, slices.Insert(numbers(0, r.plan.MaxRetries), 1, 1)...)
 }
 
 // movedOutOfWaiting: a message that a user takes out of a retry queue and puts into the service's queue brings a count
@@ -79,33 +64,23 @@ func movedOutOfWaiting(t *testing.T, r *shared) {
 	}}}
 	r.put(t, m)
 	d := r.givenUp(t, id, "max_retries")
-	var counts []int
-	for _, one := range r.app.Seen(id) {
-		counts = append(counts, one.Number("Amqp-Retry-Count"))
-	}
-	if !slices.Equal(counts, []int{retries, retries + 1}) {
-		t.Errorf("Amqp-Retry-Count %v, want %d and one more", counts, retries)
-	}
+	r.receipts(t, id, retries, retries+1)
 	if d.Headers["x-original-exchange"] != "first" || d.Headers["x-original-routing-key"] != "key" {
 		t.Errorf("comes from %v with %v", d.Headers["x-original-exchange"], d.Headers["x-original-routing-key"])
 	}
 }
 
 // parkedAgain checks a message that was moved back moves times.
-func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, list []*apptest.Request, moves int) {
+func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, moves int) {
 	t.Helper()
-	if n := r.plan.MaxRetries + 1 + moves; len(list) != n {
-		t.Fatalf("%d attempts after %d moves, want %d", len(list), moves, n)
-	}
-	last := list[len(list)-1]
+	counts := append(numbers(0, r.plan.MaxRetries), slices.Repeat([]int{r.plan.MaxRetries}, moves)...)
+	list := r.receipts(t, d.MessageId, counts...)
+	last := list[len(list)-1].Header
 	exchange, key, _ := front(r.plan)
-	if last.Header.Get("Amqp-Exchange") != exchange || last.Header.Get("Amqp-Routing-Key") != key {
-		t.Errorf("after %d moves: Amqp-Exchange %q, Amqp-Routing-Key %q, want %q and %q", moves,
-			last.Header.Get("Amqp-Exchange"), last.Header.Get("Amqp-Routing-Key"), exchange, key)
-	}
-	if last.Number("Amqp-Retry-Count") != r.plan.MaxRetries || last.Header.Get("Amqp-Last-Attempt") != "true" {
-		t.Errorf("after %d moves: Amqp-Retry-Count %q, Amqp-Last-Attempt %q", moves, last.Header.Get("Amqp-Retry-Count"),
-			last.Header.Get("Amqp-Last-Attempt"))
+	if last.Get("Amqp-Exchange") != exchange || last.Get("Amqp-Routing-Key") != key ||
+		last.Get("Amqp-Last-Attempt") != "true" {
+		t.Errorf("after %d moves: Amqp-Exchange %q, Amqp-Routing-Key %q, Amqp-Last-Attempt %q", moves,
+			last.Get("Amqp-Exchange"), last.Get("Amqp-Routing-Key"), last.Get("Amqp-Last-Attempt"))
 	}
 	r.parkedWith(t, d, amqp.Table{
 		//nolint:gosec // a few
@@ -116,42 +91,27 @@ func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, list []*apptest.Reques
 // movedByShovel is the same with the broker's own tool for it.
 func movedByShovel(t *testing.T, plan *topology.Plan) {
 	const id = "by-shovel"
-	broker := brokertest.URL(t)
-	declareTopology(t, broker, plan)
-	r := start(t, plan)
+	r := begin(t, plan)
 	r.app.On(id, failing())
 	r.send(t, id)
-	r.end(t, id, 1)
-	brokertest.WaitReady(t, broker, plan.Park.Queue, 1)
-	shovel(t, broker, plan.Park.Queue, plan.Queue)
-	r.await(t, id, plan.MaxRetries+2)
-	if s := r.end(t, id, 2); s.Outcome != "park" || s.Reason != "max_retries" {
-		t.Errorf("ended by %s (%s)", s.Outcome, s.Reason)
-	}
-	d := brokertest.Get(t, broker, plan.Park.Queue, patience)
-	r.parkedAgain(t, &d, r.app.Seen(id), 1)
-	r.stop()
-	for _, q := range plan.Queues {
-		brokertest.WaitReady(t, broker, q.Name, 0)
-	}
+	r.ends(t, id, 1, "park", "max_retries")
+	brokertest.WaitReady(t, r.url, plan.Park.Queue, 1)
+	shovel(t, plan.Park.Queue, plan.Queue)
+	r.ends(t, id, 2, "park", "max_retries")
+	d := brokertest.Get(t, r.url, plan.Park.Queue, patience)
+	r.parkedAgain(t, &d, 1)
+	r.stopsEmpty(t)
 }
 
 // shovel moves what is in one queue now into another, and removes itself then.
-func shovel(t *testing.T, broker, from, to string) {
+func shovel(t *testing.T, from, to string) {
 	t.Helper()
-	vhost, path := "/", ""
-	if u, err := url.Parse(broker); err != nil {
-		t.Fatal("the broker's URL cannot be parsed")
-	} else if len(u.Path) > 1 {
-		vhost, path = u.Path[1:], "/"+url.PathEscape(u.Path[1:])
-	}
+	vhost := brokertest.VhostName(t)
 	// Without a host the plugin connects inside the node: the broker may not listen where we reach it.
-	definition, err := json.Marshal(map[string]string{
-		"src-protocol": "amqp091", "src-uri": "amqp://" + path, "src-queue": from, "src-delete-after": "queue-length",
-		"dest-protocol": "amqp091", "dest-uri": "amqp://" + path, "dest-queue": to, "ack-mode": "on-confirm",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	uri := "amqp:///" + url.PathEscape(vhost)
+	definition := must.Get(json.Marshal(map[string]string{
+		"src-protocol": "amqp091", "src-uri": uri, "src-queue": from, "src-delete-after": "queue-length",
+		"dest-protocol": "amqp091", "dest-uri": uri, "dest-queue": to, "ack-mode": "on-confirm",
+	}))(t)
 	brokertest.Ctl(t, "set_parameter", "-p", vhost, "shovel", from, string(definition))
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -51,9 +52,7 @@ func version(t *testing.T) (major, minor int) {
 	t.Helper()
 	// A virtual host of this test would be that of all its parts.
 	v, _ := brokertest.Conn(t, os.Getenv("AMQP_URL")).Properties["version"].(string)
-	if _, err := fmt.Sscanf(v, "%d.%d", &major, &minor); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscanf(v, "%d.%d", &major, &minor))(t)
 	return major, minor
 }
 
@@ -61,11 +60,7 @@ func version(t *testing.T) (major, minor int) {
 // newer one is used, so there is nothing to see there.
 func TestTooOld(t *testing.T) {
 	t.Parallel()
-	plan, err := topology.Build(topology.Options{Preset: topology.PresetNative, Service: "orders-svc", RetryDelay: brief})
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := brokertest.URL(t)
+	plan, url := build(t, topology.Options{Preset: topology.PresetNative, RetryDelay: brief}), brokertest.URL(t)
 	if major, minor := version(t); major > 4 || major == 4 && minor >= 3 {
 		declareTopology(t, url, plan)
 		return
@@ -83,17 +78,10 @@ func TestTooOld(t *testing.T) {
 				}
 			}
 			brokertest.Queue(t, url, plan.Queue, plan.OwnQueue().Args) // as this broker takes it, and ignores it
-			r.put(t, message("kept"))
 		}
-		for range 3 { // a check that begins shows that the one before has ended
-			r.look <- struct{}{}
-		}
-		if r.consumer.Active() || len(r.app.Requests()) > 0 || !r.brokenTopology() {
-			t.Errorf("%s: active %v, %d requests", mode, r.consumer.Active(), len(r.app.Requests()))
-		}
+		r.consumesNothing(t)
 		r.stop()
 	}
-	brokertest.WaitReady(t, url, plan.Queue, 1)
 }
 
 // structures are one plan of each structure: how a retry leaves (a reject, a publish, a delay of the queue itself), whether
@@ -123,15 +111,10 @@ func TestPresets(t *testing.T) {
 				t.Parallel()
 				o := presets()[name]
 				o.QueueType = queueType
-				o.Service = "orders-svc"
 				if len(o.Bindings) > 0 { // the exchange in the bindings has the prefix, unless it is given
 					o.Prefix = "shop"
 				}
-				plan, err := topology.Build(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				Exercise(t, plan, checksOf(name+"/"+queueType))
+				Exercise(t, build(t, o), checksOf(name+"/"+queueType))
 			})
 		}
 	}

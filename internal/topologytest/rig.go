@@ -21,6 +21,7 @@ import (
 	"sidecar/internal/flow"
 	"sidecar/internal/retry"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
@@ -61,6 +62,13 @@ type rig struct {
 // watchEvery of the sidecar itself is 15 s, too long for a test.
 const watchEvery = 500 * time.Millisecond
 
+// build is a plan of the service orders-svc, unless the options have another one.
+func build(t testing.TB, o topology.Options) *topology.Plan {
+	t.Helper()
+	o.Service = cmp.Or(o.Service, "orders-svc")
+	return must.Get(topology.Build(o))(t)
+}
+
 // declareTopology makes the plan's objects through a session of its own.
 func declareTopology(t testing.TB, url string, plan *topology.Plan) {
 	t.Helper()
@@ -86,15 +94,18 @@ func ensure(t testing.TB, url string, plan *topology.Plan, mode topology.Mode) (
 func dial(t testing.TB, url string) *broker.Session {
 	t.Helper()
 	options := broker.Options{URLs: urls(url), Name: "test " + t.Name(), Timeout: patience}
-	s, err := broker.NewDialer(options).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(broker.NewDialer(options).Dial(t.Context()))(t)
 }
 
 func urls(url string) func() ([]string, error) {
 	return func() ([]string, error) { return []string{url}, nil }
+}
+
+// begin declares the plan and runs a sidecar on it until the test ends.
+func begin(t testing.TB, plan *topology.Plan) *rig {
+	t.Helper()
+	declareTopology(t, brokertest.URL(t), plan)
+	return start(t, plan)
 }
 
 // start runs a sidecar on the plan, which has to be declared, until the test ends.
@@ -115,14 +126,11 @@ func startIn(t testing.TB, plan *topology.Plan, mode topology.Mode) *rig {
 		return broker.NewDialer(broker.Options{URLs: urls(url), Name: "sidecar " + plan.Service + " " + name, Logger: log,
 			Registerer: r.registry, Timeout: patience})
 	}
-	target, err := dispatch.New(dispatch.Options{
+	target := must.Get(dispatch.New(dispatch.Options{
 		URL: r.app.URL, Timeout: 2 * patience, RetryAfterMax: 5 * time.Minute, MaxBody: 16 << 20,
 		HealthTimeout: time.Second, Forward: []string{"*"}, MaxIdle: concurrency, Logger: log,
 		Registerer: r.registry,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	r.flow = flow.New(flow.Options{
 		Concurrency: concurrency, Probe: target.Probe, Interval: time.Second, Connects: true,
 		Refused: func(err error) bool { return errors.Is(err, dispatch.ErrRefused) }, Logger: log, Registerer: r.registry,
@@ -240,31 +248,4 @@ func (r *rig) requestCheck() {
 	case r.look <- struct{}{}:
 	default:
 	}
-}
-
-// metric reads a counter or gauge of the sidecar, summed over all label sets that hold the wanted pairs.
-func (r *rig) metric(t testing.TB, name string, labels map[string]string) int {
-	t.Helper()
-	families, err := r.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := 0.0
-	for _, f := range families {
-		if f.GetName() != name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			wanted := 0
-			for _, l := range m.GetLabel() {
-				if v, ok := labels[l.GetName()]; ok && v == l.GetValue() {
-					wanted++
-				}
-			}
-			if wanted == len(labels) {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
-			}
-		}
-	}
-	return int(sum)
 }

@@ -32,17 +32,13 @@ func TestShapes(t *testing.T) {
 func (s *shape) plan(t *testing.T) *topology.Plan {
 	t.Helper()
 	o, two := s.options, 2
-	o.Service = "orders-svc"
 	if o.Preset == "" {
 		o.RetryDelay = brief
 	}
 	if !s.unhurried {
 		o.MaxRetries = &two
 	}
-	p, err := topology.Build(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := build(t, o)
 	p.Attempt = time.Minute
 	return p
 }
@@ -137,18 +133,15 @@ func (s *shape) judged(t *testing.T, url string, plan *topology.Plan, mode topol
 func (r *rig) consumesNothing(t *testing.T) {
 	t.Helper()
 	brokertest.Eventually(t, patience, "the sidecar finds that the topology does not fit", r.brokenTopology)
-	ids := named("kept "+string(r.mode), 2)
-	for _, id := range ids {
-		r.put(t, message(id))
-	}
+	before := inQueue(t, r.plan.Queue)
+	r.put(t, message("kept"), message("kept, too"))
 	for range 3 { // a check that begins shows that the one before has ended
 		r.look <- struct{}{}
 	}
 	if r.consumer.Active() || len(r.app.Requests()) > 0 || !r.brokenTopology() {
 		t.Errorf("%s: active %v, %d requests", r.mode, r.consumer.Active(), len(r.app.Requests()))
 	}
-	want := map[topology.Mode]int{topology.ModeDeclare: 2, topology.ModeVerify: 4}[r.mode]
-	brokertest.Eventually(t, patience, "the messages stay", func() bool { return inQueue(t, r.plan.Queue) == want })
+	brokertest.Eventually(t, patience, "the messages stay", func() bool { return inQueue(t, r.plan.Queue) == before+2 })
 }
 
 // inQueue counts the messages of a queue that another connection may hold.
@@ -163,104 +156,79 @@ func inQueue(t *testing.T, name string) int {
 	return -1
 }
 
-// handled takes messages to every end that they have, and counts what the app receives.
+// handled takes messages to every end that they have.
 func (s *shape) handled(t *testing.T, r *rig) {
 	t.Helper()
-	brokertest.Eventually(t, patience, "the sidecar consumes", r.consumer.Active)
-	retries := r.plan.MaxRetries
-	scripts := s.scripts(r.mode, retries)
+	r.consumes(t)
 	channel := brokertest.Channel(t, r.url)
 	exchange, key, _ := front(r.plan)
-	for name, script := range scripts {
-		id := name + " " + string(r.mode)
-		r.app.On(id, script...)
-		if slices.ContainsFunc(s.given, func(o object) bool { return o.internal }) {
-			exchange, key = "", r.plan.Queue
-		}
+	if slices.ContainsFunc(s.given, func(o object) bool { return o.internal }) {
+		exchange, key = "", r.plan.Queue
+	}
+	all := s.endings(r)
+	for id, e := range all {
+		r.app.On(id, e.answers...)
 		m := message(id)
 		m.Priority = priority
 		brokertest.Publish(t, channel, exchange, key, m)
 	}
-	for name := range scripts {
-		id := name + " " + string(r.mode)
-		end, want := r.end(t, id, 1), settled{ID: id, Outcome: "ack", Reason: "success"}
-		attempts, counts := len(scripts[name]), true
-		switch name {
-		case "always":
-			want.Outcome, want.Reason, attempts = "park", "max_retries", retries+1
-		case "at once":
-			want.Outcome, want.Reason = "park", "disposition"
-		case "early":
-			counts = false
+	for id, e := range all {
+		r.ends(t, id, 1, e.outcome, e.reason)
+		if list := r.receipts(t, id, e.counts...); e.counts[len(e.counts)-1] > 0 && !s.hasty {
+			waited(t, list, r.tier)
 		}
-		if end.Outcome != want.Outcome || end.Reason != want.Reason || len(r.log.finals(id)) != 1 {
-			t.Errorf("%s ended by %+v, want %+v", id, r.log.finals(id), want)
-		}
-		s.received(t, r, id, attempts, counts)
 	}
-	s.parked(t, r, scripts)
+	r.stop()
+	s.parked(t, r, all)
 }
 
-// scripts are the app's answers, by the name of the message.
-func (s *shape) scripts(mode topology.Mode, retries int) map[string][]apptest.Reply {
-	ok, early := status(http.StatusOK), 2
-	if mode == topology.ModeDeclare { // once is enough
+// ending is what the app answers to a message, the counts of retries that it receives, and how the message ends.
+type ending struct {
+	answers         []apptest.Reply
+	counts          []int
+	outcome, reason string
+}
+
+// endings are those of messages by their ids.
+func (s *shape) endings(r *rig) map[string]ending {
+	early, retries := 2, r.plan.MaxRetries
+	if r.mode == topology.ModeDeclare { // once is enough
 		early = max(early, s.early)
 	}
-	scripts := map[string][]apptest.Reply{
-		"ok":      {ok},
-		"once":    {failing(), ok},
-		"early":   append(slices.Repeat([]apptest.Reply{status(http.StatusTooEarly)}, early), ok),
-		"at once": {status(http.StatusConflict, "Amqp-Disposition: park")},
+	if s.unhurried {
+		retries = 1
+	}
+	then := func(n int, first apptest.Reply) []apptest.Reply {
+		return append(slices.Repeat([]apptest.Reply{first}, n), status(http.StatusOK))
+	}
+	mode := string(r.mode)
+	all := map[string]ending{
+		"often " + mode:   {then(retries, failing()), numbers(0, retries), "ack", "success"},
+		"early " + mode:   {then(early, status(http.StatusTooEarly)), make([]int, early+1), "ack", "success"},
+		"at once " + mode: {[]apptest.Reply{parking()}, []int{0}, "park", "disposition"},
 	}
 	if !s.unhurried {
-		scripts["often"] = append(slices.Repeat([]apptest.Reply{failing()}, retries), ok)
-		scripts["always"] = []apptest.Reply{failing()}
+		all["always "+mode] = ending{[]apptest.Reply{failing()}, numbers(0, retries), "park", "max_retries"}
 	}
-	return scripts
-}
-
-// received compares what the app has received of a message. The count of retries goes up with each receipt, or not at
-// all.
-func (s *shape) received(t *testing.T, r *rig, id string, attempts int, counts bool) {
-	t.Helper()
-	list := r.app.Seen(id)
-	if len(list) != attempts {
-		t.Errorf("%s was received %d times, want %d", id, len(list), attempts)
-	}
-	for i := range list {
-		want := 0
-		if counts {
-			want = i
-		}
-		if list[i].Number("Amqp-Retry-Count") != want || list[i].Number("Amqp-Delivery-Attempt") != want+1 ||
-			list[i].Number("Amqp-Priority") != priority {
-			t.Errorf("%s, receipt %d: %v", id, i, list[i].Header)
-		}
-		if i > 0 && counts && !s.hasty && list[i].At.Sub(list[i-1].At) < tier(r.plan, i-1) {
-			t.Errorf("%s: receipt %d came after %v", id, i, list[i].At.Sub(list[i-1].At))
-		}
-	}
+	return all
 }
 
 // priority of every message, which it keeps.
 const priority = 7
 
-// parked: the dead-letter queue has the two messages that end there, with their counts, and no queue has anything else.
-func (s *shape) parked(t *testing.T, r *rig, scripts map[string][]apptest.Reply) {
+// parked: the dead-letter queue has the messages that end there, with their counts, and no queue has anything else.
+func (s *shape) parked(t *testing.T, r *rig, all map[string]ending) {
 	t.Helper()
-	r.stop()
-	want := map[string][2]any{"at once " + string(r.mode): {"disposition", int32(0)}}
-	if scripts["always"] != nil {
-		want["always "+string(r.mode)] = [2]any{"max_retries", int32(r.plan.MaxRetries)} //nolint:gosec // a few
-	}
-	for len(want) > 0 {
-		d := brokertest.Get(t, r.url, r.plan.Park.Queue, patience)
-		got := [2]any{d.Headers["x-final-reason"], d.Headers["x-final-retry-count"]}
-		if got != want[d.MessageId] || d.Priority != priority {
-			t.Errorf("%s is parked with %v, want %v", d.MessageId, got, want[d.MessageId])
+	for _, e := range all {
+		if e.outcome != "park" {
+			continue
 		}
-		delete(want, d.MessageId)
+		d := brokertest.Get(t, r.url, r.plan.Park.Queue, patience)
+		was := all[d.MessageId]
+		if d.Priority != priority || d.Headers["x-final-reason"] != was.reason ||
+			d.Headers["x-final-retry-count"] != int32(was.counts[len(was.counts)-1]) { //nolint:gosec // a few
+			t.Errorf("%s is parked with priority %d, %v", d.MessageId, d.Priority, d.Headers)
+		}
 	}
 	for _, row := range brokertest.Rows(t, "queues", "name") {
 		name, _ := row["name"].(string)

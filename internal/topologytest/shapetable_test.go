@@ -58,11 +58,22 @@ func queue(name string, args ...any) []object {
 	return []object{{name: name, args: with(nil, args...)}}
 }
 
+// quorum is the service's queue of fanout as a quorum queue.
+func quorum(args ...any) []object {
+	return queue(ownQueue, append([]any{"x-queue-type", "quorum"}, args...)...)
+}
+
 // waits is the retry queue of fanout with more arguments.
 func waits(more ...any) []object {
 	planned := amqp.Table{argTTL: brief.Milliseconds(), argDLX: "", argDLKey: ownQueue}
 	return []object{{name: waitQueue, args: with(planned, more...)}}
 }
+
+// inQuorum are options with queues of the other type.
+var inQuorum = topology.Options{QueueType: topology.TypeQuorum}
+
+// beside is what exists, and what the sidecar finds of it.
+func beside(given []object, finds ...string) shape { return shape{given: given, finds: finds} }
 
 const (
 	argTTL   = "x-message-ttl"
@@ -81,7 +92,7 @@ func shapes(major, minor int) map[string]shape {
 		maps.Copy(all, some)
 	}
 	if major == 3 {
-		all["quorum, limit -1"] = shape{given: queue(ownQueue, "x-queue-type", "quorum", argLimit, -1), finds: []string{bare, "problem x-delivery-limit"}}
+		all["quorum, limit -1"] = shape{given: quorum(argLimit, -1), finds: []string{bare, "problem x-delivery-limit"}}
 	}
 	if major == 4 && minor >= 3 {
 		maps.Copy(all, newest())
@@ -93,77 +104,51 @@ func shapes(major, minor int) map[string]shape {
 func serviceQueues() map[string]shape {
 	const hour = 3_600_000
 	return map[string]shape{
-		"bare":               {given: queue(ownQueue), finds: []string{bare}},
-		"priorities":         {given: queue(ownQueue, "x-max-priority", 10), finds: []string{bare, "note x-max-priority"}},
-		"limited, rejecting": {given: queue(ownQueue, "x-max-length", 1000, "x-overflow", "reject-publish"), finds: []string{bare, "warning x-max-length"}},
-		"limited, dropping":  {given: queue(ownQueue, "x-max-length", 1000), finds: []string{bare, "warning x-max-length"}},
-		"limited in bytes":   {given: queue(ownQueue, "x-max-length-bytes", 1_000_000), finds: []string{bare, "warning x-max-length-bytes"}},
-		"lazy":               {given: queue(ownQueue, "x-queue-mode", "lazy"), finds: []string{bare, "note x-queue-mode"}},
-		"version 2":          {given: queue(ownQueue, "x-queue-version", 2), finds: []string{bare, "note x-queue-version"}},
-		"single active":      {given: queue(ownQueue, "x-single-active-consumer", true), finds: []string{bare, "note x-single-active-consumer"}},
-		"message TTL":        {given: queue(ownQueue, argTTL, hour), finds: []string{bare, "warning x-message-ttl"}},
-		"dead letters elsewhere": {
-			given: []object{{name: "aside", kind: "fanout"}, {name: ownQueue, args: amqp.Table{argDLX: "aside"}}},
-			finds: []string{"note x-dead-letter-exchange"},
-		},
-		"dead letters by another key": {given: queue(ownQueue, argDLX, retryExchange, argDLKey, "other"), finds: []string{"note x-dead-letter-routing-key"}},
-		"dead letters into nothing":   {given: queue(ownQueue, argDLX, "no.such.exchange"), finds: []string{bare}},
-		"message TTL, round": {
-			given: queue(ownQueue, argDLX, retryExchange, argDLKey, "retry", argTTL, hour), finds: []string{"warning x-message-ttl"},
-		},
-		"auto-delete": {given: []object{{name: ownQueue, autoDelete: true}}, finds: []string{bare, "problem auto_delete"}},
-		"expires":     {given: queue(ownQueue, "x-expires", hour), finds: []string{bare, "problem x-expires"}},
-		"exclusive":   {given: []object{{name: ownQueue, exclusive: true}}, finds: []string{"problem "}},
-		"transient":   {given: []object{{name: ownQueue, transient: true}}, finds: []string{bare, "warning durable"}},
-		"stream":      {given: queue(ownQueue, "x-queue-type", "stream"), finds: []string{"problem x-queue-type"}},
+		"bare":               beside(queue(ownQueue), bare),
+		"priorities":         beside(queue(ownQueue, "x-max-priority", 10), bare, "note x-max-priority"),
+		"limited, rejecting": beside(queue(ownQueue, "x-max-length", 1000, "x-overflow", "reject-publish"), bare, "warning x-max-length"),
+		"limited in bytes":   beside(queue(ownQueue, "x-max-length-bytes", 1_000_000), bare, "warning x-max-length-bytes"),
+		"version 2":          beside(queue(ownQueue, "x-queue-version", 2), bare, "note x-queue-version"),
+		"single active":      beside(queue(ownQueue, "x-single-active-consumer", true), bare, "note x-single-active-consumer"),
+		"message TTL":        beside(queue(ownQueue, argTTL, hour), bare, "warning x-message-ttl"),
+		"dead letters elsewhere": beside(append(queue(ownQueue, argDLX, "aside"), object{name: "aside", kind: "fanout"}),
+			"note x-dead-letter-exchange"),
+		"dead letters by another key": beside(queue(ownQueue, argDLX, retryExchange, argDLKey, "other"), "note x-dead-letter-routing-key"),
+		"dead letters into nothing":   beside(queue(ownQueue, argDLX, "no.such.exchange"), bare),
+		"message TTL, round":          beside(queue(ownQueue, argDLX, retryExchange, argDLKey, "retry", argTTL, hour), "warning x-message-ttl"),
+		"auto-delete":                 beside([]object{{name: ownQueue, autoDelete: true}}, bare, "problem auto_delete"),
+		"expires":                     beside(queue(ownQueue, "x-expires", hour), bare, "problem x-expires"),
+		"exclusive":                   beside([]object{{name: ownQueue, exclusive: true}}, "problem "),
+		"transient":                   beside([]object{{name: ownQueue, transient: true}}, bare, "warning durable"),
+		"stream":                      beside(queue(ownQueue, "x-queue-type", "stream"), "problem x-queue-type"),
 	}
 }
 
 // quorumQueues are quorum queues of the service.
 func quorumQueues(limit string) map[string]shape {
-	quorum := func(more ...any) []object {
-		return queue(ownQueue, append([]any{"x-queue-type", "quorum"}, more...)...)
-	}
 	return map[string]shape{
-		"quorum":               {given: quorum(), finds: []string{bare, limit}, early: 22},
-		"quorum, limit 20":     {given: quorum(argLimit, 20), finds: []string{bare, "warning x-delivery-limit"}, early: 22},
-		"quorum, limit 5":      {given: quorum(argLimit, 5), finds: []string{bare, "warning x-delivery-limit"}, early: 8},
-		"quorum, limit 3":      {given: quorum(argLimit, 3), finds: []string{bare, "warning x-delivery-limit"}, early: 8},
-		"quorum, limit 2":      {given: quorum(argLimit, 2), finds: []string{bare, "problem x-delivery-limit"}},
-		"quorum, limit 1":      {given: quorum(argLimit, 1), finds: []string{bare, "problem x-delivery-limit"}},
-		"quorum, limit -1":     {given: quorum(argLimit, -1), finds: []string{bare, "note x-delivery-limit"}, early: 22},
-		"quorum, at most once": {given: quorum(argDLX, retryExchange, argDLKey, "retry"), finds: []string{"note x-dead-letter-strategy", limit}},
-		"quorum, group and leader": {
-			given: quorum("x-quorum-initial-group-size", 1, "x-queue-leader-locator", "balanced"),
-			finds: []string{bare, limit, "note x-quorum-initial-group-size", "note x-queue-leader-locator"},
-		},
-		"quorum, limited":          {given: quorum("x-max-length", 1000), finds: []string{bare, limit, "warning x-max-length"}},
-		"quorum, limited, rejects": {given: quorum("x-max-length", 1000, "x-overflow", "reject-publish"), finds: []string{bare, limit, "note x-max-length"}},
+		"quorum":                   {given: quorum(), finds: []string{bare, limit}, early: 22},
+		"quorum, limit 3":          {given: quorum(argLimit, 3), finds: []string{bare, "warning x-delivery-limit"}, early: 8},
+		"quorum, limit 2":          beside(quorum(argLimit, 2), bare, "problem x-delivery-limit"),
+		"quorum, limit -1":         {given: quorum(argLimit, -1), finds: []string{bare, "note x-delivery-limit"}, early: 22},
+		"quorum, at most once":     beside(quorum(argDLX, retryExchange, argDLKey, "retry"), "note x-dead-letter-strategy", limit),
+		"quorum, group":            beside(quorum("x-quorum-initial-group-size", 1), bare, limit, "note x-quorum-initial-group-size"),
+		"quorum, limited":          beside(quorum("x-max-length", 1000), bare, limit, "warning x-max-length"),
+		"quorum, limited, rejects": beside(quorum("x-max-length", 1000, "x-overflow", "reject-publish"), bare, limit, "note x-max-length"),
 	}
 }
 
 // newest are shapes that only a broker from version 4.3 on takes.
 func newest() map[string]shape {
-	quorum := func(more ...any) []object {
-		return queue(ownQueue, append([]any{"x-queue-type", "quorum"}, more...)...)
-	}
 	const limit = "warning x-delivery-limit"
+	delays := func(what string) []object {
+		return quorum("x-delayed-retry-type", what, "x-delayed-retry-min", 100, "x-delayed-retry-max", 200)
+	}
 	return map[string]shape{
-		"long consumer timeout":  {given: quorum("x-consumer-timeout", 3_600_000), finds: []string{bare, limit, "note x-consumer-timeout"}},
-		"short consumer timeout": {given: quorum("x-consumer-timeout", 20_000), finds: []string{bare, limit, "problem x-consumer-timeout"}},
-		"delayed retries": {
-			given: quorum("x-delayed-retry-type", "all", "x-delayed-retry-min", 100, "x-delayed-retry-max", 200),
-			finds: []string{bare, limit, "warning x-delayed-retry-type"}, early: 3,
-		},
-		"delayed returns": {
-			given: quorum("x-delayed-retry-type", "returned", "x-delayed-retry-min", 100, "x-delayed-retry-max", 200),
-			finds: []string{bare, limit, "warning x-delayed-retry-type"}, early: 3,
-		},
-		"delayed after a failure": {
-			given: quorum("x-delayed-retry-type", "failed", "x-delayed-retry-min", 100, "x-delayed-retry-max", 200),
-			finds: []string{bare, limit, "note x-delayed-retry-type"},
-		},
-		"no delayed retries": {given: quorum("x-delayed-retry-type", "disabled"), finds: []string{bare, limit, "note x-delayed-retry-type"}},
+		"long consumer timeout":   beside(quorum("x-consumer-timeout", 3_600_000), bare, limit, "note x-consumer-timeout"),
+		"short consumer timeout":  beside(quorum("x-consumer-timeout", 20_000), bare, limit, "problem x-consumer-timeout"),
+		"delayed retries":         {given: delays("all"), finds: []string{bare, limit, "warning x-delayed-retry-type"}, early: 3},
+		"delayed after a failure": beside(delays("failed"), bare, limit, "note x-delayed-retry-type"),
 	}
 }
 
@@ -171,6 +156,7 @@ func newest() map[string]shape {
 func delaying() map[string]shape {
 	const kind, shortest, longest = "x-delayed-retry-type", "x-delayed-retry-min", "x-delayed-retry-max"
 	native := topology.Options{Preset: topology.PresetNative, RetryDelay: brief}
+	slow := topology.Options{Preset: topology.PresetNative, RetryDelay: 5 * time.Second}
 	rising := topology.Options{Preset: topology.PresetNative, RetryDelays: []time.Duration{brief, 2 * brief}}
 	own := func(more ...any) []object {
 		planned := amqp.Table{
@@ -184,23 +170,18 @@ func delaying() map[string]shape {
 	const delays = `{"delayed-retry-type": "failed", "delayed-retry-min": 150, "delayed-retry-max": 150}`
 	const undelayed, elsewhere, limit = "warning x-delayed-retry-type", "warning x-dead-letter-exchange", "warning x-delivery-limit"
 	all := map[string]shape{
-		"as declared":      {given: own()},
-		"by policy, bare":  {given: queue(ownQueue, "x-queue-type", "quorum"), policy: delays, finds: []string{elsewhere, undelayed, limit}},
-		"by policy":        {given: own(kind, nil, shortest, nil, longest, nil), policy: delays, finds: []string{undelayed}},
-		"shorter policy":   {given: own(shortest, 5000, longest, 5000), options: topology.Options{Preset: topology.PresetNative, RetryDelay: 5 * time.Second}, policy: delays, hasty: true},
-		"everything waits": {given: own(kind, "all"), finds: []string{undelayed}, early: 3},
-		"nothing waits":    {given: own(kind, "disabled"), finds: []string{"problem x-delayed-retry-type"}},
-		"returns wait":     {given: own(kind, "returned"), finds: []string{"problem x-delayed-retry-type"}},
-		"classic":          {given: queue(ownQueue), finds: []string{elsewhere, "problem x-queue-type"}},
-		"other delays":     {given: own(shortest, 100, longest, 900), finds: []string{"note " + longest, "note " + shortest}},
-		"one delay":        {options: rising, given: own(longest, 900), finds: []string{"note " + longest}},
-		"limit 3":          {given: own(argLimit, 3), finds: []string{limit}, early: 5},
-		"limit 1":          {given: own(argLimit, 1), finds: []string{"problem x-delivery-limit"}},
-		"higher limit":     {given: own(argLimit, 1000), finds: []string{"note x-delivery-limit"}},
-		"dead letters elsewhere": {
-			given: append([]object{{name: "aside", kind: "fanout"}}, own(argDLX, "aside", argDLKey, nil)...), finds: []string{elsewhere},
-		},
-		"single active": {given: own("x-single-active-consumer", true), finds: []string{"note x-single-active-consumer"}},
+		"as declared":            {given: own()},
+		"by policy, bare":        {given: quorum(), policy: delays, finds: []string{elsewhere, undelayed, limit}},
+		"by policy":              {given: own(kind, nil, shortest, nil, longest, nil), policy: delays, finds: []string{undelayed}},
+		"shorter policy":         {given: own(shortest, 5000, longest, 5000), options: slow, policy: delays, hasty: true},
+		"everything waits":       {given: own(kind, "all"), finds: []string{undelayed}, early: 3},
+		"returns wait":           beside(own(kind, "returned"), "problem x-delayed-retry-type"),
+		"classic":                beside(queue(ownQueue), elsewhere, "problem x-queue-type"),
+		"other delays":           beside(own(shortest, 100, longest, 900), "note "+longest, "note "+shortest),
+		"one delay":              {options: rising, given: own(longest, 900), finds: []string{"note " + longest}},
+		"limit 3":                {given: own(argLimit, 3), finds: []string{limit}, early: 5},
+		"limit 1":                beside(own(argLimit, 1), "problem x-delivery-limit"),
+		"dead letters elsewhere": beside(append([]object{{name: "aside", kind: "fanout"}}, own(argDLX, "aside", argDLKey, nil)...), elsewhere),
 	}
 	named := map[string]shape{}
 	for name, s := range all {
@@ -215,48 +196,41 @@ func delaying() map[string]shape {
 func retryQueues() map[string]shape {
 	const hour = 3_600_000
 	return map[string]shape{
-		"another delay":            {given: waits(argTTL, hour), finds: []string{"note x-message-ttl"}},
-		"no delay":                 {given: queue(waitQueue, argDLX, "", argDLKey, ownQueue), finds: []string{"warning x-message-ttl"}},
-		"retries limited":          {given: waits("x-max-length", 1), finds: []string{"warning x-max-length"}, hasty: true},
-		"retries limited, rejects": {given: waits("x-max-length", 1, "x-overflow", "reject-publish"), finds: []string{"note x-max-length"}},
-		"returns elsewhere":        {given: waits(argDLKey, "elsewhere"), finds: []string{"problem x-dead-letter-routing-key"}},
-		"returns nowhere":          {given: queue(waitQueue, argTTL, brief.Milliseconds()), finds: []string{"problem x-dead-letter-exchange"}},
-		"retry queue expires":      {given: waits("x-expires", hour), finds: []string{"problem x-expires"}},
-		"retry queue auto-delete":  {given: []object{{name: waitQueue, args: waits()[0].args, autoDelete: true}}, finds: []string{"warning auto_delete"}},
-		"retry queue at most once": {
-			options: topology.Options{QueueType: "quorum"}, given: waits("x-queue-type", "quorum"), finds: []string{"warning x-dead-letter-strategy"},
-		},
-		"retry queue of the other type": {
-			options: topology.Options{QueueType: "quorum"}, given: waits(), finds: []string{"warning x-queue-type"},
-		},
+		"another delay":                 beside(waits(argTTL, hour), "note x-message-ttl"),
+		"no delay":                      beside(queue(waitQueue, argDLX, "", argDLKey, ownQueue), "warning x-message-ttl"),
+		"retries limited":               {given: waits("x-max-length", 1), finds: []string{"warning x-max-length"}, hasty: true},
+		"retries limited, rejects":      beside(waits("x-max-length", 1, "x-overflow", "reject-publish"), "note x-max-length"),
+		"returns elsewhere":             beside(waits(argDLKey, "elsewhere"), "problem x-dead-letter-routing-key"),
+		"returns nowhere":               beside(queue(waitQueue, argTTL, brief.Milliseconds()), "problem x-dead-letter-exchange"),
+		"retry queue expires":           beside(waits("x-expires", hour), "problem x-expires"),
+		"retry queue auto-delete":       beside([]object{{name: waitQueue, args: waits()[0].args, autoDelete: true}}, "warning auto_delete"),
+		"retry queue at most once":      {options: inQuorum, given: waits("x-queue-type", "quorum"), finds: []string{"warning x-dead-letter-strategy"}},
+		"retry queue of the other type": {options: inQuorum, given: waits(), finds: []string{"warning x-queue-type"}},
 	}
 }
 
 func deadLetterQueues() map[string]shape {
 	return map[string]shape{
-		"parked expire":        {given: queue(deadQueue, argTTL, 3_600_000), finds: []string{"problem x-message-ttl"}},
-		"parked limited":       {given: queue(deadQueue, "x-max-length", 1000), finds: []string{"warning x-max-length"}},
-		"parked limited, kept": {given: queue(deadQueue, "x-max-length", 1000, "x-overflow", "reject-publish"), finds: []string{"note x-max-length"}},
-		"parked in quorum":     {given: queue(deadQueue, "x-queue-type", "quorum"), finds: []string{"note x-queue-type"}},
-		"parked in classic":    {options: topology.Options{QueueType: "quorum"}, given: queue(deadQueue), finds: []string{"warning x-queue-type"}},
-		"parked, one reader":   {given: queue(deadQueue, "x-single-active-consumer", true), finds: []string{"warning x-single-active-consumer"}},
-		"parked on":            {given: queue(deadQueue, argDLX, "", argDLKey, "aside"), finds: []string{"note x-dead-letter-exchange", "note x-dead-letter-routing-key"}},
+		"parked expire":        beside(queue(deadQueue, argTTL, 3_600_000), "problem x-message-ttl"),
+		"parked limited":       beside(queue(deadQueue, "x-max-length", 1000), "warning x-max-length"),
+		"parked limited, kept": beside(queue(deadQueue, "x-max-length", 1000, "x-overflow", "reject-publish"), "note x-max-length"),
+		"parked in quorum":     beside(queue(deadQueue, "x-queue-type", "quorum"), "note x-queue-type"),
+		"parked in classic":    {options: inQuorum, given: queue(deadQueue), finds: []string{"warning x-queue-type"}},
+		"parked, one reader":   beside(queue(deadQueue, "x-single-active-consumer", true), "warning x-single-active-consumer"),
+		"parked on":            beside(queue(deadQueue, argDLX, "", argDLKey, "aside"), "note x-dead-letter-exchange", "note x-dead-letter-routing-key"),
 	}
 }
 
 func exchanges() map[string]shape {
 	alternate := amqp.Table{"alternate-exchange": "amq.fanout"}
 	return map[string]shape{
-		"main exchange transient":    {given: []object{{name: mainExchange, kind: "fanout", transient: true}}, finds: []string{"warning durable"}},
-		"main exchange auto-delete":  {given: []object{{name: mainExchange, kind: "fanout", autoDelete: true}}, finds: []string{"warning auto_delete"}},
-		"main exchange internal":     {given: []object{{name: mainExchange, kind: "fanout", internal: true}}, finds: []string{"note internal"}},
-		"main exchange's alternate":  {given: []object{{name: mainExchange, kind: "fanout", args: alternate}}, finds: []string{"note alternate-exchange"}},
-		"main exchange topic":        {given: []object{{name: mainExchange, kind: "topic"}}, finds: []string{"problem type"}},
-		"retry exchange transient":   {given: []object{{name: retryExchange, kind: "direct", transient: true}}, finds: []string{"warning durable"}},
-		"retry exchange auto-delete": {given: []object{{name: retryExchange, kind: "direct", autoDelete: true}}, finds: []string{"warning auto_delete"}},
-		"retry exchange internal":    {given: []object{{name: retryExchange, kind: "direct", internal: true}}, finds: []string{"problem internal"}},
-		"retry exchange's alternate": {given: []object{{name: retryExchange, kind: "direct", args: alternate}}, finds: []string{"warning alternate-exchange"}},
-		"retry exchange topic":       {given: []object{{name: retryExchange, kind: "topic"}}, finds: []string{"problem type"}},
+		"main exchange internal":     beside([]object{{name: mainExchange, kind: "fanout", internal: true}}, "note internal"),
+		"main exchange's alternate":  beside([]object{{name: mainExchange, kind: "fanout", args: alternate}}, "note alternate-exchange"),
+		"main exchange topic":        beside([]object{{name: mainExchange, kind: "topic"}}, "problem type"),
+		"retry exchange transient":   beside([]object{{name: retryExchange, kind: "direct", transient: true}}, "warning durable"),
+		"retry exchange auto-delete": beside([]object{{name: retryExchange, kind: "direct", autoDelete: true}}, "warning auto_delete"),
+		"retry exchange internal":    beside([]object{{name: retryExchange, kind: "direct", internal: true}}, "problem internal"),
+		"retry exchange's alternate": beside([]object{{name: retryExchange, kind: "direct", args: alternate}}, "warning alternate-exchange"),
 	}
 }
 
@@ -270,27 +244,31 @@ func bareQueues(limit string) map[string]shape {
 	letter := topology.Options{Preset: topology.PresetDeadLetter, RetryDelay: brief, Prefix: "shop", Queue: "shop.orders", Bindings: bound("shop", "order.created")}
 	demo := topology.Options{Preset: topology.PresetDelayLadder, Prefix: "demo", Queue: "demo.order_processor", Bindings: bound("demo.events", "order.process")}
 	topic := topology.Options{Preset: topology.PresetTopicTiers, RetryDelays: tiers[:1]}
-	quorum := amqp.Table{"x-queue-type": "quorum"}
+	typed := amqp.Table{"x-queue-type": "quorum"}
 	given := []object{
-		{name: "demo.order_processor", args: with(quorum, argDLX, "", argDLKey, "demo.order_processor.dlq")}, {name: "demo.order_processor.dlq", args: quorum},
+		{name: "demo.order_processor", args: with(typed, argDLX, "", argDLKey, "demo.order_processor.dlq")}, {name: "demo.order_processor.dlq", args: typed},
 	}
 	for tier, delay := range map[string]time.Duration{"2s": 2 * time.Second, "5s": 5 * time.Second, "15s": 15 * time.Second} {
-		args := with(quorum, argTTL, delay.Milliseconds(), argDLX, "", argDLKey, "demo.order_processor")
+		args := with(typed, argTTL, delay.Milliseconds(), argDLX, "", argDLKey, "demo.order_processor")
 		given = append(given, object{name: "demo.order_processor.delay_" + tier, args: args})
 	}
 	const once, unlimited = "warning x-dead-letter-strategy", "note x-delivery-limit"
-	return map[string]shape{
-		"per queue":            {options: perQueue, given: queue("q.orders-svc"), finds: []string{bare}},
-		"per queue, quorum":    {options: perQueue, given: queue("q.orders-svc", "x-queue-type", "quorum"), finds: []string{bare, limit}},
-		"delay ladder":         {options: ladder, given: queue("shop.svc"), finds: []string{bare}},
-		"delay ladder, quorum": {options: ladder, given: queue("shop.svc", "x-queue-type", "quorum"), finds: []string{bare, limit}},
-		"topic tiers":          {options: topic, given: queue("orders.svc"), finds: []string{bare}},
-		"topic tiers, quorum":  {options: topic, given: queue("orders.svc", "x-queue-type", "quorum"), finds: []string{bare, limit}},
-		"dead letter":          {options: letter, given: queue("shop.orders"), finds: []string{bare}},
-		"dead letter, quorum":  {options: letter, given: queue("shop.orders", "x-queue-type", "quorum"), finds: []string{bare, limit}},
+	all := map[string]shape{
 		"literal ladder": {
 			options: demo, given: given, unhurried: true,
 			finds: []string{once, once, once, "note x-dead-letter-strategy", limit, unlimited},
 		},
 	}
+	for name, s := range map[string]shape{
+		"per queue":    {options: perQueue, given: queue("q.orders-svc")},
+		"delay ladder": {options: ladder, given: queue("shop.svc")},
+		"topic tiers":  {options: topic, given: queue("orders.svc")},
+		"dead letter":  {options: letter, given: queue("shop.orders")},
+	} {
+		s.finds = []string{bare}
+		all[name] = s
+		s.given, s.finds = queue(s.given[0].name, topology.ArgType, topology.TypeQuorum), []string{bare, limit}
+		all[name+", quorum"] = s
+	}
+	return all
 }

@@ -24,22 +24,15 @@ func TestConsumerTimeout(t *testing.T) {
 	t.Parallel()
 	brokertest.OwnNode(t).ConsumerTimeout(int(consumerTimeout.Milliseconds()), 500)
 	version := brokertest.Version(t)
-	closes := strings.HasPrefix(version, "3.") || strings.HasPrefix(version, "4.0.")
+	cause := ""
+	if strings.HasPrefix(version, "3.") || strings.HasPrefix(version, "4.0.") {
+		cause = "channel"
+	}
 	t.Run("all", func(t *testing.T) {
 		for _, queueType := range []string{"classic", "quorum"} {
 			t.Run(queueType, func(t *testing.T) {
 				t.Parallel()
-				cause := ""
-				if closes {
-					cause = "channel"
-				}
-				plan, err := topology.Build(topology.Options{
-					Service: queueType + "-late", QueueType: queueType, RetryDelay: brief,
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				overdue(t, plan, cause)
+				overdue(t, build(t, topology.Options{Service: queueType + "-late", QueueType: queueType, RetryDelay: brief}), cause)
 			})
 		}
 	})
@@ -47,37 +40,30 @@ func TestConsumerTimeout(t *testing.T) {
 
 // overdue: cause is why the session has to end while the message is held, empty when it must not.
 func overdue(t *testing.T, plan *topology.Plan, cause string) {
-	url := brokertest.URL(t)
-	declareTopology(t, url, plan)
-	r := start(t, plan)
+	r := begin(t, plan)
 	gate := make(chan struct{})
 	ids := named("overdue", 3)
 	for _, id := range ids {
 		r.app.On(id, apptest.Held(gate, status(http.StatusOK)), status(http.StatusOK))
 	}
 	r.send(t, ids...)
+	const reconnects = "sidecar_amqp_reconnects_total"
 	if cause == "" {
 		time.Sleep(3 * consumerTimeout) // what does not happen cannot be waited for
 	} else {
 		brokertest.Eventually(t, patience, "the broker gives up on the consumer", func() bool {
-			return r.metric(t, "sidecar_amqp_reconnects_total", map[string]string{"cause": cause}) > 0
+			return brokertest.Metric(t, r.registry, reconnects, "cause", cause) > 0
 		})
 	}
 	close(gate)
+	r.acked(t, ids...)
+	r.stopsEmpty(t)
 	for _, id := range ids {
-		r.await(t, id, 1)
-		r.acked(t, id)
-	}
-	r.stop()
-	for _, q := range plan.Queues {
-		brokertest.WaitReady(t, url, q.Name, 0)
-	}
-	for _, id := range ids {
-		if n, ends := len(r.app.Seen(id)), len(r.log.finals(id)); n != 1 || ends != 1 {
-			t.Errorf("%s: received %d times, acked %d times", id, n, ends)
+		if r.receipts(t, id, 0); len(r.log.finals(id)) != 1 {
+			t.Errorf("%s: acked %d times", id, len(r.log.finals(id)))
 		}
 	}
-	if n := r.metric(t, "sidecar_amqp_reconnects_total", nil); cause == "" && n != 0 {
-		t.Errorf("%d new sessions on a broker that waits for ever", n)
+	if n := brokertest.Metric(t, r.registry, reconnects); cause == "" && n != 0 {
+		t.Errorf("%v new sessions on a broker that waits for ever", n)
 	}
 }

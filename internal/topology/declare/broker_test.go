@@ -17,13 +17,10 @@ import (
 // session dials the way the sidecar does.
 func session(t testing.TB, url string) *broker.Session {
 	t.Helper()
-	s, err := broker.NewDialer(broker.Options{
+	s := must.Get(broker.NewDialer(broker.Options{
 		URLs: func() ([]string, error) { return []string{url}, nil }, Name: "test " + t.Name(),
 		Timeout: soon,
-	}).Dial(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}).Dial(context.Background()))(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -78,6 +75,14 @@ func fits(t testing.TB, url string, p *topology.Plan, mode topology.Mode) {
 	}
 }
 
+// declared makes a plan and its objects in the virtual host of the test.
+func declared(t testing.TB, o topology.Options) (url string, p *topology.Plan) {
+	t.Helper()
+	url, p = brokertest.URL(t), build(t, o)
+	fits(t, url, p, topology.ModeDeclare)
+	return url, p
+}
+
 // oneUser makes a user, and returns a function that gives it other rights, which hold for new connections.
 func oneUser(t testing.TB) func(topology.Permissions) string {
 	t.Helper()
@@ -91,3 +96,19 @@ func oneUser(t testing.TB) func(topology.Permissions) string {
 
 // soon is for what the broker does by itself.
 const soon = time.Minute
+
+// build makes a plan that must be possible.
+func build(t testing.TB, o topology.Options) *topology.Plan {
+	t.Helper()
+	return must.Get(topology.Build(o))(t)
+}
+
+// queue is a queue of p by its name.
+func queue(p *topology.Plan, name string) *topology.Queue {
+	for i := range p.Queues {
+		if p.Queues[i].Name == name {
+			return &p.Queues[i]
+		}
+	}
+	return nil
+}

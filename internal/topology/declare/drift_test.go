@@ -21,42 +21,38 @@ func TestEnsureFindsDrift(t *testing.T) {
 	p := build(t, topology.Options{Service: "wms-cincout"})
 	quorum := build(t, topology.Options{Service: "wms-cincout", QueueType: "quorum"})
 	const own, wait, dlq = "wms.queue.wms-cincout", "wms.retry-queue.wms-cincout", "wms.dlq.wms-cincout"
-	queue := func(name string, durable bool, args amqp.Table) func(*amqp.Channel) error {
-		return func(ch *amqp.Channel) error {
-			_, err := ch.QueueDeclare(name, durable, false, false, false, args)
-			return err
-		}
-	}
-	exchange := func(name, kind string, durable bool, args amqp.Table) func(*amqp.Channel) error {
-		return func(ch *amqp.Channel) error {
-			return ch.ExchangeDeclare(name, kind, durable, false, false, false, args)
-		}
-	}
-	waitWith := func(key string, v any) amqp.Table {
-		args := amqp.Table{topology.ArgTTL: int64(5000), topology.ArgDLX: "", topology.ArgDLKey: own}
-		args[key] = v
+	waits := func(more amqp.Table) amqp.Table {
+		args := amqp.Table{topology.ArgDLX: "", topology.ArgDLKey: own}
+		maps.Copy(args, more)
 		return args
 	}
 	url := brokertest.URL(t)
 	for _, c := range []struct {
-		name, object string
+		name         string
 		plan         *topology.Plan
-		declare      func(*amqp.Channel) error
+		object, kind string // the kind of an exchange
+		args         amqp.Table
 		wanted       string
 		found        string
 	}{
-		{"no ttl", wait, p, queue(wait, true, amqp.Table{topology.ArgDLX: "", topology.ArgDLKey: own}), "x-message-ttl 5000", "none"},
-		{"more arguments", wait, p, queue(wait, true, waitWith("x-max-length", int32(5))), "x-max-length none", "5"},
-		{"classic, quorum wanted", dlq, quorum, queue(dlq, true, nil), "x-queue-type quorum", "classic"},
-		{"quorum, classic wanted", dlq, p, queue(dlq, true, amqp.Table{"x-queue-type": "quorum"}), "x-queue-type classic", "quorum"},
-		{"exchange type", "wms.main-exchange", p, exchange("wms.main-exchange", "topic", true, nil), "type fanout", "topic"},
-		{"alternate exchange", "wms.main-exchange", p, exchange("wms.main-exchange", "fanout", true, amqp.Table{"alternate-exchange": "amq.fanout"}),
-			"alternate-exchange none", "amq.fanout"},
+		{"no ttl", p, wait, "", waits(nil), "x-message-ttl 5000", "none"},
+		{"more arguments", p, wait, "", waits(amqp.Table{topology.ArgTTL: int64(5000), "x-max-length": int32(5)}), "x-max-length none", "5"},
+		{"classic, quorum wanted", quorum, dlq, "", nil, "x-queue-type quorum", "classic"},
+		{"quorum, classic wanted", p, dlq, "", amqp.Table{"x-queue-type": "quorum"}, "x-queue-type classic", "quorum"},
+		{"exchange type", p, "wms.main-exchange", "topic", nil, "type fanout", "topic"},
+		{"alternate exchange", p, "wms.main-exchange", "fanout", amqp.Table{"alternate-exchange": "amq.fanout"}, "alternate-exchange none", "amq.fanout"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ch := channel(t, url)
 			t.Cleanup(func() { remove(t, ch, c.plan) })
-			must.Do(t, c.declare(ch))
+			declare := func() error {
+				if c.kind != "" {
+					return ch.ExchangeDeclare(c.object, c.kind, true, false, false, false, c.args)
+				}
+				_, err := ch.QueueDeclare(c.object, true, false, false, false, c.args)
+				return err
+			}
+			must.Do(t, declare())
 			for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
 				f := ensure(t, url, c.plan, mode)
 				f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
@@ -67,7 +63,7 @@ func TestEnsureFindsDrift(t *testing.T) {
 					t.Errorf("%s: wanted %q, found %q", mode, f[0].Wanted, f[0].Found)
 				}
 			}
-			if err := c.declare(ch); err != nil {
+			if err := declare(); err != nil {
 				t.Errorf("the object was changed: %v", err)
 			}
 		})

@@ -100,9 +100,7 @@ func TestEnsure(t *testing.T) {
 // TestEnsureAtOnceTakesOneRoundTrip: opening the channel, and asking.
 func TestEnsureAtOnceTakesOneRoundTrip(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	fits(t, url, p, topology.ModeDeclare)
+	url, p := declared(t, topology.Options{Service: "wms-cincout"})
 	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
 		s := &counted{Session: session(t, url)}
 		if !EnsureAtOnce(context.Background(), s, p, mode) {
@@ -127,31 +125,9 @@ func (c *counted) Do(ctx context.Context, name string, fn func() error) error {
 	return c.Session.Do(ctx, name, fn)
 }
 
-// TestOthersDeclareTheSame: services in other languages declare these queues with integers of 32 bits, and may say
-// that a classic queue is classic.
-func TestOthersDeclareTheSame(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	ch := channel(t, url)
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	for i := range p.Queues {
-		args := amqp.Table{"x-queue-type": "classic"}
-		for k, v := range p.Queues[i].Args {
-			if n, ok := v.(int64); ok {
-				v = int32(n) //nolint:gosec // 5000
-			}
-			args[k] = v
-		}
-		must.Get(ch.QueueDeclare(p.Queues[i].Name, true, false, false, false, args))(t)
-	}
-	fits(t, url, p, topology.ModeDeclare)
-}
-
 func TestEnsureRepairs(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Millisecond})
-	fits(t, url, p, topology.ModeDeclare)
+	url, p := declared(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Millisecond})
 	w, ch := p.Waits[0], channel(t, url)
 	damage := map[string]func() error{
 		"binding":  func() error { return ch.QueueUnbind(w.Queue, w.Key, w.Exchange, nil) },
@@ -170,14 +146,8 @@ func TestEnsureRepairs(t *testing.T) {
 // remove takes a plan's objects out of a virtual host.
 func remove(t testing.TB, ch *amqp.Channel, p *topology.Plan) {
 	t.Helper()
-	for _, q := range p.Queues {
-		must.Get(ch.QueueDelete(q.Name, false, false, false))(t)
-	}
-	for _, e := range p.Exchanges {
-		if strings.HasPrefix(e.Name, "amq.") {
-			continue
-		}
-		must.Do(t, ch.ExchangeDelete(e.Name, false, false))
+	for _, o := range ours(p) {
+		o.delete(t, ch)
 	}
 }
 
@@ -233,9 +203,7 @@ func TestQueueLimit(t *testing.T) {
 // TestNodeDown: a queue whose node is down is not missing. It has one finding, with the broker's words and no advice.
 func TestNodeDown(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	fits(t, url, p, topology.ModeDeclare)
+	url, p := declared(t, topology.Options{Service: "wms-cincout"})
 	for _, q := range p.Queues {
 		says, down := brokertest.NodeDown(t, q.Name)
 		if !NodeDown(says) || NodeDown("NOT_FOUND - no queue 'q' in vhost '/'") {
@@ -432,9 +400,7 @@ func TestFoundPlanOnAnEmptyBroker(t *testing.T) {
 // the delay of the existing queue.
 func TestBarredQueueOfAnotherDelay(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	old := build(t, topology.Options{Service: "wms-cincout"})
-	fits(t, url, old, topology.ModeDeclare)
+	url, old := declared(t, topology.Options{Service: "wms-cincout"})
 	p := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Second})
 	waitsFiveSeconds := func(r Report, mode topology.Mode) {
 		t.Helper()
@@ -464,9 +430,7 @@ func TestBarredQueueOfAnotherDelay(t *testing.T) {
 // TestUnseenIsAskedForOnce: what the user may not compare costs one round trip from then on, and no refusal.
 func TestUnseenIsAskedForOnce(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Preset: topology.PresetTopicTiers, Service: "freeflow-user"})
-	fits(t, url, p, topology.ModeDeclare)
+	_, p := declared(t, topology.Options{Preset: topology.PresetTopicTiers, Service: "freeflow-user"})
 	with := oneUser(t)
 	declares := topology.Permissions{Configure: `^freeflow\.user.*`, Write: `^(freeflow\.user.*|freeflow\.events.*|amq\.default)$`, Read: `^freeflow\.(user.*|events.*)$`}
 	for mode, rights := range map[topology.Mode]topology.Permissions{topology.ModeDeclare: declares, topology.ModeVerify: p.Permissions(topology.ModeVerify)} {

@@ -40,15 +40,18 @@ func TestPermissionsAreEnough(t *testing.T) {
 	}
 }
 
+const anything, nothing = ".*", "^$" // what a right is for
+
+func may(configure, write, read string) topology.Permissions {
+	return topology.Permissions{Configure: configure, Write: write, Read: read}
+}
+
 // TestPermissionsMissing takes one right away at a time. The finding names the right, the object, and the line that
 // helps.
 func TestPermissionsMissing(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	there := build(t, topology.Options{Service: "wms-cincout"})
-	fits(t, url, there, topology.ModeDeclare)
+	_, there := declared(t, topology.Options{Service: "wms-cincout"})
 	absent := build(t, topology.Options{Service: "abs-ent"})
-	const all, none = ".*", "^$"
 	for _, c := range []struct {
 		name        string
 		p           *topology.Plan
@@ -57,27 +60,27 @@ func TestPermissionsMissing(t *testing.T) {
 		want        []string // of the findings: object, right and resource
 		on43        []string // more of them from RabbitMQ 4.3
 	}{
-		{"nothing, objects there, declare", there, topology.ModeDeclare, topology.Permissions{Configure: none, Write: none, Read: none}, []string{
+		{"nothing, objects there, declare", there, topology.ModeDeclare, may(nothing, nothing, nothing), []string{
 			`exchange "wms.retry-exchange.wms-cincout": configure on "wms.retry-exchange.wms-cincout"`,
 			`queue "wms.dlq.wms-cincout": configure on "wms.dlq.wms-cincout"`,
 			`queue "wms.retry-queue.wms-cincout": configure and read on "wms.retry-queue.wms-cincout"`,
 			`queue "wms.queue.wms-cincout": configure and read on "wms.queue.wms-cincout"`,
 			`binding of queue "wms.queue.wms-cincout"`, `binding of queue "wms.retry-queue.wms-cincout"`,
 		}, []string{`exchange "wms.main-exchange": configure on "wms.main-exchange"`}},
-		{"nothing, objects there, verify", there, topology.ModeVerify, topology.Permissions{Configure: none, Write: none, Read: none}, nil, []string{
+		{"nothing, objects there, verify", there, topology.ModeVerify, may(nothing, nothing, nothing), nil, []string{
 			`exchange "wms.main-exchange": read on`, `exchange "wms.retry-exchange.wms-cincout": read on`,
 			`queue "wms.dlq.wms-cincout": read on`, `queue "wms.retry-queue.wms-cincout": read on`, `queue "wms.queue.wms-cincout": read on`,
 		}},
-		{"the shared exchange is not ours to declare", there, topology.ModeDeclare, topology.Permissions{Configure: `^wms\.(queue|retry-queue|dlq|retry-exchange)\.wms-cincout$`, Write: all, Read: all}, nil, nil},
-		{"no read", there, topology.ModeDeclare, topology.Permissions{Configure: all, Write: all, Read: none}, []string{
+		{"the shared exchange is not ours to declare", there, topology.ModeDeclare, may(`^wms\.(queue|retry-queue|dlq|retry-exchange)\.wms-cincout$`, anything, anything), nil, nil},
+		{"no read", there, topology.ModeDeclare, may(anything, anything, nothing), []string{
 			`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": read on "wms.main-exchange"`,
 			`binding of queue "wms.retry-queue.wms-cincout" to exchange "wms.retry-exchange.wms-cincout" with key "retry": read on "wms.retry-exchange.wms-cincout"`,
 		}, nil},
-		{"no write", there, topology.ModeDeclare, topology.Permissions{Configure: all, Write: none, Read: all}, []string{
+		{"no write", there, topology.ModeDeclare, may(anything, nothing, anything), []string{
 			`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": write on "wms.queue.wms-cincout"`,
 			`binding of queue "wms.retry-queue.wms-cincout"`,
 		}, nil},
-		{"no write, objects absent", absent, topology.ModeDeclare, topology.Permissions{Configure: all, Write: none, Read: all}, []string{
+		{"no write, objects absent", absent, topology.ModeDeclare, may(anything, nothing, anything), []string{
 			`queue "abs.retry-queue.abs-ent": write on "amq.default"`, `queue "abs.queue.abs-ent": write on "abs.retry-exchange.abs-ent"`,
 			`binding of queue "abs.queue.abs-ent"`, `binding of queue "abs.retry-queue.abs-ent"`,
 		}, nil},
@@ -132,7 +135,6 @@ func atLeast43(t testing.TB) bool {
 // TestPreflight takes one right at a time, before and after the objects are there, and leaves nothing behind.
 func TestPreflight(t *testing.T) {
 	t.Parallel()
-	const all, none = ".*", "^$"
 	for _, c := range []struct {
 		name        string
 		mode        topology.Mode
@@ -140,27 +142,23 @@ func TestPreflight(t *testing.T) {
 		want        []string // of the findings: object, right and resource
 		absent      []string // more of them while the objects are not there
 	}{
-		{"everything", topology.ModeDeclare, topology.Permissions{Configure: all, Write: all, Read: all}, nil, nil},
-		{"no configure", topology.ModeDeclare, topology.Permissions{Configure: none, Write: all, Read: all}, []string{
+		{"everything", topology.ModeDeclare, may(anything, anything, anything), nil, nil},
+		{"no configure", topology.ModeDeclare, may(nothing, anything, anything), []string{
 			`declaring exchange "wms.retry-exchange.wms-cincout": configure on "wms.retry-exchange.wms-cincout"`,
 			`declaring queue "wms.dlq.wms-cincout": configure on "wms.dlq.wms-cincout"`,
 			`declaring queue "wms.retry-queue.wms-cincout": configure and read on "wms.retry-queue.wms-cincout"`,
 			`declaring queue "wms.queue.wms-cincout": configure and read on "wms.queue.wms-cincout"`,
 		}, []string{`declaring exchange "wms.main-exchange": configure on "wms.main-exchange"`}},
-		{"no configure, which verifying does not need", topology.ModeVerify, topology.Permissions{Configure: none, Write: all, Read: all}, nil, nil},
-		{"no read", topology.ModeVerify, topology.Permissions{Configure: all, Write: all, Read: none}, []string{
-			`consuming from queue "wms.queue.wms-cincout": read on "wms.queue.wms-cincout"`,
-		}, nil},
-		{"no read of the main exchange", topology.ModeDeclare, topology.Permissions{Configure: all, Write: all, Read: `^wms\.[^m].*`}, []string{
-			`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": read on "wms.main-exchange"`,
-		}, nil},
-		{"no write to the default exchange", topology.ModeVerify, topology.Permissions{Configure: all, Write: `^wms.*`, Read: all}, []string{
-			`publishing to exchange "amq.default": write on "amq.default"`,
-		}, nil},
-		{"no write to the queue", topology.ModeDeclare, topology.Permissions{Configure: all, Write: `^(amq\.default|wms\.retry-.*)$`, Read: all}, []string{
-			`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": write on "wms.queue.wms-cincout"`,
-		}, nil},
-		{"no write at all", topology.ModeNone, topology.Permissions{Configure: all, Write: none, Read: all}, []string{
+		{"no configure, which verifying does not need", topology.ModeVerify, may(nothing, anything, anything), nil, nil},
+		{"no read", topology.ModeVerify, may(anything, anything, nothing),
+			[]string{`consuming from queue "wms.queue.wms-cincout": read on "wms.queue.wms-cincout"`}, nil},
+		{"no read of the main exchange", topology.ModeDeclare, may(anything, anything, `^wms\.[^m].*`),
+			[]string{`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": read on "wms.main-exchange"`}, nil},
+		{"no write to the default exchange", topology.ModeVerify, may(anything, `^wms.*`, anything),
+			[]string{`publishing to exchange "amq.default": write on "amq.default"`}, nil},
+		{"no write to the queue", topology.ModeDeclare, may(anything, `^(amq\.default|wms\.retry-.*)$`, anything),
+			[]string{`binding of queue "wms.queue.wms-cincout" to exchange "wms.main-exchange" with key "": write on "wms.queue.wms-cincout"`}, nil},
+		{"no write at all", topology.ModeNone, may(anything, nothing, anything), []string{
 			`publishing to exchange "amq.default": write on "amq.default"`,
 			`publishing to exchange "wms.retry-exchange.wms-cincout": write on "wms.retry-exchange.wms-cincout"`,
 		}, nil},

@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
@@ -25,37 +27,53 @@ func checked(t *testing.T, s Session, p *topology.Plan, seen *Sightings, meanwhi
 	return append(seen.Declared(&r, begun), seen.Checked(r.Plan, r.Findings, begun)...)
 }
 
+// watched are two plans that differ most in their objects.
+func watched(t testing.TB) map[string]*topology.Plan {
+	all := variants(t)
+	return map[string]*topology.Plan{"classic": all["per-queue"], "quorum": all["quorum tiers"]}
+}
+
+// ours lists the objects of a plan that are not the broker's own.
+func ours(p *topology.Plan) []object {
+	return slices.DeleteFunc(objects(p), func(o object) bool { return strings.HasPrefix(o.name, "amq.") })
+}
+
+// kindOf is the kind of an object, as it is counted.
+func kindOf(o *object) topology.Kind {
+	if o.queue == nil {
+		return KindExchange
+	}
+	return o.queue.Kind
+}
+
+// delete takes an object away, as another client does.
+func (o *object) delete(t testing.TB, ch *amqp.Channel) {
+	t.Helper()
+	if o.queue == nil {
+		must.Do(t, ch.ExchangeDelete(o.name, false, false))
+		return
+	}
+	must.Get(ch.QueueDelete(o.name, false, false, false))(t)
+}
+
 // TestDeclaredAgain: each object that is deleted is missed, declared again and reported with its kind.
 // The first declaration is not reported, nor is one by a process that has not seen the object.
 func TestDeclaredAgain(t *testing.T) {
 	t.Parallel()
-	all := variants(t)
-	for _, name := range []string{"per-queue", "quorum tiers"} {
+	for name, p := range watched(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, url := all[name], brokertest.URL(t)
+			url, total := brokertest.URL(t), NewRedeclaredTotal(prometheus.NewRegistry())
 			s, ch := session(t, url), channel(t, url)
-			total := NewRedeclaredTotal(prometheus.NewRegistry())
-			check := func(seen *Sightings) []Redeclared {
-				t.Helper()
-				return checked(t, s, p, seen, func() {})
-			}
+			check := func(seen *Sightings) []Redeclared { return checked(t, s, p, seen, func() {}) }
 			seen := NewSightings(total, delaysNothing)
 			if again := check(seen); len(again) > 0 {
 				t.Errorf("on an empty broker: %v", again)
 			}
 			want := map[topology.Kind]int{}
-			for _, o := range objects(p) {
-				if strings.HasPrefix(o.name, "amq.") {
-					continue
-				}
-				kind := KindExchange
-				if o.queue != nil {
-					kind = o.queue.Kind
-					must.Get(ch.QueueDelete(o.name, false, false, false))(t)
-				} else {
-					must.Do(t, ch.ExchangeDelete(o.name, false, false))
-				}
+			for _, o := range ours(p) {
+				kind := kindOf(&o)
+				o.delete(t, ch)
 				want[kind]++
 				if CompareAtOnce(t.Context(), s, p, topology.ModeDeclare) {
 					t.Errorf("%s is gone, and it was not missed", o.title)
@@ -205,4 +223,74 @@ func TestDepthOfTheQueueBefore(t *testing.T) {
 	if len(again) != 1 || again[0].LastDepth == nil || *again[0].LastDepth != 5 || again[0].LostSince.After(known) {
 		t.Errorf("declared again: %+v", again)
 	}
+}
+
+// TestReplaced: each object that another client deletes, and declares again with other properties, is
+// reported once with its kind and the depth before. A check that compares nothing else than before reports nothing.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	for name, p := range watched(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, total := brokertest.URL(t), NewRedeclaredTotal(prometheus.NewRegistry())
+			s, ch := session(t, url), channel(t, url)
+			check := func(seen *Sightings) []Redeclared { return checked(t, s, p, seen, func() {}) }
+			counted := map[topology.Kind]float64{}
+			if !EnsureAtOnce(t.Context(), s, p, topology.ModeDeclare) {
+				must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
+			}
+			atOnce, inFull := NewSightings(total, delaysNothing), NewSightings(total, delaysNothing)
+			atOnce.Checked(p, nil, time.Now())
+			ready := func(n int) { inFull.measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: n}}, time.Now()) }
+			for _, o := range ours(p) {
+				if o.active == nil {
+					continue
+				}
+				ready(7)
+				if again := append(check(inFull), check(atOnce)...); len(again) > 0 {
+					t.Errorf("nothing is new: %v", again)
+				}
+				replace(t, ch, &o)
+				ready(0) // of the new one
+				again := check(inFull)
+				if len(again) != 1 || again[0].Object != o.title || again[0].Kind != kindOf(&o) {
+					t.Fatalf("%s: %+v", o.title, again)
+				}
+				if d := again[0].LastDepth; o.name == p.Queue && (d == nil || *d != 7) {
+					t.Errorf("%s: the depth before is not 7: %+v", o.title, again[0])
+				}
+				if again := append(check(inFull), check(atOnce)...); len(again) > 0 {
+					t.Errorf("%s: reported again: %+v", o.title, again)
+				}
+				if again := check(NewSightings(total, delaysNothing)); len(again) > 0 {
+					t.Errorf("%s: another process: %v", o.title, again)
+				}
+				kind := again[0].Kind
+				counted[kind]++
+				if n := testutil.ToFloat64(total.WithLabelValues(string(kind))); n != counted[kind] {
+					t.Errorf("%s: %v of this kind are counted, want %v", o.title, n, counted[kind])
+				}
+			}
+		})
+	}
+}
+
+// replace declares an object again with another property, as another client does.
+func replace(t *testing.T, ch *amqp.Channel, o *object) {
+	t.Helper()
+	o.delete(t, ch)
+	if o.queue != nil {
+		args := maps.Clone(o.queue.Args)
+		if args == nil {
+			args = amqp.Table{}
+		}
+		args["x-expires"] = int64(3_600_000)
+		must.Get(ch.QueueDeclare(o.name, true, false, false, false, args))(t)
+		return
+	}
+	kind := "headers"
+	if o.properties[topology.PropertyType] == kind {
+		kind = "direct"
+	}
+	must.Do(t, ch.ExchangeDeclare(o.name, kind, true, false, false, false, nil))
 }

@@ -3,6 +3,7 @@ package declare
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -60,12 +62,9 @@ func TestMayPublishInAnAlarm(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
 	p := build(t, topology.Options{Service: "wms-cincout"})
-	s, err := broker.NewDialer(broker.Options{
+	s := must.Get(broker.NewDialer(broker.Options{
 		URLs: func() ([]string, error) { return []string{brokertest.URL(t)}, nil }, Name: "test", Timeout: time.Second,
-	}).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	}).Dial(t.Context()))(t)
 	t.Cleanup(s.Close)
 	calm := node.Alarm()
 	for range 2 { // the first one meets the alarm
@@ -81,5 +80,55 @@ func TestMayPublishInAnAlarm(t *testing.T) {
 	}
 	if err := s.Err(); err != nil {
 		t.Errorf("the connection ended: %v", err)
+	}
+}
+
+// TestDrifted reads what RabbitMQ 3.10, 4.0 and 4.3 really said.
+func TestDrifted(t *testing.T) {
+	t.Parallel()
+	const in = "PRECONDITION_FAILED - "
+	for _, c := range []struct {
+		reason string
+		want   drift
+	}{
+		{in + "inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': received '6000' but current is '5000'", drift{"x-message-ttl", "5000", false}},
+		{in + "inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': received the value '5' of type 'signedint' but current is none", drift{"x-message-ttl", nil, false}},
+		{in + "inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received none but current is the value '5' of type 'signedint'", drift{"x-max-length", int64(5), false}},
+		{in + "inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received 'quorum' but current is 'classic'", drift{"x-queue-type", "classic", false}},
+		{in + "inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received the value 'quorum' of type 'longstr' but current is none", drift{"x-queue-type", topology.TypeClassic, false}},
+		{in + "inequivalent arg 'durable' for queue 'q' in vhost '/': received 'true' but current is 'false'", drift{"durable", false, false}},
+		{in + "inequivalent arg 'type' for exchange 'e' in vhost '/': received 'topic' but current is 'fanout'", drift{"type", "fanout", false}},
+		{in + "inequivalent arg 'x-dead-letter-exchange' for queue '" + strings.Repeat("q", 160), drift{"x-dead-letter-exchange", nil, true}},
+	} {
+		got, ok := drifted(&amqp.Error{Code: amqp.PreconditionFailed, Reason: c.reason})
+		if !ok || got != c.want {
+			t.Errorf("%s:\n%+v %t", c.reason, got, ok)
+		}
+	}
+	for _, e := range []amqp.Error{
+		{Code: amqp.PreconditionFailed, Reason: in + "invalid property 'non-durable' for queue 'q' in vhost '/'"},
+		{Code: amqp.NotFound, Reason: "inequivalent arg 'x'"},
+	} {
+		if _, ok := drifted(&e); ok {
+			t.Errorf("%v is not drift", e)
+		}
+	}
+}
+
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]denial{
+		"ACCESS_REFUSED - access to queue 'q' in vhost 'p' refused for user 'lim'":                      {"", "q", "p", "lim"},
+		"ACCESS_REFUSED - configure access to exchange 're' in vhost 'p' refused for user 'lim'":        {"configure", "re", "p", "lim"},
+		"ACCESS_REFUSED - write access to exchange 'amq.default' in vhost 'p' refused for user 'lim'":   {"write", "amq.default", "p", "lim"},
+		"ACCESS_REFUSED - read access to queue 'q' in vhost '/' refused for user 'lim'":                 {"read", "q", "/", "lim"},
+		"ACCESS_REFUSED - configure access to queue '" + strings.Repeat("q", 180) + "...":               {},
+		"ACCESS_REFUSED - queue name 'amq.q' contains reserved prefix 'amq.*'":                          {},
+		"ACCESS_REFUSED - operation not permitted on the default exchange":                              {},
+		"ACCESS_REFUSED - read access to topic 'a.b' in exchange 'e' in vhost 'p' refused for user 'l'": {"read", "a.b", "p", "l"},
+	} {
+		if got := denied(&amqp.Error{Code: amqp.AccessRefused, Reason: reason}); got != want {
+			t.Errorf("%s:\n%+v, want %+v", reason, got, want)
+		}
 	}
 }

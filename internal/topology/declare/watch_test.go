@@ -2,6 +2,7 @@ package declare
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"sync/atomic"
 	"testing"
@@ -21,9 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestWatch: a deleted queue or exchange is noticed while the sidecar runs, and so is its return.
 func TestWatch(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Hour})
-	fits(t, url, p, topology.ModeDeclare)
+	url, p := declared(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Hour})
 	ch := channel(t, url)
 	brokertest.Publish(t, ch, p.Waits[0].Exchange, p.Waits[0].Key, amqp.Publishing{})
 	brokertest.Send(t, url, p.Queue, "x", "y")
@@ -33,10 +32,7 @@ func TestWatch(t *testing.T) {
 		Every: 10 * time.Millisecond, Depths: NewDepths(registry),
 		Report: func(f []Finding) { reports <- f },
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	s := session(t, url)
-	go func() { ended <- w.Watch(ctx, s, func() *topology.Plan { return p }) }()
+	cancel, ended := watch(t, w, url, p)
 
 	if f := <-reports; f != nil {
 		t.Errorf("all is there, but %v", f)
@@ -65,19 +61,29 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	cancel()
+	must.Do(t, last(reports, ended))
+	if got := gauges(t, registry); len(got) != 0 {
+		t.Errorf("old depths are still shown: %v", got)
+	}
+}
+
+// watch runs a watcher on a session of its own until cancel is called.
+func watch(t *testing.T, w *Watcher, url string, p *topology.Plan) (cancel context.CancelFunc, ended <-chan error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	s, result := session(t, url), make(chan error, 1)
+	go func() { result <- w.Watch(ctx, s, func() *topology.Plan { return p }) }()
+	return cancel, result
+}
+
+// last returns how a watcher that was cancelled ended. It may be in a report.
+func last[T any](reports <-chan T, ended <-chan error) error {
 	for {
 		select {
 		case <-reports:
-			continue
 		case err := <-ended:
-			if err != nil {
-				t.Errorf("ended with %v", err)
-			}
+			return err
 		}
-		break
-	}
-	if got := gauges(t, registry); len(got) != 0 {
-		t.Errorf("old depths are still shown: %v", got)
 	}
 }
 
@@ -90,9 +96,7 @@ func (l *lost) Lost() { l.times.Add(1) }
 // wait, and a later check finds the same for the same consumer.
 func TestQueueWithoutAConsumer(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	fits(t, url, p, topology.ModeDeclare)
+	url, p := declared(t, topology.Options{Service: "wms-cincout"})
 	var registered atomic.Pointer[lost]
 	var other atomic.Bool // another consumer at each question
 	ours := func() Consumer {
@@ -109,15 +113,14 @@ func TestQueueWithoutAConsumer(t *testing.T) {
 		Every: 10 * time.Millisecond, Depths: NewDepths(prometheus.NewRegistry()), Registered: ours,
 		Report: func([]Finding) { checks <- struct{}{} },
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	s := session(t, url)
-	go func() { defer close(checks); ended <- w.Watch(ctx, s, func() *topology.Plan { return p }) }()
+	cancel, ended := watch(t, w, url, p)
 	look := func() {
 		t.Helper()
 		for range 5 {
-			if _, running := <-checks; !running {
-				t.Fatalf("the watcher ended: %v", <-ended)
+			select {
+			case <-checks:
+			case err := <-ended:
+				t.Fatalf("the watcher ended: %v", err)
 			}
 		}
 	}
@@ -152,11 +155,7 @@ func TestQueueWithoutAConsumer(t *testing.T) {
 		}
 	}
 	cancel()
-	for range checks { // it may be in a report
-	}
-	if err := <-ended; err != nil {
-		t.Errorf("the session ended: %v", err)
-	}
+	must.Do(t, last(checks, ended))
 }
 
 // TestLostLater: a check right behind another one says nothing more, and what a consumer had begins anew with the next.
@@ -181,9 +180,7 @@ func TestLostLater(t *testing.T) {
 // TestWatchOnRequest: a reader of the depths can have newer ones.
 func TestWatchOnRequest(t *testing.T) {
 	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	fits(t, url, p, topology.ModeDeclare)
+	url, p := declared(t, topology.Options{Service: "wms-cincout"})
 	ask, looked := make(chan struct{}), make(chan struct{})
 	w := NewWatcher(WatchOptions{
 		Every: time.Hour, Ask: ask, Depths: NewDepths(prometheus.NewRegistry()),
@@ -192,10 +189,7 @@ func TestWatchOnRequest(t *testing.T) {
 	if d := w.depths(); d != nil {
 		t.Errorf("there is no watcher, and yet: %v", d)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error)
-	s := session(t, url)
-	go func() { ended <- w.Watch(ctx, s, func() *topology.Plan { return p }) }()
+	cancel, ended := watch(t, w, url, p)
 	<-looked
 	if d := w.depths(); len(d) != 3 || d[2] != (Depth{p.Queue, p.Queue, topology.KindMain, 0}) {
 		t.Errorf("%v", d)
@@ -253,4 +247,28 @@ func depthsOf(ctx context.Context, s Session, p *topology.Plan) ([]Depth, []Find
 	e := newEnsurer(s, p, topology.ModeVerify)
 	defer e.close(ctx)
 	return e.measure(ctx)
+}
+
+// TestDepthsOfSeveralWatchers: a queue that two plans have is one series, of the first plan that is watched.
+func TestDepthsOfSeveralWatchers(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	all := NewDepths(registry)
+	var watchers [2]*Watcher
+	for i, queue := range []string{"first", "second"} {
+		watchers[i] = NewWatcher(WatchOptions{Depths: all})
+		watchers[i].last.Store(&[]Depth{{queue, queue, topology.KindMain, 1}, {"dlq", queue, topology.KindDLQ, 3}})
+	}
+	for _, want := range []map[string]float64{
+		{"first main of first": 1, "second main of second": 1, "dlq dlq of first": 3}, {"second main of second": 1, "dlq dlq of second": 3}, {},
+	} {
+		if got := gauges(t, registry); !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		for _, w := range watchers {
+			if w.last.Swap(nil) != nil {
+				break
+			}
+		}
+	}
 }
