@@ -40,23 +40,3 @@ func TestBadConfiguration(t *testing.T) {
 		}
 	}
 }
-
-// TestNeitherBrokerNorApp: a sidecar starts, and stays, without both, beside the variables that Kubernetes makes for a
-// Service called sidecar. A URL that leaves the pod is worth a warning.
-func TestNeitherBrokerNorApp(t *testing.T) {
-	t.Parallel()
-	env := valid()
-	env["SIDECAR_SERVICE_HOST"], env["SIDECAR_PORT_8080_TCP"] = "10.0.0.1", "tcp://10.0.0.1:8080"
-	env["SIDECAR_APP_URL"] = "http://192.0.2.1:8080/"
-	s := start(t, env)
-	eventually(t, "a second try, and a warning", func() bool {
-		return s.log.mentions(`"level":"WARN"`, "SIDECAR_APP_URL") && s.metric("sidecar_amqp_reconnects_total") > 1
-	})
-	if status, _ := s.get(s.admin, "/livez"); status != 200 {
-		t.Errorf("GET /livez: %d", status)
-	}
-	if status, body := s.get(s.admin, "/readyz"); status != 503 || !strings.Contains(body, "{") {
-		t.Errorf("GET /readyz: %d %s, want 503 and a JSON body", status, body)
-	}
-	s.stop()
-}

@@ -71,23 +71,6 @@ func TestDLQImportGoesOn(t *testing.T) {
 	sc.cli(1, "import", file+".missing")
 }
 
-// TestDLQWithoutAQueueOrABroker: one sentence, and no secret.
-func TestDLQWithoutAQueueOrABroker(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t)
-	for _, args := range [][]string{{"list"}, {"redrive", "--all"}, {"export"}, {"import"}} {
-		if r := sc.cli(1, args...); !strings.Contains(r.stderr, "the dead-letter queue does not exist: ") || !strings.Contains(r.stderr, sc.dlq()) ||
-			strings.Count(r.stderr, "\n") != 1 {
-			t.Errorf("no queue, %v: %q", args, r.stderr)
-		}
-	}
-	sc.with("AMQP_URL", "amqp://u:canary-secret@"+freeAddr(t)+"/,amqp://u:canary-secret@"+freeAddr(t)+"/")
-	r := sc.cli(1, "list")
-	if !strings.Contains(r.stderr, "the broker cannot be reached") || strings.Count(r.stderr, "\n") != 1 || strings.Contains(r.all(), "canary-secret") {
-		t.Errorf("no broker: %q", r.stderr)
-	}
-}
-
 // TestDLQLeastPrivilege: what the plan asks for is enough.
 func TestDLQLeastPrivilege(t *testing.T) {
 	t.Parallel()

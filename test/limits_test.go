@@ -43,17 +43,3 @@ func soon() <-chan struct{} {
 	time.AfterFunc(50*time.Millisecond, func() { close(c) })
 	return c
 }
-
-// TestTextLog is for people: not JSON, same events.
-func TestTextLog(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("LOG_FORMAT", "text").seed()
-	sc.send("m")
-	s := launch(t, sc.env)
-	sc.app.await("m", 1)
-	eventually(t, "the settled message in the log", func() bool { return s.log.mentions("m", "ack", sc.queue()) })
-	if strings.HasPrefix(s.log.String(), "{") {
-		t.Error("SIDECAR_LOG_FORMAT=text writes JSON")
-	}
-	s.stop()
-}

@@ -117,22 +117,3 @@ func TestMayNotPublish(t *testing.T) {
 	}
 	sc.settledAll(s, 0)
 }
-
-// TestVerifyModeNeedsNoConfigurePermission.
-func TestVerifyModeNeedsNoConfigurePermission(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "1").seed()
-	user := newAccount(t)
-	user.may("^$", `^(amq\.default|`+sc.prefix+`\..*)$`, "^"+sc.prefix+`\..*$`)
-	sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password", "TOPOLOGY_MODE", "verify")
-	s := sc.run()
-	sc.app.on("bad", status(500))
-	m := message("bad")
-	m.UserId = brokerUser(t) // copied, it would be refused: the sidecar is another process
-	sc.sendMessage(m)
-	d := sc.take(sc.dlq(), 1)[0]
-	if d.Headers["x-original-user-id"] != brokerUser(t) {
-		t.Errorf("x-original-user-id is %v", d.Headers["x-original-user-id"])
-	}
-	sc.settledAll(s, 0)
-}

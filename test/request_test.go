@@ -129,22 +129,6 @@ func ownAddress(t testing.TB) string {
 	return "127.0.0.1"
 }
 
-// TestUnixSocketThatIsNotThereYet is an app that is down, not a failed attempt. Routes are paths on the same socket.
-func TestUnixSocketThatIsNotThereYet(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "app.sock")
-	sc := newScene(t).with("APP_URL", "unix://"+path+":/in/box", "ROUTES", "#.paid=/paid/{routing_key}", "MAX_RETRIES", "0").seed()
-	sc.app.down()
-	sc.send("a")
-	sc.publish(sc.exchange(), "order.paid", message("routed"))
-	s := start(t, sc.env)
-	eventually(t, "a pause", func() bool { return s.metric("sidecar_paused", `reason="app_down"`) == 1 })
-	sc.app.serve(must.Get(net.Listen("unix", path))(t))
-	sc.wantURIs("a", "/in/box")
-	sc.wantURIs("routed", "/paid/order.paid")
-	sc.settledAll(s.awaitReady(), 0)
-}
-
 // TestAppBehindTLS with a certificate of the system's store gets CloudEvents.
 func TestAppBehindTLS(t *testing.T) {
 	t.Parallel()

@@ -5,39 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 )
-
-// TestEveryNameCanBeSet alone.
-func TestEveryNameCanBeSet(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "1")
-	p := sc.prefix
-	names := map[string]string{
-		"EXCHANGE": p + ".ex", "EXCHANGE_TYPE": "topic", "QUEUE": p + ".q", "BINDINGS": p + ".ex:a.#," + p + ".ex:b", "RETRY_EXCHANGE": p + ".rex",
-		"RETRY_QUEUE": p + ".rq", "DLQ": p + ".parked",
-	}
-	for k, v := range names {
-		sc.with(k, v)
-	}
-	sc.app.on("bad", status(500))
-	s := sc.run()
-	sc.publish(p+".ex", "a.b.c", message("bad"))
-	sc.publish(p+".ex", "b", message("good"))
-	sc.app.await("good", 1)
-	d := sc.take(p+".parked", 1)[0]
-	if d.Headers["x-original-queue"] != p+".q" || len(sc.app.seen("bad")) != 2 {
-		t.Errorf("parked after %d attempts with %v", len(sc.app.seen("bad")), d.Headers)
-	}
-	if err := sc.declare(p+".rq", amqp.Table{"x-message-ttl": int32(300), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": p + ".q"}); err != nil {
-		t.Error(err)
-	}
-	if sc.ready(sc.queue()) >= 0 {
-		t.Error("the default queue was declared too")
-	}
-	s.stop()
-}
 
 // TestMissingObjectIsNamed: a publish that is returned or refused says which object of its route is missing, also where
 // the sidecar checks nothing. A stop gives the message back without waiting for its grace of an hour, and consumption
