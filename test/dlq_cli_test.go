@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/must"
 )
 
 // cli runs `sidecar dlq args…` and wants that exit code.
@@ -108,7 +110,7 @@ func TestDLQShowsWhatIsParked(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "1")
 	sc.app.otherwise(func(d *delivery) answer {
-		if d.id == "c" {
+		if d.ID == "c" {
 			return status(422)
 		}
 		return status(503)
@@ -208,17 +210,9 @@ func headOf(t testing.TB, env map[string]string, args ...string) (line string, c
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env, cmd.SysProcAttr = environ(env), dieWithTest()
-	r, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err = bufio.NewReaderSize(r, 16).ReadString('\n')
-	if err != nil {
-		t.Errorf("%v: %v", args, err)
-	}
+	r := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
+	line = must.Get(bufio.NewReaderSize(r, 16).ReadString('\n'))(t)
 	_ = r.Close()
 	_ = cmd.Wait()
 	return line, cmd.ProcessState.ExitCode()

@@ -12,8 +12,8 @@ func TestPortInUse(t *testing.T) {
 	taken := newApp(t)
 	for _, name := range []string{"SIDECAR_ADMIN_ADDR", "SIDECAR_CONTROL_ADDR", "SIDECAR_PUBLISH_ADDR"} {
 		env := valid()
-		env[name] = taken.addr
-		if r := command(t, env, "run"); r.code != 1 || !strings.Contains(r.stderr, name+"="+taken.addr+": address already in use: stop") {
+		env[name] = taken.Addr
+		if r := command(t, env, "run"); r.code != 1 || !strings.Contains(r.stderr, name+"="+taken.Addr+": address already in use: stop") {
 			t.Errorf("%s in use: exit %d, want 1, the variable and the address:\n%s", name, r.code, r.all())
 		}
 	}

@@ -89,15 +89,6 @@ func TestHealthSurfaces(t *testing.T) {
 	if code, body := s.get(s.control, "/status"); code != 200 || !json.Valid([]byte(body)) {
 		t.Errorf("GET /status: %d %s", code, body)
 	}
-	// The console, on the control listener alone.
-	code, header, body := s.do("GET", s.control, "/", nil)
-	policy := "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-	if code != 200 || header.Get("Content-Security-Policy") != policy || !strings.HasPrefix(header.Get("Content-Type"), "text/html") || !strings.Contains(body, "<!doctype html>") {
-		t.Errorf("GET /: %d %v %.100s", code, header, body)
-	}
-	if code, body := s.get(s.admin, "/"); code != 404 {
-		t.Errorf("GET / on the admin listener: %d %s", code, body)
-	}
 	s.stop()
 	for l := range strings.Lines(s.log.String()) {
 		if !json.Valid([]byte(l)) || strings.Contains(l, "canary-message") {
