@@ -72,7 +72,7 @@ func TestAnswers(t *testing.T) {
 		if got := s.log.outcomes(id)[0]; got != c.outcome {
 			t.Errorf("%s: %s, want %s", id, got, c.outcome)
 		} else if c.count != "" {
-			if got := sc.app.await(id, 2)[1].value("Amqp-Retry-Count"); got != c.count {
+			if got := sc.app.await(id, 2)[1].Header.Get("Amqp-Retry-Count"); got != c.count {
 				t.Errorf("%s: Amqp-Retry-Count %s after it, want %s", id, got, c.count)
 			}
 		}
@@ -119,10 +119,10 @@ func TestRetryAfterWithTiers(t *testing.T) {
 	sc.send("other")
 	sc.app.await("other", 1)
 	list := sc.app.await("busy", 2)
-	if gap := list[1].at.Sub(list[0].at); gap < 2*time.Second {
+	if gap := list[1].At.Sub(list[0].At); gap < 2*time.Second {
 		t.Errorf("back after %v: not through the 2 s tier", gap)
 	}
-	if !sc.app.seen("other")[0].at.Before(list[1].at) {
+	if !sc.app.Seen("other")[0].At.Before(list[1].At) {
 		t.Error("another message waited too")
 	}
 	if slices.ContainsFunc(tiers, func(q string) bool { return sc.ready(q) < 0 }) {

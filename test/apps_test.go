@@ -2,7 +2,6 @@ package test
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,8 +16,7 @@ var (
 )
 
 // TestAppsDispatchByRoutingKey: apps written in the plain way, which have a function for each routing key and ack the keys
-// that they do not know, do the work of each message once, after retries and a redrive, each in another topology. One of
-// them does it after an import and a reset, too.
+// that they do not know, do the work of each message once, after retries and a redrive, each in another topology.
 func TestAppsDispatchByRoutingKey(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]struct {
@@ -34,7 +32,7 @@ func TestAppsDispatchByRoutingKey(t *testing.T) {
 			t.Parallel()
 			log, url := launchApp(t, a.argv...)
 			sc := newScene(t)
-			dispatched(t, sc.with("APP_URL", url), presets(sc.prefix)[a.preset], log, name == "go")
+			dispatched(t, sc.with("APP_URL", url), presets(sc.prefix)[a.preset], log)
 		})
 	}
 }
@@ -53,8 +51,8 @@ func launchApp(t *testing.T, argv ...string) (log *output, url string) {
 	return a.log, url
 }
 
-// dispatched sends messages of which the app fails 0, 2, 3 or (if further) 6 attempts; the third attempt is the last one.
-func dispatched(t *testing.T, sc *scene, p preset, app *output, further bool) {
+// dispatched sends messages of which the app fails 0, 2 or 3 attempts; the third attempt is the last one.
+func dispatched(t *testing.T, sc *scene, p preset, app *output) {
 	t.Helper()
 	sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", "classic").with(p.env...).with("MAX_RETRIES", "2", "RETRY_DELAY", "50ms", "DLQ", p.dlq)
 	if _, tiers := sc.env["SIDECAR_RETRY_DELAYS"]; tiers {
@@ -64,13 +62,9 @@ func dispatched(t *testing.T, sc *scene, p preset, app *output, further bool) {
 		sc.with("BINDINGS", p.exchange+":order.#")
 	}
 	s := sc.run()
-	fails := []string{"0", "2", "3"}
-	if further {
-		fails = append(fails, "6")
-	}
 	want := map[string][]string{} // messages by the number of attempts that fail
 	for _, key := range []string{"order.created", "order.viewed", "order.cancelled", "order.shipped"} {
-		for _, closed := range fails {
+		for _, closed := range []string{"0", "2", "3"} {
 			m := message(fmt.Sprintf("%s-%s-%s", sc.prefix, key, closed))
 			m.Body, m.Headers = []byte(`{"order":7}`), amqp.Table{"closed": closed}
 			sc.publish(p.exchange, key, m)
@@ -83,15 +77,10 @@ func dispatched(t *testing.T, sc *scene, p preset, app *output, further bool) {
 		}
 	}
 	done := slices.Concat(want["0"], want["2"])
-	sc.awaitWork(p, app, done, len(want["3"])+len(want["6"]))
-	sc.moveBack(false)
+	sc.awaitWork(p, app, done, len(want["3"]))
+	sc.cli(0, "redrive", "--all")
 	done = append(done, want["3"]...)
-	sc.awaitWork(p, app, done, len(want["6"]))
-	if further {
-		sc.moveBack(true, "--reset")
-		done = append(done, want["6"]...)
-		sc.awaitWork(p, app, done, 0)
-	}
+	sc.awaitWork(p, app, done, 0)
 	s.stop()
 	if n := sc.ready(p.queue); n > 0 {
 		t.Errorf("%d messages left in the service queue", n)
@@ -117,16 +106,4 @@ func (sc *scene) awaitWork(p preset, app *output, done []string, parked int) {
 		slices.Sort(got)
 		return slices.Equal(got, done) && sc.ready(p.dlq) == parked
 	})
-}
-
-// moveBack redrives all parked messages; with imports it takes them out of the queue and puts them back before.
-func (sc *scene) moveBack(imports bool, args ...string) {
-	sc.t.Helper()
-	if imports {
-		file := filepath.Join(sc.t.TempDir(), "parked.jsonl")
-		sc.cli(0, "export", file)
-		sc.cli(0, "discard", "--all", "--yes")
-		sc.cli(0, "import", file)
-	}
-	sc.cli(0, append([]string{"redrive", "--all"}, args...)...)
 }

@@ -76,12 +76,12 @@ func (sc *scene) badInFront(p preset, failing apptest.Reply, late bool) {
 	s.awaitAcked(good...)
 	var waits []time.Duration
 	for _, id := range good {
-		waits = append(waits, sc.app.seen(id)[0].at.Sub(sent[id]))
+		waits = append(waits, sc.app.Seen(id)[0].At.Sub(sent[id]))
 	}
 	slices.Sort(waits)
 	sc.t.Logf("good messages waited %v at the median, %v at the worst", waits[len(waits)/2], waits[len(waits)-1])
 	for _, d := range sc.take(p.dlq, len(bad)) {
-		if n := len(sc.app.seen(d.MessageId)); n != p.retries+1 || d.Headers["x-final-reason"] != "max_retries" {
+		if n := len(sc.app.Seen(d.MessageId)); n != p.retries+1 || d.Headers["x-final-reason"] != "max_retries" {
 			sc.t.Errorf("%s was parked after %d attempts with %v", d.MessageId, n, d.Headers)
 		}
 	}

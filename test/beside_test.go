@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,110 +12,56 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // existing is a system of docs/beside.md, as its own documents describe it.
 type existing struct {
-	exchanges map[string]string
-	queues    map[string]amqp.Table
-	bindings  [][3]string // queue, key, exchange
-	service   string      // the queue that is consumed
-	exchange  string      // producers publish there, with key
-	key       string
-	parked    string // dead-letter queue
-	missing   bool   // objects of retries are not there yet: the sidecar declares them
-	soon      bool   // a retry returns within seconds
-}
-
-func leadsTo(exchange, key string, more amqp.Table) amqp.Table {
-	args := amqp.Table{"x-dead-letter-exchange": exchange, "x-dead-letter-routing-key": key}
-	maps.Copy(args, more)
-	return args
-}
-
-func ladderQueue(ms int) amqp.Table {
-	return leadsTo("", "demo.order_processor", amqp.Table{"x-message-ttl": ms, "x-queue-type": "quorum"})
-}
-
-func tierQueue(ms int) amqp.Table {
-	return leadsTo("freeflow.events", "user.retry", amqp.Table{"x-message-ttl": ms})
+	objects  string // lines of exampleTables
+	service  string // the queue that is consumed
+	exchange string // producers publish there, with key
+	key      string
+	parked   string // dead-letter queue
+	missing  bool   // objects of retries are not there yet: the sidecar declares them
+	soon     bool   // a retry returns within seconds
 }
 
 var existingSystems = map[string]existing{
 	"fanout": {
-		exchanges: map[string]string{"wms.main-exchange": "fanout", "wms.retry-exchange.wms-cincout": "direct"},
-		queues: map[string]amqp.Table{
-			"wms.queue.wms-cincout":       leadsTo("wms.retry-exchange.wms-cincout", "retry", nil),
-			"wms.retry-queue.wms-cincout": leadsTo("", "wms.queue.wms-cincout", amqp.Table{"x-message-ttl": 5000}),
-			"wms.dlq.wms-cincout":         nil,
-		},
-		bindings: [][3]string{
-			{"wms.queue.wms-cincout", "", "wms.main-exchange"},
-			{"wms.retry-queue.wms-cincout", "retry", "wms.retry-exchange.wms-cincout"},
-		},
-		service: "wms.queue.wms-cincout", exchange: "wms.main-exchange", parked: "wms.dlq.wms-cincout", soon: true,
+		objects: fanout("wms", "wms-cincout"), service: "wms.queue.wms-cincout", exchange: "wms.main-exchange",
+		parked: "wms.dlq.wms-cincout", soon: true,
 	},
 	"topic-tiers": {
-		exchanges: map[string]string{
-			"freeflow.events": "topic", "freeflow.events.retry": "direct", "freeflow.events.dlx": "fanout",
-		},
-		queues: map[string]amqp.Table{
-			"freeflow.user":           {"x-dead-letter-exchange": "freeflow.events.dlx"},
-			"freeflow.user.retry.30s": tierQueue(30_000), "freeflow.user.retry.5m": tierQueue(300_000),
-			"freeflow.user.retry.30m": tierQueue(1_800_000), "freeflow.events.dlq": nil,
-		},
-		bindings: [][3]string{
-			{"freeflow.user", "user.*", "freeflow.events"}, {"freeflow.events.dlq", "", "freeflow.events.dlx"},
-			{"freeflow.user.retry.30s", "user.30s", "freeflow.events.retry"},
-			{"freeflow.user.retry.5m", "user.5m", "freeflow.events.retry"},
-			{"freeflow.user.retry.30m", "user.30m", "freeflow.events.retry"},
-		},
-		service: "freeflow.user", exchange: "freeflow.events", key: "user.created", parked: "freeflow.events.dlq",
+		objects: topicTiers("user"), service: "freeflow.user", exchange: "freeflow.events", key: "user.created",
+		parked: "freeflow.events.dlq",
 	},
 	"per-queue": {
-		exchanges: map[string]string{
-			"domain.events": "topic", "retry.q.validator": "direct", "dlq.q.validator": "direct",
-		},
-		queues: map[string]amqp.Table{
-			"q.validator":       leadsTo("retry.q.validator", "retry", nil),
-			"q.validator.retry": leadsTo("", "q.validator", amqp.Table{"x-message-ttl": 15000}), "q.validator.dlq": nil,
-		},
-		bindings: [][3]string{
-			{"q.validator", "files.uploaded.*", "domain.events"}, {"q.validator.retry", "retry", "retry.q.validator"},
-			{"q.validator.dlq", "parking", "dlq.q.validator"},
-		},
-		service: "q.validator", exchange: "domain.events", key: "files.uploaded.pdf", parked: "q.validator.dlq",
+		objects: perQueue("domain.events", "validator", "files.uploaded.*"), service: "q.validator", exchange: "domain.events",
+		key: "files.uploaded.pdf", parked: "q.validator.dlq",
 	},
 	"delay-ladder": {
-		exchanges: map[string]string{"demo.events": "topic"},
-		queues: map[string]amqp.Table{
-			"demo.order_processor":          leadsTo("", "demo.order_processor.dlq", amqp.Table{"x-queue-type": "quorum"}),
-			"demo.order_processor.delay_2s": ladderQueue(2000), "demo.order_processor.delay_5s": ladderQueue(5000),
-			"demo.order_processor.delay_15s": ladderQueue(15000), "demo.order_processor.dlq": {"x-queue-type": "quorum"},
-		},
-		bindings: [][3]string{{"demo.order_processor", "order.process", "demo.events"}},
-		service:  "demo.order_processor", exchange: "demo.events", key: "order.process", parked: "demo.order_processor.dlq", soon: true,
+		objects: exampleTables["delay-ladder/demo.order_processor.json"], service: "demo.order_processor", exchange: "demo.events",
+		key: "order.process", parked: "demo.order_processor.dlq", soon: true,
 	},
 	"dead-letter": {
-		exchanges: map[string]string{"foodies": "topic", "foodies.dlx": "topic"},
-		queues: map[string]amqp.Table{
-			"order-service.order-placed":     leadsTo("foodies.dlx", "order-service.order-placed.dlq", nil),
-			"order-service.order-placed.dlq": nil,
-		},
-		bindings: [][3]string{
-			{"order-service.order-placed", "order.placed", "foodies"},
-			{"order-service.order-placed.dlq", "order-service.order-placed.dlq", "foodies.dlx"},
-		},
+		objects: `
+exchange foodies topic
+exchange foodies.dlx topic
+queue order-service.order-placed x-dead-letter-exchange="foodies.dlx" x-dead-letter-routing-key="order-service.order-placed.dlq"
+queue order-service.order-placed.dlq
+binding foodies order.placed order-service.order-placed
+binding foodies.dlx order-service.order-placed.dlq order-service.order-placed.dlq
+`,
 		service: "order-service.order-placed", exchange: "foodies", key: "order.placed",
 		parked: "order-service.order-placed.dlq", missing: true, soon: true,
 	},
 	"bare": {
-		exchanges: map[string]string{"shop": "topic"},
-		queues: map[string]amqp.Table{
-			"orders": {"x-max-priority": 10, "x-max-length": 100_000, "x-overflow": "reject-publish"},
-		},
-		bindings: [][3]string{{"orders", "order.*", "shop"}},
-		service:  "orders", exchange: "shop", key: "order.placed", parked: "shop.dlq.shop-orders", missing: true, soon: true,
+		objects: `
+exchange shop topic
+queue orders x-max-priority=10 x-max-length=100000 x-overflow="reject-publish"
+binding shop order.* orders
+`,
+		service: "orders", exchange: "shop", key: "order.placed", parked: "shop.dlq.shop-orders", missing: true, soon: true,
 	},
 }
 
@@ -179,22 +126,29 @@ func settled(t *testing.T, output string) string {
 	return strings.Join(kept, "\n")
 }
 
+// declare declares the objects of the lines; the others say where messages go.
 func (e *existing) declare(t *testing.T) {
 	t.Helper()
 	ch := brokertest.Channel(t, brokertest.URL(t))
-	for name, kind := range e.exchanges {
-		if err := ch.ExchangeDeclare(name, kind, true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, args := range e.queues {
-		if _, err := ch.QueueDeclare(name, true, false, false, false, args); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, b := range e.bindings {
-		if err := ch.QueueBind(b[0], b[1], b[2], false, nil); err != nil {
-			t.Fatal(err)
+	for line := range strings.Lines(e.objects) {
+		switch words := strings.Fields(line); {
+		case len(words) == 0:
+		case words[0] == "exchange":
+			must.Do(t, ch.ExchangeDeclare(words[1], words[2], true, false, false, false, nil))
+		case words[0] == "queue":
+			args := amqp.Table{}
+			for _, arg := range words[2:] {
+				name, value, _ := strings.Cut(arg, "=")
+				var v any
+				must.Do(t, json.Unmarshal([]byte(value), &v))
+				if n, ok := v.(float64); ok {
+					v = int64(n)
+				}
+				args[name] = v
+			}
+			must.Get(ch.QueueDeclare(words[1], true, false, false, false, args))(t)
+		case words[0] == "binding":
+			must.Do(t, ch.QueueBind(words[3], strings.Trim(words[2], `"`), words[1], false, nil))
 		}
 	}
 }
@@ -208,10 +162,7 @@ type besideBlock struct {
 // prints.
 func besideBlocks(t *testing.T) map[string]besideBlock {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "docs", "beside.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(filepath.Join("..", "docs", "beside.md")))(t)
 	all := map[string]besideBlock{}
 	for _, section := range strings.Split(string(raw), "<!-- tested: ")[1:] {
 		name, rest, _ := strings.Cut(section, " -->\n")

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // broker is a test's own connection to RabbitMQ, dialled again after it was lost. Every call uses a channel of its own:
@@ -68,9 +69,7 @@ func (b *broker) publish(exchange, key string, messages ...amqp.Publishing) {
 	ch := b.channel()
 	defer func() { _ = ch.Close() }()
 	returned := ch.NotifyReturn(make(chan amqp.Return, len(messages)))
-	if err := ch.Confirm(false); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Do(b.t, ch.Confirm(false))
 	confirms := make([]*amqp.DeferredConfirmation, len(messages))
 	for i, m := range messages {
 		c, err := ch.PublishWithDeferredConfirm(exchange, key, true, false, m)
@@ -139,66 +138,58 @@ func (b *broker) take(queue string, n int) []amqp.Delivery {
 	return got
 }
 
-func (b *broker) deleteQueue(name string) {
+// on calls f with a channel of its own.
+func (b *broker) on(f func(*amqp.Channel) error) error {
 	b.t.Helper()
 	ch := b.channel()
 	defer func() { _ = ch.Close() }()
-	if _, err := ch.QueueDelete(name, false, false, false); err != nil {
-		b.t.Fatalf("delete queue %q: %v", name, err)
-	}
+	return f(ch)
+}
+
+func (b *broker) deleteQueue(name string) {
+	b.t.Helper()
+	must.Do(b.t, b.on(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete(name, false, false, false)
+		return err
+	}))
 }
 
 func (b *broker) deleteExchange(name string) {
 	b.t.Helper()
-	ch := b.channel()
-	defer func() { _ = ch.Close() }()
-	if err := ch.ExchangeDelete(name, false, false); err != nil {
-		b.t.Fatalf("delete exchange %q: %v", name, err)
-	}
+	must.Do(b.t, b.on(func(ch *amqp.Channel) error { return ch.ExchangeDelete(name, false, false) }))
 }
 
 // declare declares the queue with those arguments and returns the broker's refusal: nil also proves that a queue of
 // the name has exactly the arguments that matter, because a broker refuses to redeclare with others.
 func (b *broker) declare(queue string, args amqp.Table) error {
 	b.t.Helper()
-	ch := b.channel()
-	defer func() { _ = ch.Close() }()
-	_, err := ch.QueueDeclare(queue, true, false, false, false, args)
-	return err
+	return b.on(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(queue, true, false, false, false, args)
+		return err
+	})
 }
 
 func (b *broker) declareExchange(name, kind string) error {
 	b.t.Helper()
-	ch := b.channel()
-	defer func() { _ = ch.Close() }()
-	return ch.ExchangeDeclare(name, kind, true, false, false, false, nil)
+	return b.on(func(ch *amqp.Channel) error { return ch.ExchangeDeclare(name, kind, true, false, false, false, nil) })
 }
 
 func (b *broker) bind(queue, key, exchange string) {
 	b.t.Helper()
-	ch := b.channel()
-	defer func() { _ = ch.Close() }()
-	if err := ch.QueueBind(queue, key, exchange, false, nil); err != nil {
-		b.t.Fatalf("bind %q to %q: %v", queue, exchange, err)
-	}
+	must.Do(b.t, b.on(func(ch *amqp.Channel) error { return ch.QueueBind(queue, key, exchange, false, nil) }))
+}
+
+func (b *broker) unbind(queue, key, exchange string) {
+	b.t.Helper()
+	must.Do(b.t, b.on(func(ch *amqp.Channel) error { return ch.QueueUnbind(queue, key, exchange, nil) }))
 }
 
 // brokerURLWith is the URL of the test's virtual host with its parts edited.
 func brokerURLWith(t testing.TB, edit func(*url.URL)) string {
 	t.Helper()
-	u, err := url.Parse(brokertest.URL(t))
-	if err != nil {
-		t.Fatal("the broker's URL cannot be parsed")
-	}
+	u := must.Get(url.Parse(brokertest.URL(t)))(t)
 	edit(u)
 	return u.String()
-}
-
-// brokerAddr is the broker's host:port.
-func brokerAddr(t testing.TB) (addr string) {
-	t.Helper()
-	brokerURLWith(t, func(u *url.URL) { addr = u.Host })
-	return addr
 }
 
 func brokerUser(t testing.TB) (name string) {

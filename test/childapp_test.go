@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/testkit/must"
 )
 
 // appProcessEnv makes the test binary an app instead: its value is the address to listen on.
@@ -44,9 +45,7 @@ func (a *appProcess) url() string { return "http://" + a.addr + "/" }
 
 func (a *appProcess) start() {
 	a.t.Helper()
-	if err := a.begin(); err != nil {
-		a.t.Fatal(err)
-	}
+	must.Do(a.t, a.begin())
 }
 
 func (a *appProcess) begin() error {
@@ -165,7 +164,7 @@ func runAppProcess(addr string) int {
 				time.Sleep(45 * time.Millisecond)
 			}
 			time.Sleep(5 * time.Millisecond)
-			c.Send(ok200)
+			c.Send(apptest.Status(200))
 		}
 	})
 	term := make(chan os.Signal, 1)

@@ -3,9 +3,12 @@ package test
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
 )
 
@@ -41,22 +44,39 @@ func TestBadConfiguration(t *testing.T) {
 	}
 }
 
-// TestNeitherBrokerNorApp: a sidecar starts, and stays, without both, beside the variables that Kubernetes makes for a
-// Service called sidecar. A URL that leaves the pod is worth a warning.
-func TestNeitherBrokerNorApp(t *testing.T) {
+// TestExplain: what a message and an answer come to, with the configuration that the sidecar would have.
+func TestExplain(t *testing.T) {
 	t.Parallel()
 	env := valid()
-	env["SIDECAR_SERVICE_HOST"], env["SIDECAR_PORT_8080_TCP"] = "10.0.0.1", "tcp://10.0.0.1:8080"
-	env["SIDECAR_APP_URL"] = "http://192.0.2.1:8080/"
-	s := start(t, env)
-	eventually(t, "a second try, and a warning", func() bool {
-		return s.log.mentions(`"level":"WARN"`, "SIDECAR_APP_URL") && s.metric("sidecar_amqp_reconnects_total") > 1
-	})
-	if status, _ := s.get(s.admin, "/livez"); status != 200 {
-		t.Errorf("GET /livez: %d", status)
+	env["SIDECAR_ROUTES"], env["SIDECAR_APP_URL"] = "order.#=/orders/{routing_key}, type:refund.*=/refunds", "unix:///run/app.sock:/in?key=s3cr3t"
+	env["SIDECAR_ROUTES_ELSE"], env["SIDECAR_RESPONSE_DIALECT"] = "park", "dapr"
+	order := []string{"--routing-key", "order.created"}
+	for _, c := range []struct {
+		args  []string
+		words []string
+	}{
+		{[]string{"--status", "503", "--retry", "10"}, []string{": park", "max_retries"}},
+		{nil, []string{"status 200", "POST to unix:///run/app.sock:/orders/order.created, by the route order.#=/orders/{routing_key}"}},
+		{[]string{"--body", `{"status":"DROP"}`}, []string{": park", "disposition", "dapr: DROP"}},
+		{[]string{"--body", strings.Repeat(" ", 70000)}, []string{": retry", "malformed", "over 64 KiB"}},
+		{[]string{"--routing-key", "x", "--type", "refund.v2", "--status", "500"}, []string{": retry", "/refunds, by the route type:refund.*=/refunds"}},
+		{[]string{"--routing-key", "x"}, []string{"no_route", ": park", "not POSTed"}},
+	} {
+		r := command(t, env, slices.Concat([]string{"explain"}, order, c.args)...)
+		for _, word := range c.words {
+			if r.code != 0 || !strings.Contains(r.stdout, word) || strings.Contains(r.all(), "s3cr3t") {
+				t.Errorf("explain %.80q: exit %d, no %q in %q", c.args, r.code, word, r.all())
+			}
+		}
 	}
-	if status, body := s.get(s.admin, "/readyz"); status != 503 || !strings.Contains(body, "{") {
-		t.Errorf("GET /readyz: %d %s, want 503 and a JSON body", status, body)
+	if r := command(t, valid(), "explain", "--status", "200", "--body", "{}"); r.code != 64 || !strings.Contains(r.stderr, "SIDECAR_RESPONSE_DIALECT") {
+		t.Errorf("a body in no dialect: exit %d, %s", r.code, r.all())
 	}
-	s.stop()
+}
+
+// importDefinitions is what `rabbitmqctl import_definitions FILE` runs inside the node. The file itself may be out of
+// the node's sight, and standard input is not read everywhere.
+func importDefinitions(t testing.TB, json string) {
+	t.Helper()
+	brokertest.Eval(t, "ok = rabbit_definitions:import_raw(<<"+strconv.Quote(json)+">>)")
 }

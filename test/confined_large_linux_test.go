@@ -129,8 +129,7 @@ func TestLargeMessagesOfEveryKind(t *testing.T) {
 				t.Parallel()
 				sc := newScene(t).with(kind.env...).seed()
 				sc.with("APP_URL", newLargeApp(t, kind.answer).URL, "LOG_LEVEL", "info")
-				heavy.Lock()
-				defer heavy.Unlock()
+				alone(t)
 				sc.putLarge(sc.exchange(), "k", load)
 				s, n := sc.confined(plainLimit), load.count
 				outcome, parked := kind.outcome, 0

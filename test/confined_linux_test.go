@@ -21,8 +21,14 @@ const (
 	outboxLimit  = 171
 )
 
-// heavy lets one test at a time move hundreds of megabytes.
 var heavy sync.Mutex
+
+// alone lets one test at a time move hundreds of megabytes.
+func alone(t *testing.T) {
+	t.Helper()
+	heavy.Lock()
+	t.Cleanup(heavy.Unlock)
+}
 
 // confined is a sidecar in a memory cgroup, as in its container. Where no cgroup can be made its resident set alone is
 // judged.

@@ -56,8 +56,7 @@ func TestAMessageLargerThanAllMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sc := newScene(t).with("MEMORY", memory, "SPOOL_DIR", dir, "MAX_BODY", "1MiB").seed()
-			heavy.Lock()
-			defer heavy.Unlock()
+			alone(t)
 			m := message("large")
 			m.Body = bytes.Repeat([]byte("0123456789abcdef"), size>>4)
 			sc.sendMessage(m)
@@ -98,23 +97,18 @@ func TestAMessageLargerThanAllMemory(t *testing.T) {
 func TestLargeMessagesAndASlowApp(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()
-	heavy.Lock()
-	defer heavy.Unlock()
+	alone(t)
 	gate := make(chan struct{})
 	sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: gate} })
-	ids := numbered("large", 10)
-	for _, id := range ids {
-		m := message(id)
-		m.Body = bytes.Repeat([]byte("0123456789abcdef"), 15<<16)
-		sc.sendMessage(m)
-	}
+	load := largeLoad{10, 15}
+	sc.putLarge(sc.exchange(), "k", load)
 	sc.send("innocent")
 	s := sc.confined(plainLimit)
 	eventually(t, "memory is used up", func() bool { return s.metric("sidecar_memory_bytes", `of="deliveries"`) > 40<<20 })
 	close(gate)
-	s.awaitAcked(append(ids, "innocent")...)
-	if n := sc.app.total(); n != len(ids)+1 {
-		t.Errorf("%d attempts for %d messages", n, len(ids)+1)
+	s.awaitAcked(append(numbered("large-15", load.count), "innocent")...)
+	if n := sc.app.total(); n != load.count+1 {
+		t.Errorf("%d attempts for %d messages", n, load.count+1)
 	}
 	for _, cause := range []string{"network", "timeout", "broker", "channel"} {
 		if n := s.metric("sidecar_amqp_reconnects_total", `cause="`+cause+`"`); n != 0 {
@@ -134,8 +128,7 @@ func TestARowWithCostlyHeaders(t *testing.T) {
 		SELECT 'k', 'x', jsonb_build_object('h', jsonb_agg(jsonb_build_object('k', '', 'l', repeat('x', 20)))) FROM generate_series(1, 450000)`)
 	id := db.Value(`INSERT INTO outbox (routing_key, body) VALUES ('k', 'innocent') RETURNING message_id`)
 	sc := newScene(t).with("OUTBOX_DSN", db.DSN).seed()
-	heavy.Lock()
-	defer heavy.Unlock()
+	alone(t)
 	s := sc.confined(outboxLimit)
 	sc.app.await(id, 1)
 	eventually(t, "the row is marked", func() bool {

@@ -27,8 +27,7 @@ func TestPublishersBesideLargeMessages(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	}).URL)
-	heavy.Lock()
-	defer heavy.Unlock()
+	alone(t)
 	sc.putLarge(sc.exchange(), "k", load)
 	s := sc.confined(plainLimit)
 	var published atomic.Int64
@@ -61,8 +60,7 @@ func TestMixedLargeMessages(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("CONCURRENCY", "20", "LOG_LEVEL", "info").seed()
 	sc.with("APP_URL", newLargeApp(t, statuses(200)).URL)
-	heavy.Lock()
-	defer heavy.Unlock()
+	alone(t)
 	for _, load := range []largeLoad{{1, 60}, {3, 30}, {20, 8}, {2, 60}, {3, 30}, {20, 8}} {
 		sc.putLarge(sc.exchange(), "k", load)
 	}

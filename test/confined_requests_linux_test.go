@@ -25,8 +25,7 @@ func (c *confined) batch(lines string) (int, string) {
 func TestCostlyLines(t *testing.T) {
 	t.Parallel()
 	sc := publishing(t)
-	heavy.Lock()
-	defer heavy.Unlock()
+	alone(t)
 	s := sc.confined(publishLimit)
 	innocent := `{"routing_key":"k","message_id":"innocent","body":"x"}` + "\n"
 	for _, size := range []int{3 << 20, 31 << 20} {
@@ -80,8 +79,7 @@ func (c *confined) readsWhileBusy(t *testing.T) {
 func TestUnfinishedRequests(t *testing.T) {
 	t.Parallel()
 	sc := publishing(t)
-	heavy.Lock()
-	defer heavy.Unlock()
+	alone(t)
 	s := sc.confined(publishLimit)
 	hold(t, s.endpoint, post("/publish/default/k", 16<<20, "")+"x", 4)
 	hold(t, s.endpoint, post("/publish/default/k", 10, "")+"x", 256)

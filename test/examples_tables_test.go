@@ -54,24 +54,6 @@ redrive "" demo.order_processor demo.order_processor
 retries 3
 count x-delivery-count
 `,
-	"headers/billing.json": `
-exchange documents headers
-exchange billing.later direct
-queue billing x-dead-letter-exchange="" x-dead-letter-routing-key="billing.dead" x-dead-letter-strategy="at-least-once" x-delivery-limit=2147483647 x-overflow="reject-publish" x-queue-type="quorum"
-queue billing.later.30s x-dead-letter-exchange="" x-dead-letter-routing-key="billing" x-dead-letter-strategy="at-least-once" x-message-ttl=30000 x-overflow="reject-publish" x-queue-type="quorum"
-queue billing.later.10m x-dead-letter-exchange="" x-dead-letter-routing-key="billing" x-dead-letter-strategy="at-least-once" x-message-ttl=600000 x-overflow="reject-publish" x-queue-type="quorum"
-queue billing.dead x-delivery-limit=2147483647 x-queue-type="quorum"
-binding documents "" billing kind="invoice" version=2 x-match="all"
-binding documents "" billing chargeback=true refund=true x-match="any"
-binding billing.later 30s billing.later.30s
-binding billing.later 10m billing.later.10m
-consume billing
-wait 1 30s publish billing.later 30s billing.later.30s
-wait 2 10m publish billing.later 10m billing.later.10m
-park "" billing.dead billing.dead
-redrive "" billing billing
-retries 5
-`,
 	"dead-letter/order-placed.env":     deadLetter(""),
 	"dead-letter/order-placed-ttl.env": deadLetter(" x-message-ttl=300000"),
 	// Without a dead-letter exchange no queue keeps a message after its last attempt, so the route of redrives is not used.
@@ -126,24 +108,8 @@ park "" wms.dlq.wms-cincout wms.dlq.wms-cincout
 redrive "" wms.queue.wms-cincout wms.queue.wms-cincout
 retries 10
 `,
-	// No system had these before the sidecar: the names are those of fanout.
-	"native/shop-billing.env":        native(5000),
-	"native/shop-billing-rising.env": native(300_000),
-}
-
-// native are the objects of shop-billing, whose queue delays retries itself, from 5 s to a longest delay.
-func native(longest int) string {
-	return strings.ReplaceAll(`
-exchange shop.main-exchange fanout
-queue shop.queue.shop-billing x-dead-letter-exchange="" x-dead-letter-routing-key="shop.dlq.shop-billing" x-dead-letter-strategy="at-least-once" x-delayed-retry-max=LONGEST x-delayed-retry-min=5000 x-delayed-retry-type="failed" x-delivery-limit=200 x-overflow="reject-publish" x-queue-type="quorum"
-queue shop.dlq.shop-billing x-delivery-limit=2147483647 x-queue-type="quorum"
-binding shop.main-exchange "" shop.queue.shop-billing
-consume shop.queue.shop-billing
-wait 1 5s delay "" shop.queue.shop-billing shop.queue.shop-billing
-park "" shop.dlq.shop-billing shop.dlq.shop-billing
-redrive "" shop.queue.shop-billing shop.queue.shop-billing
-retries 10
-`, "LONGEST", fmt.Sprint(longest))
+	// No system had these before the sidecar: the golden plans of package topology, and the plan itself, say what there is.
+	"native/shop-billing.env": "", "native/shop-billing-rising.env": "", "headers/billing.json": "",
 }
 
 // fanout are the objects of a service on a fanout exchange. The document calls its queues classic. A classic queue is

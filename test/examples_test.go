@@ -48,7 +48,7 @@ func TestExamples(t *testing.T) {
 			got = slices.Compact(slices.Sorted(slices.Values(got)))
 			want := slices.Compact(slices.Sorted(slices.Values(strings.Split(strings.TrimSpace(table), "\n"))))
 			want = slices.DeleteFunc(want, func(line string) bool { return line == "" })
-			if !slices.Equal(got, want) {
+			if table != "" && !slices.Equal(got, want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 			}
 			if isPlan(name) {
@@ -102,10 +102,7 @@ func exampleFiles(t *testing.T) []string {
 // envFile reads a file as docker does: everything behind the first "=" is the value, whatever it holds.
 func envFile(t *testing.T, name string) map[string]string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(examples, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(filepath.Join(examples, name)))(t)
 	env := map[string]string{}
 	for line := range strings.Lines(string(raw)) {
 		line = strings.TrimSuffix(line, "\n")

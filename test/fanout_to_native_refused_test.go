@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestFanoutToNativeRefuses: what the script refuses it leaves as it is.
@@ -24,9 +25,7 @@ func TestFanoutToNativeRefuses(t *testing.T) {
 		for i := 0; i < len(args); i += 2 {
 			table[args[i].(string)] = args[i+1]
 		}
-		if err := b.declare(name, table); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.declare(name, table))
 		return name
 	}
 	// fanout declares a service's queue as the sidecar does, and its exchange if it has a retry queue.
@@ -36,9 +35,7 @@ func TestFanoutToNativeRefuses(t *testing.T) {
 	}
 	retry := func(name string, ttl int64) string {
 		t.Helper()
-		if err := b.declareExchange(name+".x", "direct"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.declareExchange(name+".x", "direct"))
 		q := declare(fmt.Sprintf("%s.%d", name, ttl), "x-message-ttl", ttl, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", name,
 			"x-dead-letter-strategy", "at-least-once", "x-overflow", "reject-publish")
 		b.bind(q, "retry", name+".x")
@@ -49,9 +46,7 @@ func TestFanoutToNativeRefuses(t *testing.T) {
 	wantStep(t, 64, "fanout-to-native.sh [-p VHOST] STEP QUEUE")
 	wantStep(t, 64, "MIN and MAX", "begin", "q", "5s")
 	wantStep(t, 1, `no queue "none"`, "back", "none")
-	if err := b.declare("classic", amqp.Table{"x-dead-letter-exchange": "x"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.declare("classic", amqp.Table{"x-dead-letter-exchange": "x"}))
 	wantStep(t, 1, "is a classic queue", "check", "classic")
 	wantStep(t, 1, "declared for native", "begin", declare("native", "x-delayed-retry-type", "failed"))
 	wantStep(t, 1, "no sidecar with SIDECAR_TOPOLOGY=fanout has declared it", "check", declare("plain"))

@@ -5,7 +5,6 @@ package test
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,33 +25,22 @@ func fails(i int) int { return []int{0, 1, 0, 2, 0, 3, 0, 1 << 20}[i%8] }
 func (m *moving) load() {
 	m.sc.app.otherwise(func(d *delivery) answer {
 		var i int
-		_, _ = fmt.Sscanf(d.id, "m%d", &i)
-		if n := d.number("Amqp-Retry-Count"); n >= d.nth {
-			m.sc.t.Errorf("%s has %d retries after %d failures", d.id, n, d.nth-1)
+		_, _ = fmt.Sscanf(d.ID, "m%d", &i)
+		if n := d.Number("Amqp-Retry-Count"); n >= d.Nth {
+			m.sc.t.Errorf("%s has %d retries after %d failures", d.ID, n, d.Nth-1)
 		}
-		if d.nth <= fails(i) {
+		if d.Nth <= fails(i) {
 			return status(500)
 		}
 		return status(200)
 	})
-	stop := make(chan struct{})
-	var sending sync.WaitGroup
-	sending.Go(func() {
-		for {
-			for range 10 {
-				id := fmt.Sprintf("m%d", len(m.sent))
-				m.sent = append(m.sent, id)
-				m.sc.send(id)
-			}
-			select {
-			case <-stop:
-				return
-			case <-time.After(200 * time.Millisecond):
-			}
+	m.finish = steadily(m.sc.t, 200*time.Millisecond, func() {
+		for range 10 {
+			id := fmt.Sprintf("m%d", len(m.sent))
+			m.sent = append(m.sent, id)
+			m.sc.send(id)
 		}
 	})
-	m.finish = sync.OnceFunc(func() { close(stop); sending.Wait() })
-	m.sc.t.Cleanup(m.finish)
 }
 
 // roll replaces the running sidecars by two of that topology, one after the other; each starts before an old one stops.
@@ -97,7 +85,7 @@ func (m *moving) check() {
 		}
 	}
 	for _, d := range m.sc.take(m.sc.dlq(), max(m.sc.ready(m.sc.dlq()), 0)) {
-		if asInt(d.Headers["x-final-retry-count"]) != 3 || len(m.sc.app.seen(d.MessageId)) < 4 {
+		if asInt(d.Headers["x-final-retry-count"]) != 3 || len(m.sc.app.Seen(d.MessageId)) < 4 {
 			t.Errorf("%s is parked with %v", d.MessageId, d.Headers)
 		}
 	}

@@ -63,7 +63,7 @@ func TestSidecarSuspended(t *testing.T) {
 	s.awaitOutcome("m", "ack")
 	eventually(t, "the late answer counted as stale", func() bool { return s.metric("sidecar_stale_deliveries_total") > 0 })
 	sc.settledAll(s, 0)
-	if n := len(sc.app.seen("m")); n != 1 {
+	if n := len(sc.app.Seen("m")); n != 1 {
 		t.Errorf("%d receipts, want 1", n)
 	}
 }
@@ -88,25 +88,14 @@ func TestThrottledToAFifthOfACore(t *testing.T) {
 	s := sc.run()
 	ids := numbered("m", 200)
 	sc.send(ids...)
-	done, throttled := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(throttled)
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
-			_ = s.cmd.Process.Signal(syscall.SIGSTOP)
-			time.Sleep(80 * time.Millisecond)
-			_ = s.cmd.Process.Signal(syscall.SIGCONT)
-			time.Sleep(20 * time.Millisecond)
-		}
-	}()
+	free := steadily(t, 20*time.Millisecond, func() {
+		_ = s.cmd.Process.Signal(syscall.SIGSTOP)
+		time.Sleep(80 * time.Millisecond)
+		_ = s.cmd.Process.Signal(syscall.SIGCONT)
+	})
 	sc.app.awaitAll(ids...)
 	time.Sleep(5 * time.Second) // idle and throttled: only heartbeats, and more than two of them
-	close(done)
-	<-throttled
+	free()
 	if n := s.metric("sidecar_amqp_reconnects_total"); n != 0 {
 		t.Errorf("%v sessions were lost for the lack of CPU", n)
 	}

@@ -5,10 +5,11 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // What the sidecar may cost while its broker is hostile.
@@ -43,8 +44,12 @@ func judge(t *testing.T, m mode) {
 		"SIDECAR_ADMIN_ADDR": "127.0.0.1:0", "SIDECAR_CONTROL_ADDR": "127.0.0.1:0", "SIDECAR_PUBLISH_ADDR": "127.0.0.1:0",
 		"SIDECAR_PUBLISH_TIMEOUT": "1s", "SIDECAR_SHUTDOWN_GRACE": "1s", "SIDECAR_MEMORY": hostileMemory, "GOMEMLIMIT": "64MiB",
 	})
-	stopped := s.publishSteadily()
-	defer stopped()
+	client := &http.Client{Timeout: 3 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	defer steadily(t, 50*time.Millisecond, func() { // the answers are of no interest
+		if answer, err := client.Post("http://"+s.endpoint+"/publish/default/k", "text/plain", strings.NewReader("x")); err == nil {
+			_ = answer.Body.Close()
+		}
+	})()
 	if m.on != closeConnection && m.on != basicCancel {
 		awaitMisbehaviour(t, p)
 	}
@@ -84,46 +89,16 @@ func awaitMisbehaviour(t *testing.T, p *hostilePeer) {
 	}
 }
 
-// publishSteadily POSTs messages until the returned function is called. The answers are of no interest.
-func (s *sidecar) publishSteadily() (stop func()) {
-	stopping := make(chan struct{})
-	var work sync.WaitGroup
-	client := &http.Client{Timeout: 3 * time.Second}
-	work.Go(func() {
-		for {
-			select {
-			case <-stopping:
-				return
-			case <-time.After(50 * time.Millisecond):
-			}
-			answer, err := client.Post("http://"+s.endpoint+"/publish/default/k", "text/plain", strings.NewReader("x"))
-			if err == nil {
-				_ = answer.Body.Close()
-			}
-		}
-	})
-	return func() {
-		close(stopping)
-		work.Wait()
-		client.CloseIdleConnections()
-	}
-}
-
 // cpu is the time that the process has computed for.
 func (s *sidecar) cpu() time.Duration {
 	s.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid)))(s.t)
 	_, rest, _ := strings.Cut(string(text), ") ") // behind the name of the program
 	fields := strings.Fields(rest)
 	if len(fields) < 13 {
 		s.t.Fatalf("%d fields in stat", len(fields))
 	}
 	var user, system time.Duration
-	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(fields[11]+" "+fields[12], &user, &system))(s.t)
 	return (user + system) * 10 * time.Millisecond // ticks of 1/100 s
 }

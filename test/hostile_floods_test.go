@@ -119,7 +119,7 @@ func confirms() []mode {
 	}
 	return []mode{
 		{name: "no confirm", on: basicPublish, act: nothing},
-		confirming("ack of 2^63, multiple", ack, ackArgs(1<<63, true)),
+		confirming("ack of 2^63, multiple", ack, ackArgs(1<<63, 1)),
 		published("nacks for ever", func(ch uint16, n int) []byte { return method(ch, nack, tag(n+1000), []byte{0}) }),
 		published("returns for ever", func(ch uint16, _ int) []byte { return append(returned(ch), content(ch, 0)...) }),
 		published("returns with bodies for ever", func(ch uint16, n int) []byte {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // hostilePeer accepts connections as a broker and misbehaves in one way. Otherwise it answers each method
@@ -66,10 +67,7 @@ const (
 
 func newHostilePeer(t *testing.T, m mode) *hostilePeer {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &hostilePeer{addr: l.Addr().String(), mode: m, over: make(chan struct{}), reached: make(chan struct{})}
 	p.work.Go(func() {
 		for {
@@ -171,7 +169,7 @@ func (l *link) method(channel uint16, id uint32, args []byte) {
 	case basicCancel:
 		l.reply(channel, basicCancel+1, args[:1+args[0]])
 	case basicPublish:
-		l.ack(channel, l.published[channel], false)
+		l.reply(channel, 60<<16|80, ackArgs(l.published[channel], 0))
 	case closeConnection, closeChannel, bindQueue, setQos, selectConfirm, 90<<16 | 10, 90<<16 | 20, 90<<16 | 30: // tx.select, commit, rollback
 		l.reply(channel, id+1)
 	}
@@ -186,10 +184,6 @@ func (l *link) send(frames ...[]byte) bool {
 }
 
 func (l *link) reply(channel uint16, id uint32, args ...[]byte) { l.send(method(channel, id, args...)) }
-
-func (l *link) ack(channel uint16, tag uint64, multiple bool) {
-	l.reply(channel, 60<<16|80, ackArgs(tag, multiple))
-}
 
 // forever writes what next returns, beside the answers, until the connection or the test ends.
 func (l *link) forever(next func(n int) []byte) {
@@ -255,16 +249,12 @@ func announced(size uint32) []byte {
 	return binary.BigEndian.AppendUint32([]byte{1, 0, 0}, size)
 }
 
-func ackArgs(tag uint64, flags bool) []byte {
-	b := binary.BigEndian.AppendUint64(nil, tag)
-	if flags {
-		return append(b, 1)
-	}
-	return append(b, 0)
+func ackArgs(tag uint64, multiple byte) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, tag), multiple)
 }
 
-func short(s string) []byte { return append([]byte{byte(len(s))}, s...) }
-func long(s string) []byte  { return append(binary.BigEndian.AppendUint32(nil, uint32(len(s))), s...) }
+func short(s string) []byte { return brokertest.Short(s) }
+func long(s string) []byte  { return brokertest.Long(s) }
 
 // named is an entry of a table: its name and value, which begins with its type.
 func named(name, value string) string { return string(short(name)) + value }

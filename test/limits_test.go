@@ -12,8 +12,8 @@ func TestPortInUse(t *testing.T) {
 	taken := newApp(t)
 	for _, name := range []string{"SIDECAR_ADMIN_ADDR", "SIDECAR_CONTROL_ADDR", "SIDECAR_PUBLISH_ADDR"} {
 		env := valid()
-		env[name] = taken.addr
-		if r := command(t, env, "run"); r.code != 1 || !strings.Contains(r.stderr, name+"="+taken.addr+": address already in use: stop") {
+		env[name] = taken.Addr
+		if r := command(t, env, "run"); r.code != 1 || !strings.Contains(r.stderr, name+"="+taken.Addr+": address already in use: stop") {
 			t.Errorf("%s in use: exit %d, want 1, the variable and the address:\n%s", name, r.code, r.all())
 		}
 	}
@@ -42,18 +42,4 @@ func soon() <-chan struct{} {
 	c := make(chan struct{})
 	time.AfterFunc(50*time.Millisecond, func() { close(c) })
 	return c
-}
-
-// TestTextLog is for people: not JSON, same events.
-func TestTextLog(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("LOG_FORMAT", "text").seed()
-	sc.send("m")
-	s := launch(t, sc.env)
-	sc.app.await("m", 1)
-	eventually(t, "the settled message in the log", func() bool { return s.log.mentions("m", "ack", sc.queue()) })
-	if strings.HasPrefix(s.log.String(), "{") {
-		t.Error("SIDECAR_LOG_FORMAT=text writes JSON")
-	}
-	s.stop()
 }

@@ -1,19 +1,19 @@
 package test
 
 import (
-	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // linked puts a proxy between the scene's sidecar and the broker.
-func linked(t testing.TB, sc *scene) *proxy {
+func linked(t testing.TB, sc *scene) *brokertest.Proxy {
 	t.Helper()
-	p := newProxy(t, brokerAddr(t))
-	sc.with("AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.Host = p.addr }))
+	p := brokertest.NewProxy(t, brokertest.URL(t))
+	sc.with("AMQP_URL", p.URL(t, brokertest.URL(t)))
 	return p
 }
 
@@ -23,11 +23,11 @@ func TestReconnectsAfterEveryCut(t *testing.T) {
 	sc := newScene(t).seed()
 	p := linked(t, sc)
 	s := sc.run()
-	p.cut()
+	p.Cut()
 	eventually(t, "reconnected", func() bool { return s.metric("sidecar_amqp_reconnects_total") > 0 && s.ready() })
 	sc.send("m")
 	sc.app.await("m", 1)
-	p.down()
+	p.Refuse()
 	eventually(t, "GET /readyz is not 200 without a broker", func() bool { return !s.ready() })
 	if status, _ := s.get(s.admin, "/livez"); status != 200 {
 		t.Errorf("GET /livez is %d without a broker", status)
@@ -38,7 +38,7 @@ func TestReconnectsAfterEveryCut(t *testing.T) {
 	if n := s.metric("sidecar_amqp_connected"); n != 0 {
 		t.Errorf("sidecar_amqp_connected is %v without a broker", n)
 	}
-	p.up()
+	p.Restore(t)
 	s.awaitReady()
 	eventually(t, "one consumer", func() bool { return sc.consumers(sc.queue()) == 1 })
 	sc.send("last")
@@ -50,7 +50,7 @@ func TestBrokerAwayAtStart(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()
 	p := linked(t, sc)
-	p.down()
+	p.Refuse()
 	s := start(t, sc.env)
 	eventually(t, "GET /startupz is 200 without a broker", func() bool { status, _ := s.get(s.admin, "/startupz"); return status == 200 })
 	eventually(t, "a line about the broker", func() bool {
@@ -60,7 +60,7 @@ func TestBrokerAwayAtStart(t *testing.T) {
 		t.Errorf("ready %v, ended %v without a broker", s.ready(), s.ended())
 	}
 	sc.send("m")
-	p.up()
+	p.Restore(t)
 	sc.app.await("m", 1)
 	sc.settledAll(s.awaitReady(), 0)
 }
@@ -73,12 +73,7 @@ func TestAccessIsLost(t *testing.T) {
 	user := newAccount(t)
 	user.may(".*", ".*", ".*")
 	file := filepath.Join(t.TempDir(), "password")
-	put := func(s string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(s+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	put := func(s string) { must.Do(t, os.WriteFile(file, []byte(s+"\n"), 0o600)) }
 	put("canary-wrong")
 	s := start(t, sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD_FILE", file).env)
 	refusals := func() float64 { return s.metric("sidecar_amqp_reconnects_total", `cause="auth"`) }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // entry is one JSON log line.
@@ -48,14 +50,8 @@ func newOutput(t testing.TB) *output {
 	dir := t.TempDir()
 	for i := range o.streams {
 		path := filepath.Join(dir, strconv.Itoa(i))
-		to, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-		from, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		to := must.Get(os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(t)
+		from := must.Get(os.Open(path))(t)
 		o.streams[i] = &stream{to: to, from: from}
 	}
 	t.Cleanup(o.close)

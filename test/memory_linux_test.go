@@ -3,9 +3,12 @@ package test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestIdleMemory: what the kernel says about a sidecar that waits, without the pages of the program: all sidecars of a node
@@ -28,17 +31,12 @@ func TestMemoryOfABacklog(t *testing.T) {
 	const size, count, limit = 64 << 10, 1000, 48 << 10 // bytes, messages, KiB
 	gate := make(chan struct{})
 	sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: gate} })
-	batch := make([]string, 0, 100)
-	for i, id := range numbered("m", count) {
-		if batch = append(batch, id); len(batch) < cap(batch) && i < count-1 {
-			continue
-		}
-		list := messages(batch...)
-		for j := range list {
-			list[j].Body = make([]byte, size)
+	for ids := range slices.Chunk(numbered("m", count), 100) {
+		list := messages(ids...)
+		for i := range list {
+			list[i].Body = make([]byte, size)
 		}
 		sc.sendMessage(list...)
-		batch = batch[:0]
 	}
 	s := launchBinary(t, shipped(t), sc.env).listening().awaitReady()
 	eventually(t, "a full window", func() bool { return sc.ready(sc.queue()) == count-20 })
@@ -60,10 +58,7 @@ func peakRSS(t testing.TB, pid int) (kib int) {
 // ofStatus is a figure in the kernel's status of a process, in KiB.
 func ofStatus(t testing.TB, pid int, name string) (kib int) {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	for line := range strings.Lines(string(text)) {
 		if n, _ := fmt.Sscanf(line, name+": %d kB", &kib); n == 1 {
 			return kib

@@ -11,6 +11,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/brokertest"
+	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/testkit/prometheus"
 )
 
@@ -63,14 +66,8 @@ func newMixed(t *testing.T, p *prometheus.Server) *mixed {
 func (s *sidecar) listen() *sidecar {
 	s.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.control+"/events", nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	res, err := http.DefaultTransport.RoundTrip(req)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.control+"/events", nil))(s.t)
+	res := must.Get(http.DefaultTransport.RoundTrip(req))(s.t)
 	read := make(chan struct{})
 	go func() { defer close(read); _, _ = io.Copy(io.Discard, res.Body) }()
 	s.t.Cleanup(func() { stop(); <-read; _ = res.Body.Close() })
@@ -79,7 +76,7 @@ func (s *sidecar) listen() *sidecar {
 
 // answer goes by the first part of the id.
 func (m *mixed) answer(d *delivery) answer {
-	kind, _, _ := strings.Cut(d.id, "-")
+	kind, _, _ := strings.Cut(d.ID, "-")
 	switch {
 	case kind == "bad":
 		return status(500)
@@ -87,9 +84,9 @@ func (m *mixed) answer(d *delivery) answer {
 		return status(422)
 	case kind == "waste":
 		return answer{status: 200, header: map[string]string{"Amqp-Disposition": "discard"}}
-	case kind == "early" && d.nth == 1:
+	case kind == "early" && d.Nth == 1:
 		return status(425)
-	case kind == "retry" && d.nth == 1:
+	case kind == "retry" && d.Nth == 1:
 		return status(503)
 	}
 	return status(200)
@@ -134,10 +131,7 @@ func loop(t *testing.T, p *prometheus.Server) string {
 	sc := newScene(t).seedTTL(60_000).with("MAX_RETRIES", "2", "RETRY_DELAY", "1m")
 	sc.app.otherwise(func(*delivery) answer { return status(409) })
 	ch := dialBroker(t).channel()
-	waiting, err := ch.Consume(sc.retryQueue(), "", true, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	waiting := must.Get(ch.Consume(sc.retryQueue(), "", true, false, false, false, nil))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	over := make(chan struct{})
 	go func() {
@@ -189,4 +183,84 @@ func batching(t *testing.T, p *prometheus.Server) {
 		return len(p.Now(`sidecar_batch_messages_count{queue="`+sc.queue()+`"} == 0`)) == 1
 	})
 	sc.send(numbered("m", 50)...)
+}
+
+// outgoing is a sidecar whose app publishes, over HTTP and through an outbox, behind a link that can break. Beside it is
+// one that only sends what is in the same outbox.
+type outgoing struct {
+	t      testing.TB
+	p      *prometheus.Server
+	sc     *scene
+	db     *postgrestest.Database
+	broker *brokertest.Proxy
+	addr   string // where the app publishes
+}
+
+func newOutgoing(t testing.TB, p *prometheus.Server) *outgoing {
+	o := &outgoing{t: t, p: p, sc: newScene(t), db: postgrestest.New(t), addr: freeAddr(t)}
+	o.broker = linked(t, o.sc)
+	o.sc.with("PUBLISH_ADDR", o.addr,
+		"OUTBOX_DSN", o.db.DSN, "OUTBOX_POLL_INTERVAL", "100ms", "OUTBOX_MAX_ATTEMPTS", "1")
+	o.sc.app.otherwise(func(*delivery) answer { return status(200) })
+	if code := launch(t, o.sc.env, "outbox", "migrate").exitCode(); code != 0 {
+		t.Fatalf("outbox migrate: exit code %d", code)
+	}
+	s := o.sc.run()
+	p.Scrape(s.admin, map[string]string{"job": "shop/outgoing", "namespace": "shop", "pod": "outgoing-1"})
+	sender := start(t, o.sc.envWith("SIDECAR_CONSUME", "off", "SIDECAR_PUBLISH_ADDR", "127.0.0.1:0")).awaitReady()
+	p.Scrape(sender.admin, map[string]string{"job": "shop/sender", "namespace": "shop", "pod": "sender-1"})
+	eventually(t, "it is scraped", func() bool { return len(p.Now(`sidecar_outbox_connected{pod="outgoing-1"} == 1`)) == 1 })
+	return o
+}
+
+// insert writes a row that has been due for that long.
+func (o *outgoing) insert(exchange, key string, due time.Duration) {
+	o.t.Helper()
+	o.db.Exec(`INSERT INTO outbox (exchange, routing_key, body, send_after) VALUES ($1, $2, $3, now() - $4::interval)`,
+		exchange, key, []byte(`{}`), due.String())
+}
+
+// post publishes by HTTP and returns the status.
+func (o *outgoing) post() int {
+	o.t.Helper()
+	res := must.Get(plain.Post("http://"+o.addr+"/publish/default/order.created", "application/json", strings.NewReader(`{}`)))(o.t)
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// use is the usual day, with a row that no queue takes and one for a queue that is full.
+func (o *outgoing) use() {
+	o.t.Helper()
+	full := o.sc.prefix + ".full"
+	must.Do(o.t, o.sc.declare(full, amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"}))
+	o.insert("amq.default", full, 0)
+	o.insert("amq.default", full, 0)
+	o.insert("amq.default", o.sc.prefix+".absent", 0)
+	eventually(o.t, "messages and rows are published", func() bool {
+		if code := o.post(); code != http.StatusNoContent {
+			o.t.Fatalf("status %d", code)
+		}
+		o.insert(o.sc.exchange(), "order.created", 0)
+		return len(o.p.Now(`sum(rate(sidecar_publish_requests_total{result="published"}[4s])) > 0
+			and sum(rate(sidecar_outbox_rows_total{result="sent"}[4s])) > 0`)) == 1
+	})
+}
+
+// suffer makes every alert fire that is about the app's own messages, but for the one about the database.
+func (o *outgoing) suffer() {
+	o.t.Helper()
+	about, sender := []string{"namespace", "shop", "queue", o.sc.queue()}, []string{"namespace", "shop", "job", "shop/sender", "queue", ""}
+	o.p.Fires("OutboxQuarantined", about...)
+	o.p.Fires("OutboxQuarantined", sender...)
+	o.p.Fires("OutboxNacked", "namespace", "shop") // of whichever relay took the row
+
+	o.broker.Refuse()
+	o.insert(o.sc.exchange(), "order.created", time.Hour)
+	eventually(o.t, "the alert PublishFailing fires", func() bool {
+		o.post()
+		return o.p.Firing("PublishFailing", append(about, "exchange", "default")...)
+	})
+	o.p.Fires("OutboxLagging", about...)
+	o.p.Fires("BrokerDisconnected", sender...)
+	o.broker.Restore(o.t)
 }

@@ -2,10 +2,8 @@ package test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // foreignQueues are the arguments of a queue that was made by hand, and of what Dapr's component for RabbitMQ makes of
@@ -42,12 +41,8 @@ func newMigration(t *testing.T, args amqp.Table, autoDelete bool) *migration {
 	m.with("APP_URL", "http://"+m.appAddr+"/orders", "PARK_ON_STATUS", "422", "BINDINGS", m.queue+":")
 	ch := m.channel()
 	defer func() { _ = ch.Close() }()
-	if err := ch.ExchangeDeclare(m.queue, "fanout", true, autoDelete, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.QueueDeclare(m.queue, true, autoDelete, false, false, args); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ch.ExchangeDeclare(m.queue, "fanout", true, autoDelete, false, false, nil))
+	must.Get(ch.QueueDeclare(m.queue, true, autoDelete, false, false, args))(t)
 	m.bind(m.queue, "", m.queue)
 	return m
 }
@@ -65,10 +60,7 @@ func exampleProgram(t *testing.T, name string) string {
 		}
 		return out, err
 	}))
-	out, err := once.(func() (string, error))()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(once.(func() (string, error))())(t)
 	return out
 }
 
@@ -223,15 +215,6 @@ func TestNewQueueBeside(t *testing.T) {
 	m.settledAll(s, 0)
 }
 
-func (b *broker) unbind(queue, key, exchange string) {
-	b.t.Helper()
-	ch := b.channel()
-	defer func() { _ = ch.Close() }()
-	if err := ch.QueueUnbind(queue, key, exchange, nil); err != nil {
-		b.t.Fatalf("unbind %q from %q: %v", queue, exchange, err)
-	}
-}
-
 // TestAutoDeleteQueueIsNotToBeTakenOver: such a queue goes with its last consumer, and a sidecar that pauses is none. It
 // is refused where the queue is checked, and does go where it is not.
 func TestAutoDeleteQueueIsNotToBeTakenOver(t *testing.T) {
@@ -255,24 +238,7 @@ func TestAutoDeleteQueueIsNotToBeTakenOver(t *testing.T) {
 // TestMigrationDoc: docs/migration.md shows the examples as they are.
 func TestMigrationDoc(t *testing.T) {
 	t.Parallel()
-	raw, err := os.ReadFile("../docs/migration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := string(raw)
-	shown := regexp.MustCompile("<!-- shown: (examples/migration/\\S+) -->\n```(?:go|python)\n(?s:(.+?))```\n").FindAllStringSubmatch(doc, -1)
-	for _, block := range shown {
-		source, err := os.ReadFile("../" + block[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(source), block[2]) {
-			t.Errorf("docs/migration.md does not show %s as it is", block[1])
-		}
-	}
-	if len(shown) != 4 {
-		t.Errorf("docs/migration.md shows %d examples, want 4", len(shown))
-	}
+	checkShown(t, "../docs/migration.md", 4)
 }
 
 // environments are the blocks of a page that hold nothing but NAME=value.

@@ -20,8 +20,8 @@ func nativeScene(t testing.TB) *scene {
 
 // counts are the retry counts of a message at its attempts.
 func (sc *scene) counts(id string) (list []int) {
-	for _, d := range sc.app.seen(id) {
-		list = append(list, d.number("Amqp-Retry-Count"))
+	for _, d := range sc.app.Seen(id) {
+		list = append(list, d.Number("Amqp-Retry-Count"))
 	}
 	return list
 }
@@ -49,12 +49,12 @@ func TestNativeAttempts(t *testing.T) {
 	inQueue := func(n int) {
 		t.Helper()
 		eventually(t, fmt.Sprintf("parked after %d attempts", n), func() bool {
-			return len(sc.app.seen("bad")) == n && sc.ready(sc.dlq()) == 1
+			return len(sc.app.Seen("bad")) == n && sc.ready(sc.dlq()) == 1
 		})
 	}
 	inQueue(4)
-	for i, d := range sc.app.seen("bad") {
-		if last := d.header.Get("Amqp-Last-Attempt") == "true"; last != (i == 3) {
+	for i, d := range sc.app.Seen("bad") {
+		if last := d.Header.Get("Amqp-Last-Attempt") == "true"; last != (i == 3) {
 			t.Errorf("attempt %d says last %v", i, last)
 		}
 	}
@@ -81,7 +81,7 @@ func TestNativeAttempts(t *testing.T) {
 	sc.send("killed")
 	sc.app.await("killed", 2)
 	s.kill()
-	before := len(sc.app.seen("killed"))
+	before := len(sc.app.Seen("killed"))
 	s = sc.run()
 	sc.wantParked(1)
 	if got := sc.counts("killed"); !slices.Equal(got[before:], []int{0, 1, 2, 3}) {

@@ -26,18 +26,27 @@ func TestNativeWaiting(t *testing.T) {
 	sc := nativeScene(t).with("RETRY_DELAY", "10m")
 	sc.app.otherwise(func(*delivery) answer { return status(409) })
 	s := sc.run()
-	sc.send(numbered("m", 3)...)
-	eventually(t, "all wait", func() bool { return sc.held() == 3 && s.metric("sidecar_waiting_messages") == 3 })
+	waiting := 3
+	allWait := func() bool { return sc.held() == waiting && s.metric("sidecar_waiting_messages") == float64(waiting) }
+	sc.send(numbered("m", waiting)...)
+	eventually(t, "all wait", allWait)
 	brokertest.Ctl(t, "set_policy", "short", ".*", `{"max-length":3}`)
-	eventually(t, "the queue is full", func() bool { return !sc.accepted(message("more")) })
+	eventually(t, "the queue is full", func() bool {
+		if !routed(sc, sc.exchange(), "more") {
+			return true
+		}
+		waiting++ // the policy does not apply yet
+		return false
+	})
+	eventually(t, "all wait", allWait)
 	if n := sc.ready(sc.queue()); n != 0 {
 		t.Errorf("%d messages are ready", n)
 	}
-	if n, err := sc.channel().QueuePurge(sc.queue(), false); n != 3 || err != nil {
-		t.Errorf("the purge removed %d messages of 3 that wait: %v", n, err)
+	if n, err := sc.channel().QueuePurge(sc.queue(), false); n != waiting || err != nil {
+		t.Errorf("the purge removed %d messages of %d that wait: %v", n, waiting, err)
 	}
 	eventually(t, "the queue is empty", func() bool { return sc.held() == 0 })
-	if n := s.metric("sidecar_waiting_messages"); n != 3 || sc.ready(sc.dlq()) != 0 {
+	if n := s.metric("sidecar_waiting_messages"); n != float64(waiting) || sc.ready(sc.dlq()) != 0 {
 		t.Errorf("the replica counts %v, %d are parked", n, sc.ready(sc.dlq()))
 	}
 }
@@ -57,7 +66,7 @@ func TestNativeExpirationAfterADelay(t *testing.T) {
 	if death := fmt.Sprint(h["x-death"]); !strings.Contains(death, "reason:expired") || h["x-final-reason"] != nil {
 		t.Errorf("%v", h)
 	}
-	if n := len(soon.app.seen("m")); n > 1 {
+	if n := len(soon.app.Seen("m")); n > 1 {
 		t.Errorf("POSTed %d times", n)
 	}
 }

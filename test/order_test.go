@@ -12,9 +12,9 @@ func TestOneAtATimeKeepsTheOrder(t *testing.T) {
 	sc.send(ids...)
 	s := sc.run()
 	sc.app.awaitAll(ids...)
-	for i, d := range sc.app.all() {
-		if d.id != ids[i] {
-			t.Errorf("receipt %d is %s", i, d.id)
+	for i, d := range sc.app.Requests() {
+		if d.ID != ids[i] {
+			t.Errorf("receipt %d is %s", i, d.ID)
 			break
 		}
 	}
@@ -35,27 +35,4 @@ func TestTwoReplicas(t *testing.T) {
 	a.stop()
 	sc.settledAll(b, 0)
 	checkUncounted(t, sc, ids)
-}
-
-// TestRedeliveredAfterACrash: the app gets it as redelivered, the attempt is not counted.
-func TestRedeliveredAfterACrash(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "1").seed()
-	never := make(chan struct{})
-	t.Cleanup(func() { close(never) })
-	hang := answer{gate: never}
-	sc.app.on("m", hang, hang, status(200))
-	s := sc.run()
-	sc.send("m")
-	for i, want := range []string{"false", "true", "true"} {
-		d := sc.app.await("m", i+1)[i]
-		if d.header.Get("Amqp-Redelivered") != want || d.number("Amqp-Retry-Count") != 0 {
-			t.Errorf("receipt %d: Amqp-Redelivered %s, Amqp-Retry-Count %s", i+1, d.header.Get("Amqp-Redelivered"), d.header.Get("Amqp-Retry-Count"))
-		}
-		if i < 2 {
-			s.kill()
-			s = sc.run()
-		}
-	}
-	sc.settledAll(s, 0)
 }

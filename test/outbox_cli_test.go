@@ -34,21 +34,26 @@ func outboxWith(t *testing.T, env map[string]string, code int, args ...string) r
 	return r
 }
 
+// outboxSays runs a command and wants each text in what it prints, or in why it fails.
+func outboxSays(t *testing.T, dsn string, code int, args string, texts ...string) {
+	t.Helper()
+	r := outboxRun(t, dsn, code, strings.Fields(args)...)
+	for _, text := range texts {
+		if said := map[bool]string{true: r.stdout, false: r.stderr}[code == 0]; !strings.Contains(said, text) {
+			t.Errorf("sidecar outbox %s does not say %q: %s", args, text, r.all())
+		}
+	}
+}
+
 // TestOutboxCommands goes the way of an outbox: made, filled, checked, a row released, others deleted. Neither a
 // broker nor a sidecar is there.
 func TestOutboxCommands(t *testing.T) {
 	t.Parallel()
 	db := postgrestest.New(t)
 	stranger := db.Role("secret")
-	if r := outboxRun(t, db.DSN, 1, "status"); !strings.Contains(r.stderr, "table outbox: no such table; sidecar outbox migrate makes it") {
-		t.Errorf("without a table: %s", r.stderr)
-	}
-	if r := outboxRun(t, stranger, 0, "migrate", "--print"); !strings.Contains(r.stdout, `CREATE TABLE "public"."outbox"`) {
-		t.Errorf("migrate --print: %s", r.all())
-	}
-	if r := outboxRun(t, stranger, 1, "migrate"); !strings.Contains(r.stderr, "permission denied for schema public") || !strings.Contains(r.stderr, "--print") {
-		t.Errorf("migrate without the right: %s", r.stderr)
-	}
+	outboxSays(t, db.DSN, 1, "status", "table outbox: no such table; sidecar outbox migrate makes it")
+	outboxSays(t, stranger, 0, "migrate --print", `CREATE TABLE "public"."outbox"`)
+	outboxSays(t, stranger, 1, "migrate", "permission denied for schema public", "--print")
 	if r := outboxRun(t, db.DSN, 0, "migrate"); !strings.Contains(r.stdout, "table public.outbox was made") || !strings.Contains(r.stderr, `CREATE TABLE "public"."outbox"`) {
 		t.Errorf("migrate: %s", r.all())
 	}
@@ -60,12 +65,8 @@ func TestOutboxCommands(t *testing.T) {
 		INSERT INTO outbox (routing_key, body, send_after) VALUES ('k', 'x', now() + interval '1 hour'), ('k', 'x', now() - interval '90 seconds');
 		INSERT INTO outbox (routing_key, body, attempts, last_error, quarantined_at) VALUES ('k', 'x', 10, 'unroutable' || chr(27) || '[31m', now() - interval '3 hours')`)
 	checkOutboxStatus(t, db)
-	if r := outboxRun(t, db.DSN, 0, "prune"); r.stdout != "20 of 25 rows deleted: sent more than 168h0m0s ago\n" {
-		t.Errorf("prune: %s", r.all())
-	}
-	if r := outboxRun(t, db.DSN, 0, "prune", "--older-than", "24h", "--json"); r.stdout != `{"scanned":5,"deleted":1}`+"\n" {
-		t.Errorf("prune --older-than: %s", r.all())
-	}
+	outboxSays(t, db.DSN, 0, "prune", "20 of 25 rows deleted: sent more than 168h0m0s ago\n")
+	outboxSays(t, db.DSN, 0, "prune --older-than 24h --json", `{"scanned":5,"deleted":1}`+"\n")
 	env := valid()
 	env["SIDECAR_OUTBOX_DSN"], env["SIDECAR_OUTBOX_RETENTION"] = db.DSN, "1h"
 	if r := outboxWith(t, env, 0, "prune"); r.stdout != "0 of 4 rows deleted: sent more than 1h0m0s ago\n" {
@@ -78,9 +79,7 @@ func TestOutboxCommands(t *testing.T) {
 		t.Errorf("%s rows are due", v)
 	}
 	db.Exec(`UPDATE outbox SET quarantined_at = now() WHERE sent_at IS NULL`)
-	if r := outboxRun(t, db.DSN, 0, "retry", "--json", "--all"); r.stdout != `{"released":3,"missing":[]}`+"\n" {
-		t.Errorf("retry --all: %s", r.all())
-	}
+	outboxSays(t, db.DSN, 0, "retry --json --all", `{"released":3,"missing":[]}`+"\n")
 }
 
 // checkOutboxStatus reads the status of TestOutboxCommands: of the superuser, whose DSN is in a file, and of a role that
@@ -100,9 +99,8 @@ func checkOutboxStatus(t *testing.T, db *postgrestest.Database) {
 		}
 	}
 	db.Exec(`ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
-	if r := outboxRun(t, db.Role("secret", `GRANT SELECT ON outbox TO %s`), 0, "status"); !strings.Contains(r.stdout, "pending      0,") || !strings.Contains(r.stdout, "policies     row level security may hide rows") {
-		t.Errorf("status by a role that sees no row: %s", r.stdout)
-	}
+	reader := db.Role("secret", `GRANT SELECT ON outbox TO %s`)
+	outboxSays(t, reader, 0, "status", "pending      0,", "policies     row level security may hide rows")
 	db.Exec(`ALTER TABLE outbox DISABLE ROW LEVEL SECURITY`)
 	var status struct {
 		Pending, Quarantined int
@@ -128,9 +126,7 @@ func TestOutboxTableOfTheDocument(t *testing.T) {
 	if a, b := shown.Query(columns), made.Query(columns); !slices.EqualFunc(a, b, slices.Equal) {
 		t.Errorf("the columns of the document are %v, those that migrate makes %v", a, b)
 	}
-	if r := outboxRun(t, shown.DSN, 0, "migrate", "--no-notify"); !strings.Contains(r.stdout, "nothing to do") {
-		t.Errorf("the document lacks something: %s", r.all())
-	}
+	outboxSays(t, shown.DSN, 0, "migrate --no-notify", "nothing to do") // the document lacks nothing
 }
 
 // TestOutboxUsage: what is wrong with the command line or the configuration is exit 64, what is wrong with the database
@@ -141,18 +137,13 @@ func TestOutboxUsage(t *testing.T) {
 	db := postgrestest.New(t)
 	outboxRun(t, db.DSN, 0, "migrate")
 	db.Exec(`CREATE VIEW v AS SELECT * FROM outbox`)
-	for _, c := range []struct {
-		args []string
-		say  string
-	}{
-		{nil, "a command is missing"}, {[]string{"vacuum"}, "there are migrate, status, prune, retry"}, {[]string{"migrate", "--notify"}, "no flag --notify"},
-		{[]string{"status", "x"}, `unexpected argument "x"`}, {[]string{"prune", "--older-than", "7"}, "want a duration such as"},
-		{[]string{"prune", "--older-than", "0s"}, "want a duration"}, {[]string{"retry"}, "want the ids of rows, or --all"}, {[]string{"retry", "--all", "1"}, "want the ids"},
-		{[]string{"retry", "seven"}, `not an id of the table: invalid input syntax for type bigint: "seven"`},
+	for args, say := range map[string]string{
+		"": "a command is missing", "vacuum": "there are migrate, status, prune, retry", "migrate --notify": "no flag --notify",
+		"status x": `unexpected argument "x"`, "prune --older-than 7": "want a duration such as",
+		"prune --older-than 0s": "want a duration", "retry": "want the ids of rows, or --all", "retry --all 1": "want the ids",
+		"retry seven": `not an id of the table: invalid input syntax for type bigint: "seven"`,
 	} {
-		if r := outboxRun(t, db.DSN, 64, c.args...); !strings.Contains(r.stderr, c.say) {
-			t.Errorf("%q: %s", c.args, r.stderr)
-		}
+		outboxSays(t, db.DSN, 64, args, say)
 	}
 	refused, err := url.Parse(db.DSN)
 	must.Do(t, err)

@@ -35,20 +35,24 @@ func block(t *testing.T, comment string) string {
 // TestOutboxDoc: docs/outbox.md shows the examples as they are, and names tests that exist.
 func TestOutboxDoc(t *testing.T) {
 	t.Parallel()
-	doc := outboxDoc(t)
-	for _, name := range []string{"examples/outbox/python/orders.py", "examples/outbox/node/orders.js", "examples/outbox/go/main.go"} {
-		if source := must.Get(os.ReadFile("../" + name))(t); !strings.Contains(string(source), block(t, "shown: "+name)) {
-			t.Errorf("docs/outbox.md does not show a part of %s", name)
+	checkShown(t, "../docs/outbox.md", 3)
+	if n := checkNamedTests(t, outboxDoc(t), packageDir); n < 10 {
+		t.Errorf("only %d tests are named: has their form changed?", n)
+	}
+}
+
+// checkShown wants a page to show parts of n files as they are.
+func checkShown(t *testing.T, page string, n int) {
+	t.Helper()
+	form := regexp.MustCompile("<!-- shown: (\\S+) -->\n```\\w+\n(?s:(.+?))```\n")
+	shown := form.FindAllStringSubmatch(string(must.Get(os.ReadFile(page))(t)), -1)
+	for _, block := range shown {
+		if source := must.Get(os.ReadFile("../" + block[1]))(t); !strings.Contains(string(source), block[2]) {
+			t.Errorf("%s does not show %s as it is", page, block[1])
 		}
 	}
-	named := regexp.MustCompile("`([a-z]+) (Test[A-Za-z0-9_]+)`").FindAllStringSubmatch(doc, -1)
-	if len(named) < 10 {
-		t.Errorf("only %d tests are named: has their form changed?", len(named))
-	}
-	for _, m := range named {
-		if !testsOf(t, m[1])[m[2]] {
-			t.Errorf("package %s has no %s", m[1], m[2])
-		}
+	if len(shown) != n {
+		t.Errorf("%s shows %d examples, want %d", page, len(shown), n)
 	}
 }
 
@@ -80,9 +84,9 @@ func TestOutboxDocSQL(t *testing.T) {
 		if row[1] != "NULL" {
 			body, tenant, kind = `{"order": 1, "cents": 4300}`, "north", "OrderChanged"
 		}
-		if string(d.body) != body || d.header.Get("Amqp-Header-Tenant") != tenant || d.header.Get("Amqp-Type") != kind ||
-			d.header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s came with %v", d.body, d.header)
+		if string(d.Body) != body || d.Header.Get("Amqp-Header-Tenant") != tenant || d.Header.Get("Amqp-Type") != kind ||
+			d.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s came with %v", d.Body, d.Header)
 		}
 	}
 	if due := db.Value(`SELECT send_after > now() + interval '50 minutes' FROM outbox WHERE sent_at IS NULL`); due != "t" {
@@ -100,9 +104,7 @@ func TestInboxOfTheDocument(t *testing.T) {
 	first, second := db.Conn(), db.Conn()
 	run := func(sql string) {
 		t.Helper()
-		if _, err := first.Exec(t.Context(), sql).ReadAll(); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(first.Exec(t.Context(), sql).ReadAll())(t)
 	}
 	// try takes the message in a transaction of the second's own, and says how many rows that made.
 	try := func() <-chan int64 {
@@ -160,8 +162,8 @@ func TestAdoptTheTableOfTheDocument(t *testing.T) {
 	db.Exec(insert, sc.exchange())
 	eventually(t, "the new row is sent", func() bool { return db.Value(`SELECT count(*) FROM outboxevent WHERE sent_at IS NULL`) == "0" })
 	id := db.Value(`SELECT id FROM outboxevent ORDER BY sent_at DESC LIMIT 1`)
-	if d := sc.app.await(id, 1)[0]; string(d.body) != `{"order": 1}` || d.header.Get("Content-Type") != "application/json" {
-		t.Errorf("%s came with %v", d.body, d.header)
+	if d := sc.app.await(id, 1)[0]; string(d.Body) != `{"order": 1}` || d.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("%s came with %v", d.Body, d.Header)
 	}
 	if sc.app.total() != 1 {
 		t.Errorf("%d messages came, want the new one alone", sc.app.total())

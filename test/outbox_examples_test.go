@@ -80,8 +80,8 @@ func TestOutboxExamples(t *testing.T) {
 			if got := db.Value(`SELECT count(*) FROM orders`); got != "4" {
 				t.Errorf("%s orders in the table, want 4", got)
 			}
-			if len(sc.app.seen(rolledBack)) > 0 || sc.app.total() != 4 {
-				t.Errorf("%d messages arrived, %d of them rolled back", sc.app.total(), len(sc.app.seen(rolledBack)))
+			if len(sc.app.Seen(rolledBack)) > 0 || sc.app.total() != 4 {
+				t.Errorf("%d messages arrived, %d of them rolled back", sc.app.total(), len(sc.app.Seen(rolledBack)))
 			}
 		})
 	}
@@ -94,18 +94,18 @@ func checkOrder(t *testing.T, d *delivery, order string, tracked bool) {
 		Customer string
 		Cents    int
 	}
-	if err := json.Unmarshal(d.body, &body); err != nil || body.Order.String() != order || body.Customer == "" || body.Cents == 0 {
-		t.Errorf("order %s has the body %s: %v", order, d.body, err)
+	if err := json.Unmarshal(d.Body, &body); err != nil || body.Order.String() != order || body.Customer == "" || body.Cents == 0 {
+		t.Errorf("order %s has the body %s: %v", order, d.Body, err)
 	}
-	chain := []string{d.id}
+	chain := []string{d.ID}
 	if tracked {
-		chain = []string{"before", d.id}
+		chain = []string{"before", d.ID}
 	}
 	var got []string
-	if err := json.Unmarshal([]byte(d.header.Get("Amqp-Header-X-Outbox-Tracking-Ids")), &got); err != nil || !slices.Equal(got, chain) {
+	if err := json.Unmarshal([]byte(d.Header.Get("Amqp-Header-X-Outbox-Tracking-Ids")), &got); err != nil || !slices.Equal(got, chain) {
 		t.Errorf("order %s was tracked by %v, want %v: %v", order, got, chain, err)
 	}
-	if key, kind := d.header.Get("Amqp-Routing-Key"), d.header.Get("Content-Type"); key != "order.placed" || kind != "application/json" {
+	if key, kind := d.Header.Get("Amqp-Routing-Key"), d.Header.Get("Content-Type"); key != "order.placed" || kind != "application/json" {
 		t.Errorf("order %s came with the routing key %q as %q", order, key, kind)
 	}
 }
@@ -126,17 +126,17 @@ func TestPublishExamples(t *testing.T) {
 			s := sc.run()
 			address := s.log.find(func(e entry) bool { return e.is("listening") })[0].text("publish")
 
-			p.down()
+			p.Refuse()
 			example := launchBinary(t, argv[0], nil, append(argv[1:], "http://"+address+"/publish/default/order.placed", `{"order":1}`)...)
 			eventually(t, "503", func() bool { return example.log.mentions("not yet: 503") })
-			p.up()
+			p.Restore(t)
 			if code := example.exitCode(); code != 0 {
 				t.Fatalf("exit %d: %s", code, example.log.String())
 			}
 			_, key, _ := strings.Cut(example.log.String(), "published ")
 			d := sc.app.await(strings.TrimSpace(key), 1)[0]
-			if string(d.body) != `{"order":1}` || d.header.Get("Content-Type") != "application/json" || d.header.Get("Amqp-Routing-Key") != "order.placed" {
-				t.Errorf("%s came as %v", d.body, d.header)
+			if string(d.Body) != `{"order":1}` || d.Header.Get("Content-Type") != "application/json" || d.Header.Get("Amqp-Routing-Key") != "order.placed" {
+				t.Errorf("%s came as %v", d.Body, d.Header)
 			}
 			if sc.app.total() != 1 {
 				t.Errorf("%d messages arrived, want 1", sc.app.total())

@@ -33,8 +33,8 @@ func TestOutbox(t *testing.T) {
 		'{"x-tenant": "t 1", "x-n": 7, "x-death": [], "CC": ["elsewhere"]}',
 		'{"content_type": "application/json", "correlation_id": "c1", "type": "order", "priority": 3}', '["a", "b"]') RETURNING message_id`)
 	d := sc.app.await(id, 1)[0]
-	if string(d.body) != `{"n": 1}` || d.header.Get("Amqp-Header-Cc")+d.header.Get("Amqp-Header-X-Death") != "" {
-		t.Errorf("%s %v", d.body, d.header)
+	if string(d.Body) != `{"n": 1}` || d.Header.Get("Amqp-Header-Cc")+d.Header.Get("Amqp-Header-X-Death") != "" {
+		t.Errorf("%s %v", d.Body, d.Header)
 	}
 	checkHeaders(t, id, d, map[string]string{
 		"Content-Type": "application/json", "Amqp-Correlation-Id": "c1", "Amqp-Type": "order", "Amqp-Routing-Key": "orders.new", "Amqp-Exchange": sc.exchange(),
@@ -50,11 +50,11 @@ func TestOutbox(t *testing.T) {
 	if _, body := s.get(s.admin, "/readyz"); !strings.Contains(body, `"outbox"`) {
 		t.Errorf("readiness says nothing of the outbox: %s", body)
 	}
-	p.down()
+	p.Refuse()
 	ids := db.Query(`INSERT INTO outbox (routing_key, body) SELECT 'k', 'x' FROM generate_series(1, 200) RETURNING message_id`)
 	db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 	ids = append(ids, db.Query(`INSERT INTO outbox (routing_key, body) VALUES ('k', 'x') RETURNING message_id`)...)
-	p.up()
+	p.Restore(t)
 	eventually(t, "all rows are marked", func() bool { return db.Value(`SELECT count(*) FROM outbox WHERE sent_at IS NULL`) == "0" })
 	for _, row := range ids {
 		sc.app.await(row[0], 1)

@@ -6,9 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"sidecar/internal/brokertest"
 )
 
 // sidecar is one running process of the binary under test.
@@ -149,4 +152,44 @@ func (s *sidecar) awaitReady() *sidecar {
 		return s.ready()
 	})
 	return s
+}
+
+// patience is how long a test waits for something that must happen. It bounds a failing run and is no claim about
+// speed: a loaded machine may take nearly all of it.
+const patience = time.Minute
+
+// eventually waits until cond holds and fails the test when it does not within patience.
+func eventually(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	brokertest.Eventually(t, patience, what, cond)
+}
+
+// stays watches for a while that cond goes on holding: for things that must not happen.
+func stays(t testing.TB, watch time.Duration, what string, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(watch); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if !cond() {
+			t.Fatalf("did not stay: %s", what)
+		}
+	}
+}
+
+// steadily calls f again and again, with such a pause before each, until finish is called or the test ends.
+func steadily(t testing.TB, pause time.Duration, f func()) (finish func()) {
+	t.Helper()
+	stop := make(chan struct{})
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(pause):
+				f()
+			}
+		}
+	})
+	finish = sync.OnceFunc(func() { close(stop); work.Wait() })
+	t.Cleanup(finish)
+	return finish
 }

@@ -53,42 +53,6 @@ func (s *sidecar) refused(path, body string, headers map[string]string, status i
 	}
 }
 
-// TestPublishRoundTrip: what the app publishes through the sidecar returns to it as it was, and an app that hands on
-// what it has received publishes the same message.
-func TestPublishRoundTrip(t *testing.T) {
-	t.Parallel()
-	sc := publishing(t)
-	s := sc.run()
-	headers := map[string]string{
-		"Content-Type": "application/json", "Content-Encoding": "gzip", "Amqp-Message-Id": "first", "Amqp-Correlation-Id": "c%0D%0A%25", "Amqp-Reply-To": "%C3%BC",
-		"Amqp-Type": "order.created", "Amqp-App-Id": "shop", "Amqp-Priority": "9", "Amqp-Expiration": "600000", "Amqp-Timestamp": "2026-07-01T12:00:00Z",
-		"Amqp-Header-Tenant-Id": "%20a,b; c%20", "Amqp-Header-Empty": "", "Traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "Tracestate": "a=1", "Baggage": "b=2",
-	}
-	s.published("/publish/default/orders/new%20%3F", "\x00{}\xff", headers)
-	got := sc.app.await("first", 1)[0]
-	check := func(d *delivery, id string) {
-		t.Helper()
-		headers["Amqp-Message-Id"] = id
-		checkHeaders(t, id, d, headers)
-		if string(d.body) != "\x00{}\xff" || d.value("Amqp-Routing-Key") != "orders/new ?" || d.value("Amqp-Exchange") != sc.exchange() {
-			t.Errorf("%s: %q %v", id, d.body, d.header)
-		}
-	}
-	check(got, "first")
-	again := map[string]string{}
-	for name := range got.header {
-		again[name] = got.header.Get(name)
-	}
-	again["Amqp-Message-Id"] = ""
-	again["Idempotency-Key"] = "second"
-	s.published("/publish/default/orders/new%20%3F", string(got.body), again)
-	check(sc.app.await("second", 1)[0], "second")
-	if n := s.metric("sidecar_publish_requests_total", `exchange="default"`, `result="published"`); n != 2 {
-		t.Errorf("counted %v", n)
-	}
-	sc.settledAll(s, 0)
-}
-
 // TestPublishAnswers takes the refusals that a setting or the broker causes, as a user with no more rights than
 // `sidecar plan --format permissions` prints for all exchanges but one.
 func TestPublishAnswers(t *testing.T) {
@@ -156,20 +120,5 @@ func TestPublishWhileDraining(t *testing.T) {
 	}
 	if status, _, _ := s.send("/publish/default/k", "x", nil); status != 0 {
 		t.Errorf("still there: %d", status)
-	}
-}
-
-// TestPublishListener: an address that is taken, and one that needs a token.
-func TestPublishListener(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t)
-	addr := freeAddr(t)
-	taken := listen(t, addr)
-	defer func() { _ = taken.Close() }()
-	if s := launch(t, sc.envWith("SIDECAR_PUBLISH_ADDR", addr)); s.exitCode() != 1 || !s.log.mentions("listen for publishing") {
-		t.Errorf("%s", s.log.tail(5))
-	}
-	if s := launch(t, sc.envWith("SIDECAR_PUBLISH_ADDR", "0.0.0.0:0")); s.exitCode() != 64 || !s.log.mentions("SIDECAR_PUBLISH_TOKEN") {
-		t.Errorf("%s", s.log.tail(5))
 	}
 }

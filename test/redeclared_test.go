@@ -1,6 +1,9 @@
 package test
 
 import (
+	"encoding/json"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -8,47 +11,35 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // TestDeletedObjectIsReported: it is declared again, and that is an error in the log, a count by kind, and a warning.
 func TestDeletedObjectIsReported(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		kind, word string
-		name       func(*scene) string
-	}{{"retry", "queue", (*scene).retryQueue}, {"exchange", "exchange", (*scene).retryExchange}} {
-		t.Run(c.kind, func(t *testing.T) {
-			t.Parallel()
-			sc := newScene(t).with("RETRY_DELAY", "1h")
-			sc.app.on("m", status(500))
-			s := sc.run().listen()
-			if n := s.metric("sidecar_objects_redeclared_total"); n != 0 || s.log.mentions("declared again") {
-				t.Errorf("%v objects were declared again at the start", n)
-			}
-			sc.send("m")
-			eventually(t, "the message waits, and its depth is measured", func() bool {
-				return s.metric("sidecar_queue_messages_ready", `kind="retry"`) == 1
-			})
-			if c.word == "queue" {
-				sc.deleteQueue(c.name(sc))
-			} else {
-				sc.deleteExchange(c.name(sc))
-			}
-			brokertest.Eventually(t, 90*time.Second, "it is there again, and reported", func() bool {
-				return s.metric("sidecar_objects_redeclared_total", `kind="`+c.kind+`"`) == 1 && s.ready()
-			})
-			if n := s.metric("sidecar_objects_redeclared_total"); n != 1 {
-				t.Errorf("%v objects are counted in all", n)
-			}
-			if !s.log.mentions(`"msg":"`+c.word+` declared again"`) || !s.log.mentions("messages may be lost since ") ||
-				s.log.mentions(`"last_depth":1`) != (c.kind == "retry") {
-				t.Errorf("the log does not report it:\n%s", s.log.tail(10))
-			}
-			_, body := s.get(s.control, "/status")
-			if strings.Count(body, `"lost_since"`) != 1 || !strings.Contains(body, "("+c.kind+") was deleted and was declared again") {
-				t.Errorf("the state is %s", body)
-			}
-		})
+	sc := newScene(t).with("RETRY_DELAY", "1h")
+	sc.app.on("m", status(500))
+	s := sc.run().listen()
+	if n := s.metric("sidecar_objects_redeclared_total"); n != 0 || s.log.mentions("declared again") {
+		t.Errorf("%v objects were declared again at the start", n)
+	}
+	sc.send("m")
+	eventually(t, "the message waits, and its depth is measured", func() bool {
+		return s.metric("sidecar_queue_messages_ready", `kind="retry"`) == 1
+	})
+	sc.deleteQueue(sc.retryQueue())
+	brokertest.Eventually(t, 90*time.Second, "it is there again, and reported", func() bool {
+		return s.metric("sidecar_objects_redeclared_total", `kind="retry"`) == 1 && s.ready()
+	})
+	if n := s.metric("sidecar_objects_redeclared_total"); n != 1 {
+		t.Errorf("%v objects are counted in all", n)
+	}
+	if !s.log.mentions(`"msg":"queue declared again"`, `"last_depth":1`) || !s.log.mentions("messages may be lost since ") {
+		t.Errorf("the log does not report it:\n%s", s.log.tail(10))
+	}
+	_, body := s.get(s.control, "/status")
+	if strings.Count(body, `"lost_since"`) != 1 || !strings.Contains(body, "(retry) was deleted and was declared again") {
+		t.Errorf("the state is %s", body)
 	}
 }
 
@@ -140,9 +131,7 @@ func routed(sc *scene, exchange, key string) bool {
 	ch := sc.channel()
 	defer func() { _ = ch.Close() }()
 	returned := ch.NotifyReturn(make(chan amqp.Return, 1))
-	if err := ch.Confirm(false); err != nil {
-		sc.t.Fatal(err)
-	}
+	must.Do(sc.t, ch.Confirm(false))
 	c, err := ch.PublishWithDeferredConfirm(exchange, key, true, false, message(key))
 	return err == nil && c.Wait() && len(returned) == 0
 }
@@ -169,4 +158,53 @@ func TestDeletedQueueThatDelays(t *testing.T) {
 	}
 	sc.send("new")
 	eventually(t, "it waits in the new queue", func() bool { return s.metric("sidecar_waiting_messages") == 1 })
+}
+
+// TestMissingObjectIsNamed: a publish that is returned or refused says which object of its route is missing, also where
+// the sidecar checks nothing. A stop gives the message back without waiting for its grace of an hour, and consumption
+// goes on when the object is there.
+func TestMissingObjectIsNamed(t *testing.T) {
+	t.Parallel()
+	for mode, c := range map[string]struct {
+		retries string
+		remove  func(*scene)
+		object  func(*scene) string
+	}{
+		"none": {
+			"1", func(sc *scene) { sc.deleteExchange(sc.retryExchange()) },
+			func(sc *scene) string { return "exchange " + strconv.Quote(sc.retryExchange()) },
+		},
+		"verify": {
+			"0", func(sc *scene) { sc.deleteQueue(sc.dlq()) },
+			func(sc *scene) string { return "queue " + strconv.Quote(sc.dlq()) },
+		},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("TOPOLOGY_MODE", mode, "MAX_RETRIES", c.retries, "SHUTDOWN_GRACE", "1h").seed()
+			gate := make(chan struct{})
+			sc.app.on("m", answer{status: 500, gate: gate}, status(200))
+			s := sc.run()
+			sc.send("m")
+			sc.app.await("m", 1)
+			c.remove(sc)
+			close(gate)
+			eventually(t, "a finding that names the object", func() bool {
+				_, body := s.get(s.control, "/status")
+				var st struct {
+					State    string
+					Findings []struct{ Object string }
+				}
+				return json.Unmarshal([]byte(body), &st) == nil && st.State == "paused" && len(st.Findings) > 0 &&
+					!slices.ContainsFunc(st.Findings, func(f struct{ Object string }) bool { return f.Object != c.object(sc) })
+			})
+			s.stop()
+			eventually(t, "the message back in the service queue", func() bool { return sc.ready(sc.queue()) == 1 })
+			s = sc.seed().run()
+			if d := sc.app.await("m", 2)[1]; d.Number("Amqp-Retry-Count") != 0 {
+				t.Errorf("the stop was counted: Amqp-Retry-Count %s", d.Header.Get("Amqp-Retry-Count"))
+			}
+			sc.settledAll(s, 0)
+		})
+	}
 }

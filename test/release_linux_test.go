@@ -5,6 +5,8 @@ import (
 	"debug/elf"
 	"os/exec"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestReleaseBinaryNeedsNoLibrary: what `make build` makes needs no libc, loads no library, and reveals nothing about the
@@ -15,10 +17,7 @@ func TestReleaseBinaryNeedsNoLibrary(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	const binary = "../bin/sidecar"
-	info, err := buildinfo.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(buildinfo.ReadFile(binary))(t)
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
@@ -26,10 +25,7 @@ func TestReleaseBinaryNeedsNoLibrary(t *testing.T) {
 	if settings["CGO_ENABLED"] != "0" || settings["-trimpath"] != "true" {
 		t.Errorf("built with %v", settings)
 	}
-	f, err := elf.Open(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(elf.Open(binary))(t)
 	defer func() { _ = f.Close() }()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP || p.Type == elf.PT_DYNAMIC {

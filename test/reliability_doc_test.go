@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 const reliabilityDoc = "../docs/reliability.md"
@@ -19,30 +21,15 @@ const reliabilityDoc = "../docs/reliability.md"
 // or says why not.
 func TestReliabilityDocNamesRealTests(t *testing.T) {
 	t.Parallel()
-	raw, err := os.ReadFile(reliabilityDoc)
-	if err != nil {
-		t.Fatal(err)
+	raw := must.Get(os.ReadFile(reliabilityDoc))(t)
+	if n := checkNamedTests(t, string(raw), packageDir); n < 100 {
+		t.Errorf("only %d tests are named: has the form of the tables changed?", n)
 	}
-	known := map[string]map[string]bool{}
-	named := regexp.MustCompile("`([a-z/]+) ((?:Test|Fuzz)[A-Za-z0-9_]+)`")
-	count := 0
 	for i, line := range strings.Split(string(raw), "\n") {
-		for _, m := range named.FindAllStringSubmatch(line, -1) {
-			pkg, name := m[1], m[2]
-			if known[pkg] == nil {
-				known[pkg] = testsOf(t, pkg)
-			}
-			if count++; !known[pkg][name] {
-				t.Errorf("line %d: package %s has no %s", i+1, pkg, name)
-			}
-		}
-		if cells := strings.Split(line, " | "); row.MatchString(line) && !named.MatchString(line) &&
+		if cells := strings.Split(line, " | "); row.MatchString(line) && !namedTest.MatchString(line) &&
 			(len(cells) != 4 || !strings.Contains(cells[2], "come") || !strings.HasSuffix(line, "| – |")) {
 			t.Errorf("line %d names no test and does not say what it comes with: %s", i+1, line)
 		}
-	}
-	if count < 100 {
-		t.Errorf("only %d tests are named: has the form of the tables changed?", count)
 	}
 	for _, missing := range missingRows(string(raw)) {
 		t.Errorf("there is no row %s", missing)
@@ -80,25 +67,43 @@ func missingRows(text string) (missing []string) {
 	return missing
 }
 
-// testsOf lists the tests of a package by its path in internal, or of the black-box tests.
-func testsOf(t *testing.T, pkg string) map[string]bool {
+// namedTest finds a test that a page names, with its package before it.
+var namedTest = regexp.MustCompile("`([a-z][a-z0-9_/]*) ((?:Test|Fuzz)[A-Za-z0-9_]+)`")
+
+// checkNamedTests wants every test that a text names to exist in the directory that dir has for its package, and returns
+// how many are named.
+func checkNamedTests(t *testing.T, text string, dir func(pkg string) string) (named int) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("..", "internal", pkg, "*_test.go"))
+	known := map[string]map[string]bool{}
+	for _, m := range namedTest.FindAllStringSubmatch(text, -1) {
+		pkg, name := m[1], m[2]
+		if known[pkg] == nil {
+			known[pkg] = testsOf(t, dir(pkg))
+		}
+		if named++; !known[pkg][name] {
+			t.Errorf("package %s has no %s", pkg, name)
+		}
+	}
+	return named
+}
+
+// packageDir is where a package is that a page names without internal before it.
+func packageDir(pkg string) string {
 	switch pkg {
 	case "test":
-		files, err = filepath.Glob("*_test.go")
+		return "."
 	case "charts", "kubernetes":
-		files, err = filepath.Glob(filepath.Join(pkg, "*_test.go"))
+		return pkg
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	return filepath.Join("..", "internal", pkg)
+}
+
+// testsOf lists the tests in a directory.
+func testsOf(t *testing.T, dir string) map[string]bool {
+	t.Helper()
 	names := map[string]bool{}
-	for _, file := range files {
-		f, err := parser.ParseFile(gotoken.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, file := range must.Get(filepath.Glob(filepath.Join(dir, "*_test.go")))(t) {
+		f := must.Get(parser.ParseFile(gotoken.NewFileSet(), file, nil, parser.SkipObjectResolution))(t)
 		for _, d := range f.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
 				names[fn.Name.Name] = true

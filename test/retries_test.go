@@ -7,6 +7,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/must"
 )
 
 const ttl = 300 * time.Millisecond // SIDECAR_RETRY_DELAY of every scene
@@ -27,16 +29,16 @@ func checkAttempts(t *testing.T, sc *scene, list []*delivery) {
 			"Amqp-Header-X-Original-Exchange": "", "Amqp-Header-X-Original-Routing-Key": "", "Amqp-Header-X-Original-Queue": "",
 		}
 		if i > 0 {
-			if gap := d.at.Sub(list[i-1].at); gap < ttl {
+			if gap := d.At.Sub(list[i-1].At); gap < ttl {
 				t.Errorf("attempt %d came %v after the one before, the retry queue holds for %v", i+1, gap, ttl)
 			}
 		}
 		for k, v := range want {
-			if got := d.header.Get(k); got != v {
+			if got := d.Header.Get(k); got != v {
 				t.Errorf("attempt %d: %s is %q, want %q", i+1, k, got, v)
 			}
 		}
-		if string(d.body) != string(list[0].body) || d.header.Get("Content-Type") != list[0].header.Get("Content-Type") {
+		if string(d.Body) != string(list[0].Body) || d.Header.Get("Content-Type") != list[0].Header.Get("Content-Type") {
 			t.Errorf("attempt %d: body or content type differ from the first", i+1)
 		}
 	}
@@ -53,7 +55,7 @@ func TestElevenAttemptsThenParked(t *testing.T) {
 	sc.sendMessage(m)
 	s := sc.run()
 	d := sc.take(sc.dlq(), 1)[0]
-	list := sc.app.seen("bad")
+	list := sc.app.Seen("bad")
 	if len(list) != 11 {
 		t.Fatalf("%d attempts, want 11", len(list))
 	}
@@ -117,4 +119,56 @@ func (s *sidecar) awaitAcked(ids ...string) {
 	for _, id := range ids {
 		s.awaitOutcome(id, "ack")
 	}
+}
+
+// failsToPark runs the sidecar and deletes the dead-letter queue before the app fails message m. In verify mode the
+// park fails until the queue is there again.
+func failsToPark(t testing.TB, sc *scene) *sidecar {
+	t.Helper()
+	gate := make(chan struct{})
+	sc.app.on("m", answer{status: 500, gate: gate}, status(500))
+	sc.send("m")
+	s := sc.run()
+	sc.app.await("m", 1)
+	sc.deleteQueue(sc.dlq())
+	close(gate)
+	// Declare mode may put the queue back by itself.
+	eventually(t, "a failed park in the metrics, or the park", func() bool {
+		return s.metric("sidecar_park_failures_total") > 0 || sc.ready(sc.dlq()) > 0
+	})
+	return s
+}
+
+// TestDLQGoneAndEnded: what could not be parked is in the service queue when the sidecar has been killed or stopped.
+func TestDLQGoneAndEnded(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*sidecar){"killed": (*sidecar).kill, "stopped": (*sidecar).stop} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "verify", "SHUTDOWN_GRACE", "1h").seed()
+			end(failsToPark(t, sc))
+			eventually(t, "the message back in the service queue", func() bool { return sc.ready(sc.queue()) == 1 })
+		})
+	}
+}
+
+// TestFullDLQRefuses: a policy-like limit on the DLQ nacks the publish; nothing is lost.
+func TestFullDLQRefuses(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "0", "TOPOLOGY_MODE", "none").seed()
+	sc.deleteQueue(sc.dlq())
+	must.Do(t, sc.declare(sc.dlq(), amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"}))
+	sc.app.otherwise(func(*delivery) answer { return status(500) })
+	ids := numbered("m", 4)
+	sc.send(ids...)
+	s := sc.run()
+	eventually(t, "a failed park in the metrics", func() bool { return s.metric("sidecar_park_failures_total") > 0 })
+	found := map[string]bool{}
+	for range ids {
+		found[sc.take(sc.dlq(), 1)[0].MessageId] = true // makes room for the next one
+	}
+	if len(found) != len(ids) {
+		t.Errorf("parked %v, want each of %v once", found, ids)
+	}
+	sc.settledAll(s, 0)
 }

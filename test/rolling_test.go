@@ -59,27 +59,6 @@ type rolling struct {
 	counts map[string][]int // retry counts that the app received, by id
 }
 
-// sending sends rate messages a second until finish is called.
-func (r *rolling) sending(rate int) (finish func()) {
-	r.sc.app.Otherwise(r.receive)
-	const batch = 10
-	stop := make(chan struct{})
-	var work sync.WaitGroup
-	work.Go(func() {
-		for {
-			r.send(fates, batch)
-			select {
-			case <-stop:
-				return
-			case <-time.After(time.Second * batch / time.Duration(rate)):
-			}
-		}
-	})
-	finish = sync.OnceFunc(func() { close(stop); work.Wait() })
-	r.sc.t.Cleanup(finish)
-	return finish
-}
-
 // send publishes n messages, with these fates in turn.
 func (r *rolling) send(fates []fate, n int) (ids []string) {
 	var list []amqp.Publishing
@@ -270,7 +249,9 @@ func rollThrough(sc *scene, p preset) {
 	sc.with(r.variable, steps[0])
 	r.replicas = [2]*sidecar{sc.run(), sc.run()}
 	r.all = slices.Clone(r.replicas[:])
-	finish := r.sending(must.Get(strconv.Atoi(setting("ROLLING_RATE", "50")))(t))
+	sc.app.Otherwise(r.receive)
+	rate := must.Get(strconv.Atoi(setting("ROLLING_RATE", "50")))(t)
+	finish := steadily(t, 10*time.Second/time.Duration(rate), func() { r.send(fates, 10) })
 	r.waitsIn(base, byReject)
 	for i, step := range slices.Concat(steps[1:], []string{steps[1], steps[0]}) {
 		r.replace(i%2, step)

@@ -10,7 +10,7 @@ func (sc *scene) wantURIs(id string, want ...string) {
 	sc.t.Helper()
 	var got []string
 	for _, d := range sc.app.await(id, len(want)) {
-		got = append(got, d.uri)
+		got = append(got, d.Target)
 	}
 	if !slices.Equal(got, want) {
 		sc.t.Errorf("%s was POSTed to %q, want %q", id, got, want)
@@ -39,8 +39,8 @@ func TestRoutes(t *testing.T) {
 	} {
 		sc.wantURIs(id, path+"?key=1", path+"?key=1", path+"?key=1")
 	}
-	if d := sc.app.seen("refund")[0]; d.value("Content-Type") != "application/cloudevents+json" || string(d.body) != string(refund.Body) {
-		t.Errorf("the envelope came as %s: %s", d.value("Content-Type"), d.body)
+	if d := sc.app.Seen("refund")[0]; d.Header.Get("Content-Type") != "application/cloudevents+json" || string(d.Body) != string(refund.Body) {
+		t.Errorf("the envelope came as %s: %s", d.Header.Get("Content-Type"), d.Body)
 	}
 	s.awaitAcked("order", "refund", "invoice", "other")
 	for id, url := range map[string]any{"order": sc.app.url() + "orders/created", "other": nil} {

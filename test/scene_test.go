@@ -1,7 +1,6 @@
 package test
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // scene is what most tests need: a service, an app, and the environment that joins them, in the test's virtual host.
@@ -84,17 +84,11 @@ func (sc *scene) seed() *scene { return sc.seedTTL(300) }
 
 func (sc *scene) seedTTL(ttl int) *scene {
 	sc.t.Helper()
-	must := func(err error) {
-		sc.t.Helper()
-		if err != nil {
-			sc.t.Fatal(err)
-		}
-	}
-	must(sc.declareExchange(sc.exchange(), "fanout"))
-	must(sc.declareExchange(sc.retryExchange(), "direct"))
-	must(sc.declare(sc.queue(), serviceArgs(sc)))
-	must(sc.declare(sc.retryQueue(), waitArgs(sc, ttl)))
-	must(sc.declare(sc.dlq(), nil))
+	must.Do(sc.t, sc.declareExchange(sc.exchange(), "fanout"))
+	must.Do(sc.t, sc.declareExchange(sc.retryExchange(), "direct"))
+	must.Do(sc.t, sc.declare(sc.queue(), serviceArgs(sc)))
+	must.Do(sc.t, sc.declare(sc.retryQueue(), waitArgs(sc, ttl)))
+	must.Do(sc.t, sc.declare(sc.dlq(), nil))
 	sc.bind(sc.queue(), "", sc.exchange())
 	sc.bind(sc.retryQueue(), "retry", sc.retryExchange())
 	return sc
@@ -144,25 +138,6 @@ func (sc *scene) warm(s *sidecar, n int) {
 	eventually(sc.t, "full concurrency", func() bool { return s.metric("sidecar_concurrency_limit") >= float64(n) })
 }
 
-// accepted publishes one message that not every broker takes, on a connection that the broker may close for it, and
-// reports whether this one took it.
-func (sc *scene) accepted(m amqp.Publishing) bool {
-	sc.t.Helper()
-	ch := dialBroker(sc.t).channel()
-	defer func() { _ = ch.Close() }()
-	if err := ch.Confirm(false); err != nil {
-		sc.t.Fatal(err)
-	}
-	c, err := ch.PublishWithDeferredConfirm(sc.exchange(), "order.created", true, false, m)
-	if err != nil {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	ok, err := c.WaitContext(ctx)
-	return ok && err == nil
-}
-
 // settledAll waits until the broker holds nothing of the service but n parked messages: the sidecar is stopped, so that
 // what it held unacked is counted too.
 func (sc *scene) settledAll(s *sidecar, parked int) {
@@ -176,5 +151,45 @@ func (sc *scene) settledAll(s *sidecar, parked int) {
 	}
 	if n := max(sc.ready(sc.dlq()), 0); n != parked {
 		sc.t.Errorf("%d messages in the DLQ, want %d", n, parked)
+	}
+}
+
+// preset is one topology, shrunk to quick delays, and where its parked messages end.
+type preset struct {
+	name          string
+	env           []string
+	exchange, key string
+	queue, dlq    string
+	retries       int
+	queues        []string // in which retries wait
+}
+
+// presets are one of each topology, with names that begin with p.
+func presets(p string) []preset {
+	return []preset{
+		{
+			"fanout", []string{"MAX_RETRIES", "2", "RETRY_DELAY", "300ms"}, p + ".main-exchange", "order.created",
+			p + ".queue." + p + "-svc", p + ".dlq." + p + "-svc", 2, []string{p + ".retry-queue." + p + "-svc"},
+		}, {
+			"fanout", []string{"MAX_RETRIES", "3", "RETRY_DELAYS", "300ms,600ms", "RETRY_DELAY", ""}, p + ".main-exchange", "order.created",
+			p + ".queue." + p + "-svc", p + ".dlq." + p + "-svc", 3,
+			[]string{p + ".retry-queue." + p + "-svc.300ms", p + ".retry-queue." + p + "-svc.600ms"},
+		}, {
+			"topic-tiers", []string{"RETRY_DELAYS", "300ms,500ms,700ms", "RETRY_DELAY", ""}, p + ".events", "svc.created",
+			p + ".svc", p + ".events.dlq", 3,
+			[]string{p + ".svc.retry.300ms", p + ".svc.retry.500ms", p + ".svc.retry.700ms"},
+		}, {
+			"per-queue", []string{"RETRY_DELAY", "300ms", "EXCHANGE", p + ".ex", "BINDINGS", p + ".ex:order.#"}, p + ".ex", "order.created",
+			"q." + p + "-svc", "q." + p + "-svc.dlq", 3, []string{"q." + p + "-svc.retry"},
+		}, {
+			"delay-ladder", []string{"RETRY_DELAYS", "300ms,500ms,700ms", "RETRY_DELAY", "", "BINDINGS", p + ".events:order.#"}, p + ".events", "order.created",
+			p + ".svc", p + ".svc.dlq", 3, []string{p + ".svc.delay_300ms", p + ".svc.delay_500ms", p + ".svc.delay_700ms"},
+		}, {
+			"dead-letter", []string{"RETRY_DELAY", "300ms", "QUEUE", p + ".orders", "BINDINGS", p + ":order.*"}, p, "order.created",
+			p + ".orders", p + ".orders.dlq", 4, []string{p + ".orders.retry"},
+		}, {
+			"native", []string{"MAX_RETRIES", "2", "RETRY_DELAY", "300ms"}, p + ".main-exchange", "order.created",
+			p + ".queue." + p + "-svc", p + ".dlq." + p + "-svc", 2, nil,
+		},
 	}
 }

@@ -54,7 +54,7 @@ func TestSecretsNeverShow(t *testing.T) {
 	sc := newScene(t).seed().with("PARK_ANSWER", "1KiB")
 	withSecrets(t, sc, otlp)
 	sc.app.otherwise(func(d *delivery) answer {
-		if d.id == "bad" {
+		if d.ID == "bad" {
 			return answer{status: 500, body: "canary-answer-body", header: map[string]string{"X-Answer": "canary-answer-header"}}
 		}
 		return status(200)
@@ -67,7 +67,7 @@ func TestSecretsNeverShow(t *testing.T) {
 	s := sc.run()
 	s.awaitOutcome("good", "ack")
 	s.awaitOutcome("bad", "park")
-	if got := sc.app.seen("good")[0].header.Get("Authorization"); got != "Bearer canary-app-token" {
+	if got := sc.app.Seen("good")[0].Header.Get("Authorization"); got != "Bearer canary-app-token" {
 		t.Errorf("the app got %q", got)
 	}
 	eventually(t, "spans with their token", func() bool { auth, _ := sink.seen(); return auth == "canary-otlp-token" })
@@ -190,7 +190,7 @@ func TestTokenFilesThatAreGone(t *testing.T) {
 	}
 	must.Do(t, os.Remove(file("app")))
 	sc.send("m")
-	if got := sc.app.await("m", 1)[0].header.Get("Authorization"); got != "Bearer app-0123456789abcdef" {
+	if got := sc.app.await("m", 1)[0].Header.Get("Authorization"); got != "Bearer app-0123456789abcdef" {
 		t.Errorf("the app got %q", got)
 	}
 	for line, want := range map[string]int{"token not read": 3, "secret not read": 1} { // throttled

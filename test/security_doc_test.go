@@ -6,24 +6,20 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 const securityDoc = "../docs/security.md"
 
-// securityDocTests finds the tests that a document names, the path of the package before each.
-var securityDocTests = regexp.MustCompile("`([a-z][a-z0-9_/]*) ((?:Test|Fuzz)[A-Za-z0-9_]+)`")
-
 // securityDocShown finds a test, a target that tests what no Go test can, or the part that is yet to come.
-var securityDocShown = regexp.MustCompile(securityDocTests.String() + "|`make test-[a-z]+`|comes with the (publish endpoint) ")
+var securityDocShown = regexp.MustCompile(namedTest.String() + "|`make test-[a-z]+`|comes with the (publish endpoint) ")
 
 // TestSecurityDocNamesItsTests: every goal of docs/security.md has a row, every row names a test that shows it or says
 // that the part it is about is yet to come, and every test that is named exists.
 func TestSecurityDocNamesItsTests(t *testing.T) {
 	t.Parallel()
-	b, err := os.ReadFile(securityDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(os.ReadFile(securityDoc))(t)
 	rows := map[string][]string{}
 	for line := range strings.Lines(string(b)) {
 		if m := regexp.MustCompile(`^\| (G\d+) `).FindStringSubmatch(line); m != nil {
@@ -40,19 +36,9 @@ func TestSecurityDocNamesItsTests(t *testing.T) {
 			}
 		}
 	}
-	named := securityDocTests.FindAllStringSubmatch(string(b), -1)
-	functions := map[string]map[string]bool{}
-	for _, m := range named {
-		dir, name := m[1], m[2]
-		if functions[dir] == nil {
-			functions[dir] = testsOf(t, filepath.Join("..", dir)) // below internal
-		}
-		if !functions[dir][name] {
-			t.Errorf("there is no %s in %s", name, dir)
-		}
-	}
+	named := checkNamedTests(t, string(b), func(pkg string) string { return filepath.Join("..", pkg) })
 	// Whatever looks like a test must have been found above.
-	if words := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*`).FindAllString(string(b), -1); len(words) != len(named) {
-		t.Errorf("%d names of tests, and %d with their package", len(words), len(named))
+	if words := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*`).FindAllString(string(b), -1); len(words) != named {
+		t.Errorf("%d names of tests, and %d with their package", len(words), named)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // shipped is the binary without the race detector, which is what sizes are promised for. It also starts in a fraction
@@ -14,10 +16,7 @@ func shipped(t *testing.T) string {
 	if !raceBuild {
 		return program
 	}
-	out, err := buildShipped()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(buildShipped())(t)
 	return out
 }
 
@@ -29,10 +28,7 @@ var buildShipped = sync.OnceValues(func() (string, error) {
 // TestBinarySize: 16 MiB, stripped as it is shipped.
 func TestBinarySize(t *testing.T) {
 	t.Parallel()
-	info, err := os.Stat(shipped(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(os.Stat(shipped(t)))(t)
 	t.Logf("%.1f MiB", float64(info.Size())/(1<<20))
 	if info.Size() > 16<<20 {
 		t.Errorf("the binary has %.1f MiB, the limit is 16", float64(info.Size())/(1<<20))

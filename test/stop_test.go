@@ -43,15 +43,17 @@ func TestStopWaitsForWhatIsInFlight(t *testing.T) {
 }
 
 // TestGraceExpires, or a second signal ends it: what did not finish is released, not counted, and the exit is still clean.
+// The command that drains, the preStop hook, ends after what the grace cuts short has been given back.
 func TestGraceExpires(t *testing.T) {
 	t.Parallel()
-	for grace, c := range map[string]struct {
+	for name, c := range map[string]struct {
+		grace   string
 		signals int
 		line    string
-	}{"1s": {1, "grace expired"}, "1h": {2, "stopped at once"}} {
-		t.Run(grace, func(t *testing.T) {
+	}{"signal": {"1s", 1, "grace expired"}, "second signal": {"1h", 2, "stopped at once"}, "command": {"1s", 0, "grace expired"}} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			sc := newScene(t).with("SHUTDOWN_GRACE", grace, "MAX_RETRIES", "0").seed()
+			sc := newScene(t).with("SHUTDOWN_GRACE", c.grace, "MAX_RETRIES", "0").seed()
 			never := make(chan struct{})
 			t.Cleanup(func() { close(never) })
 			sc.app.on("stuck", answer{gate: never}, status(200))
@@ -63,7 +65,13 @@ func TestGraceExpires(t *testing.T) {
 				s.signal(syscall.SIGTERM)
 				eventually(t, "no longer ready", func() bool { return !s.ready() })
 			}
-			if code := s.exitCode(); code != 0 || c.signals == 1 && time.Since(begun) < time.Second {
+			if c.signals == 0 {
+				if r := command(t, sc.running(s), "drain"); r.code != 0 || sc.ready(sc.queue()) != 1 {
+					t.Errorf("exit %d, %d messages in the queue:\n%s", r.code, sc.ready(sc.queue()), r.all())
+				}
+				s.signal(syscall.SIGTERM)
+			}
+			if code := s.exitCode(); code != 0 || c.grace == "1s" && time.Since(begun) < time.Second {
 				t.Errorf("exit code %d after %v", code, time.Since(begun))
 			}
 			if !s.log.mentions(c.line, `"released":1`) {
@@ -71,8 +79,8 @@ func TestGraceExpires(t *testing.T) {
 			}
 			eventually(t, "the message back in the queue", func() bool { return sc.ready(sc.queue()) == 1 })
 			s = sc.run()
-			if d := sc.app.await("stuck", 2)[1]; d.number("Amqp-Retry-Count") != 0 {
-				t.Errorf("the release was counted: Amqp-Retry-Count %s", d.header.Get("Amqp-Retry-Count"))
+			if d := sc.app.await("stuck", 2)[1]; d.Number("Amqp-Retry-Count") != 0 {
+				t.Errorf("the release was counted: Amqp-Retry-Count %s", d.Header.Get("Amqp-Retry-Count"))
 			}
 			sc.settledAll(s, 0)
 		})
@@ -83,7 +91,7 @@ func TestGraceExpires(t *testing.T) {
 func TestStopWhileHeld(t *testing.T) {
 	t.Parallel()
 	for reason, hold := range map[string]func(sc *scene) *sidecar{
-		"app_down": func(sc *scene) *sidecar { sc.app.down(); return start(sc.t, sc.env) },
+		"app_down": func(sc *scene) *sidecar { sc.app.Shut(); return start(sc.t, sc.env) },
 		"operator": func(sc *scene) *sidecar {
 			s := sc.run()
 			s.post(s.control, "/pause")
@@ -94,7 +102,7 @@ func TestStopWhileHeld(t *testing.T) {
 			sc.deleteQueue(sc.dlq())
 			return start(sc.t, sc.with("TOPOLOGY_MODE", "verify").env)
 		},
-		"": func(sc *scene) *sidecar { linked(sc.t, sc).down(); return start(sc.t, sc.env) },
+		"": func(sc *scene) *sidecar { linked(sc.t, sc).Refuse(); return start(sc.t, sc.env) },
 	} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
@@ -139,25 +147,11 @@ func TestDrainCommand(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("GET /drained did not answer")
 	}
-	stays(t, time.Second, "nothing more is taken", func() bool { return len(sc.app.seen("next")) == 0 })
+	stays(t, time.Second, "nothing more is taken", func() bool { return len(sc.app.Seen("next")) == 0 })
 	s.stop()
-	if n := sc.ready(sc.queue()); n != 1 || len(sc.app.seen("m")) != 1 {
-		t.Errorf("%d messages in the queue, want the one that came later; %d receipts of the first", n, len(sc.app.seen("m")))
+	if n := sc.ready(sc.queue()); n != 1 || len(sc.app.Seen("m")) != 1 {
+		t.Errorf("%d messages in the queue, want the one that came later; %d receipts of the first", n, len(sc.app.Seen("m")))
 	}
-}
-
-// TestDrainCommandOutlastsTheGrace: what the grace cuts short has to be given back before the hook may end.
-func TestDrainCommandOutlastsTheGrace(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("SHUTDOWN_GRACE", "1s").seed()
-	sc.app.on("m", answer{status: 200, gate: make(chan struct{})})
-	sc.send("m")
-	s := sc.run()
-	sc.app.await("m", 1)
-	if r := command(t, sc.running(s), "drain"); r.code != 0 || sc.ready(sc.queue()) != 1 {
-		t.Errorf("exit %d, %d messages in the queue:\n%s", r.code, sc.ready(sc.queue()), r.all())
-	}
-	s.stop()
 }
 
 // TestKillLosesNothing: kill -9 in the middle of everything, six times. What comes twice was in the window at a
@@ -169,7 +163,7 @@ func TestKillLosesNothing(t *testing.T) {
 	ids, bad := numbered("m", 300), numbered("bad", 10)
 	sc.app.otherwise(func(d *delivery) answer {
 		time.Sleep(5 * time.Millisecond)
-		if d.id[0] == 'b' {
+		if d.ID[0] == 'b' {
 			return status(500)
 		}
 		return status(200)
@@ -203,7 +197,7 @@ func TestKillLosesNothing(t *testing.T) {
 	}
 	twice := -len(ids)
 	for _, id := range ids {
-		twice += len(sc.app.seen(id))
+		twice += len(sc.app.Seen(id))
 	}
 	if t.Logf("%d receipts too many in %d kills", twice, kills); twice > kills*prefetch {
 		t.Errorf("%d receipts too many, want at most %d for each of %d kills", twice, prefetch, kills)

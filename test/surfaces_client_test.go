@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // plain follows nothing and keeps no connection, so that a stopping sidecar never waits for a test's idle connection.
@@ -37,10 +39,7 @@ func (s *sidecar) request(method, addr, path string, edit func(*http.Request)) (
 
 func (s *sidecar) do(method, addr, path string, edit func(*http.Request)) (int, http.Header, string) {
 	s.t.Helper()
-	req, err := http.NewRequestWithContext(context.Background(), method, "http://"+addr+path, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(context.Background(), method, "http://"+addr+path, nil))(s.t)
 	if edit != nil {
 		edit(req)
 	}

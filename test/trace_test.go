@@ -101,7 +101,7 @@ func TestSpansLeave(t *testing.T) {
 		t.Fatalf("send spans: %v", send)
 	}
 	for id, parent := range map[string][]byte{"joined": send[0].GetSpanId(), "fresh": {}} {
-		parts := strings.Split(sc.app.seen(id)[0].value("Traceparent"), "-")
+		parts := strings.Split(sc.app.Seen(id)[0].Header.Get("Traceparent"), "-")
 		if len(parts) != 4 {
 			t.Fatalf("%s: traceparent %q", id, parts)
 		}

@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -39,18 +38,14 @@ func secrets(t *testing.T, tls bool) string {
 	if tls {
 		url = "amqps://user:password@rabbit.example.com/orders"
 	}
-	for name, text := range map[string]string{
+	write(t, dir, map[string]string{
 		"broker/url": url, "broker/username": "user", "broker/password": "password",
 		"tls/ca.crt": certificate, "tls/tls.crt": certificate,
 		"tls/tls.key":   string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
 		"control/token": "0123456789abcdef", "control/read-token": "fedcba9876543210", "app/token": "token",
 		"publish/token": "0123456789abcdef", "outbox/dsn": "postgres://user:password@db.example.com/orders?sslmode=verify-full",
 		"outbox-tls/ca.crt": certificate,
-	} {
-		name = filepath.Join(dir, name)
-		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o750))
-		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
-	}
+	})
 	return dir
 }
 
@@ -231,14 +226,10 @@ func TestDocumentedPlanFile(t *testing.T) {
 	_, section, _ := strings.Cut(read(t, filepath.Join(root, "docs/kubernetes.md")), "### A plan from a file")
 	_, values, _ := strings.Cut(section, "```yaml\n")
 	values, _, _ = strings.Cut(values, "```")
-	dir := t.TempDir()
-	file := filepath.Join(dir, "values.yaml")
-	must.Do(t, os.WriteFile(file, []byte(values), 0o600))
-	args := append([]string{"-f", file}, twoValues...)
+	args := append([]string{"-f", valuesFile(t, values)}, twoValues...)
 	objects := template(t, helm4, chart, args...)
 	c := sidecar(t, pod(find(t, objects, "Deployment")))
-	plan := filepath.Join(dir, "plan.json")
-	must.Do(t, os.WriteFile(plan, []byte(find(t, objects, "ConfigMap").text("data", "plan.json")), 0o600))
+	plan := valuesFile(t, find(t, objects, "ConfigMap").text("data", "plan.json"))
 	environ := environment(t, c)
 	i := slices.IndexFunc(environ, func(v string) bool { return strings.HasPrefix(v, "SIDECAR_PLAN_FILE=") })
 	if i < 0 {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -58,10 +57,7 @@ func run(helm string, args ...string) (out string, err error) {
 // template renders a chart.
 func template(t *testing.T, helm, chart string, args ...string) []object {
 	t.Helper()
-	out, err := run(helm, append([]string{"template", release, chart, "--namespace", "billing", "--kube-version", kubernetes}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(run(helm, append([]string{"template", release, chart, "--namespace", "billing", "--kube-version", kubernetes}, args...)...))(t)
 	return parse(t, strings.Split("\n"+out, "\n---\n"))
 }
 
@@ -88,16 +84,9 @@ var converter = map[string]string{
 func parse(t *testing.T, documents []string) []object {
 	t.Helper()
 	dir := t.TempDir()
-	put := func(name, text string) {
-		name = filepath.Join(dir, name)
-		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o750))
-		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
-	}
-	for name, text := range converter {
-		put(name, text)
-	}
+	write(t, dir, converter)
 	for i, d := range documents {
-		put(fmt.Sprintf("in/%04d.yaml", i), d)
+		write(t, dir, map[string]string{fmt.Sprintf("in/%04d.yaml", i): d})
 	}
 	out := must.Get(run(helm3, "template", dir))(t)
 	var all []object

@@ -10,10 +10,13 @@
 package charts
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 const (
@@ -55,9 +58,33 @@ func files(t *testing.T, pattern string) []string {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
+	return string(must.Get(os.ReadFile(name))(t))
+}
+
+// write makes files below a directory.
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		name = filepath.Join(dir, name)
+		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o750))
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	}
-	return string(text)
+}
+
+// valuesFile is a file of values, which are a text or become JSON.
+func valuesFile(t *testing.T, values any) string {
+	t.Helper()
+	text, ok := values.(string)
+	if !ok {
+		text = string(must.Get(json.Marshal(values))(t))
+	}
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"values.yaml": text})
+	return filepath.Join(dir, "values.yaml")
+}
+
+// extraEnv is the flag that sets a variable.
+func extraEnv(t *testing.T, name, value string) string {
+	t.Helper()
+	return "--set-json=extraEnv=" + string(must.Get(json.Marshal([]map[string]string{{"name": name, "value": value}}))(t))
 }

@@ -21,9 +21,7 @@ func umbrella(t *testing.T, values string, aliases ...string) (dir string) {
 	for _, alias := range aliases {
 		about += fmt.Sprintf("  - {name: amqp-sidecar, alias: %s, version: '>=0', repository: '', condition: %s.enabled}\n", alias, alias)
 	}
-	for name, text := range map[string]string{"Chart.yaml": about, "values.yaml": values} {
-		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
+	write(t, dir, map[string]string{"Chart.yaml": about, "values.yaml": values})
 	must.Do(t, os.Mkdir(filepath.Join(dir, "charts"), 0o750))
 	must.Do(t, os.Symlink(self, filepath.Join(dir, "charts/amqp-sidecar")))
 	return dir

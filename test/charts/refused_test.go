@@ -3,16 +3,12 @@
 package charts
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	"sidecar/internal/testkit/must"
 )
 
 // TestBadValues renders every document of every file of bad, which says above its values how it is refused:
@@ -35,11 +31,7 @@ func TestBadValues(t *testing.T) {
 
 func testRefused(t *testing.T, document string) {
 	t.Helper()
-	values := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(values, []byte(document), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	args, lines, schema, said := []string{"-f", values}, []string(nil), []string(nil), []string(nil)
+	args, lines, schema, said := []string{"-f", valuesFile(t, document)}, []string(nil), []string(nil), []string(nil)
 	for line := range strings.Lines(document) {
 		key, text, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
@@ -84,9 +76,7 @@ func refusedByTheSidecar(t *testing.T, args, said []string) {
 		environ := environment(t, sidecar(t, pod(o)))
 		for _, secret := range objects { // broker.url
 			if url := secret.text("stringData", "url"); url != "" {
-				file := filepath.Join(t.TempDir(), "url")
-				must.Do(t, os.WriteFile(file, []byte(url), 0o600))
-				environ = append(environ, "SIDECAR_AMQP_URL_FILE="+file)
+				environ = append(environ, "SIDECAR_AMQP_URL_FILE="+valuesFile(t, url))
 			}
 		}
 		_, err := ask(environ, "config")
@@ -108,8 +98,7 @@ func TestEveryWrongKindIsNamed(t *testing.T) {
 	for depth := range 3 {
 		wrong, want := wrongKinds("", values, depth, texts)
 		replaced += len(want)
-		file := filepath.Join(t.TempDir(), "values.yaml")
-		must.Do(t, os.WriteFile(file, must.Get(json.Marshal(wrong))(t), 0o600))
+		file := valuesFile(t, wrong)
 		for _, helm := range []string{helm3, helm4} {
 			message := refuses(t, helm, "-f", file)
 			for _, line := range want {
@@ -150,21 +139,18 @@ func wrongKinds(path string, m map[string]any, depth int, but []any) (wrong map[
 func TestTheLibraryRefuses(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]string{
-		"topolgy.queueType=quorum":           "topolgy: unknown key. Did you mean topology?",
-		"topology.queuType=quorum":           "topology.queuType: unknown key. Did you mean topology.queueType?",
-		"service=x":                          "service: unknown key. Did you mean sidecar.service (the service's name) or app.port (the app's port)?",
-		"app.prot=3000":                      "app.prot: unknown key. Did you mean app.port?",
-		"app.image=x":                        "app.image: unknown key. Known are healthPath, path, port,",
-		"app.port=99999":                     "app.port: 99999 is not a port",
-		"sidecar.adminPort=70000":            "sidecar.adminPort: 70000 is not a port",
-		"replicaCount=2":                     "replicaCount: unknown key. Known are app, broker,",
-		"replicas=2":                         "replicas: unknown key. Known are app, broker,",
-		"dispatch=x":                         "dispatch: is a map, {appDown: …, cloudEvents: …,",
-		"extraEnv=x":                         "extraEnv: is a list, [{name: …, value: …}], and not a single value",
-		"sidecar.resources=1Gi":              "sidecar.resources: is a map, {limits: …, requests: …}, and not a single value",
-		"extraVolumes[0]=x":                  `extraVolumes: "x" is not an item of this list`,
-		"terminationGracePeriodSeconds=abc":  `terminationGracePeriodSeconds: "abc" is not a whole number of seconds`,
-		"terminationGracePeriodSeconds=1e+9": "is not a whole number of seconds",
+		"topolgy.queueType=quorum":          "topolgy: unknown key. Did you mean topology?",
+		"topology.queuType=quorum":          "topology.queuType: unknown key. Did you mean topology.queueType?",
+		"service=x":                         "service: unknown key. Did you mean sidecar.service (the service's name) or app.port (the app's port)?",
+		"app.prot=3000":                     "app.prot: unknown key. Did you mean app.port?",
+		"app.image=x":                       "app.image: unknown key. Known are healthPath, path, port,",
+		"app.port=99999":                    "app.port: 99999 is not a port",
+		"replicaCount=2":                    "replicaCount: unknown key. Known are app, broker,",
+		"dispatch=x":                        "dispatch: is a map, {appDown: …, cloudEvents: …,",
+		"extraEnv=x":                        "extraEnv: is a list, [{name: …, value: …}], and not a single value",
+		"sidecar.resources=1Gi":             "sidecar.resources: is a map, {limits: …, requests: …}, and not a single value",
+		"extraVolumes[0]=x":                 `extraVolumes: "x" is not an item of this list`,
+		"terminationGracePeriodSeconds=abc": `terminationGracePeriodSeconds: "abc" is not a whole number of seconds`,
 	} {
 		t.Run(set, func(t *testing.T) {
 			t.Parallel()

@@ -98,10 +98,6 @@ func TestLibraryExample(t *testing.T) {
 	if name := find(t, by, "Secret").text("metadata", "name"); name != pod(find(t, by, "Deployment")).text("volumes", 0, "secret", "secretName") {
 		t.Errorf("the pod mounts another Secret than %s", name)
 	}
-	if _, err := run(helm3, "template", release, example, "--kube-version", kubernetes, "--set", "messages.topology.presett=x"); err == nil ||
-		!strings.Contains(err.Error(), "topology.presett: unknown key") {
-		t.Errorf("a mistyped key gives %v", err)
-	}
 }
 
 // appVersion is the version of the chart's sidecar; three files say it.

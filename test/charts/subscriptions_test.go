@@ -4,7 +4,6 @@ package charts
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -17,9 +16,7 @@ import (
 // rendered is the environment of the chart's sidecar with values as JSON, by name.
 func rendered(t *testing.T, values map[string]any) map[string]string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	must.Do(t, os.WriteFile(file, must.Get(json.Marshal(values))(t), 0o600))
-	c := sidecar(t, pod(find(t, template(t, helm3, chart, append([]string{"-f", file}, twoValues...)...), "Deployment")))
+	c := sidecar(t, pod(find(t, template(t, helm3, chart, append([]string{"-f", valuesFile(t, values)}, twoValues...)...), "Deployment")))
 	env := map[string]string{}
 	for i := range c.at("env").([]any) {
 		name := c.text("env", i, "name")

@@ -18,13 +18,10 @@ func twoSidecars(t *testing.T) (dir string) {
 	_, section, _ := strings.Cut(read(t, filepath.Join(library, "README.md")), "## Two sidecars in one pod\n")
 	blocks := strings.Split(section, "```yaml\n")
 	dir = t.TempDir()
-	for name, text := range map[string]string{
-		"Chart.yaml": read(t, filepath.Join(example, "Chart.yaml")), "values.yaml": blocks[1], "templates/deployment.yaml": blocks[2],
-	} {
-		text, _, _ = strings.Cut(text, "```\n")
-		must.Do(t, os.MkdirAll(filepath.Join(dir, "templates"), 0o750))
-		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
+	shown := func(block string) string { text, _, _ := strings.Cut(block, "```\n"); return text }
+	write(t, dir, map[string]string{
+		"Chart.yaml": read(t, filepath.Join(example, "Chart.yaml")), "values.yaml": shown(blocks[1]), "templates/deployment.yaml": shown(blocks[2]),
+	})
 	must.Do(t, os.Mkdir(filepath.Join(dir, "charts"), 0o750))
 	must.Do(t, os.Symlink(must.Get(filepath.Abs(library))(t), filepath.Join(dir, "charts/amqp-sidecar-lib")))
 	return dir

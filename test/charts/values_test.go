@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -109,9 +108,7 @@ func TestEveryUnknownKeyIsNamed(t *testing.T) {
 	t.Parallel()
 	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]
 	wrong, want := misspelt("", values)
-	file := filepath.Join(t.TempDir(), "values.yaml")
-	must.Do(t, os.WriteFile(file, must.Get(json.Marshal(wrong))(t), 0o600))
-	message := refuses(t, helm3, append(slices.Clone(twoValues), "-f", file)...)
+	message := refuses(t, helm3, append(slices.Clone(twoValues), "-f", valuesFile(t, wrong))...)
 	for _, path := range want {
 		if line := "- " + path + "x: unknown key. Did you mean " + path + "?\n"; !strings.Contains(message, line) {
 			t.Errorf("not said: %s", line)
@@ -278,8 +275,7 @@ func TestEveryVariableByExtraEnv(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := sample(variables[name])
-			extra := must.Get(json.Marshal([]map[string]string{{"name": name, "value": text}}))(t)
-			args := []string{"--set", "app.image.repository=app,app.image.tag=1", "--set-json", "extraEnv=" + string(extra)}
+			args := []string{"--set", "app.image.repository=app,app.image.tag=1", extraEnv(t, name, text)}
 			if name != "SIDECAR_AMQP_URL" {
 				args = append(args, "--set", "broker.existingSecret=broker")
 			}
@@ -324,8 +320,7 @@ func TestAValueAndItsVariable(t *testing.T) {
 			case strings.HasSuffix(path, "Headers"):
 				set = "--set=" + path + "={" + text + "}"
 			}
-			extra := must.Get(json.Marshal([]map[string]string{{"name": name, "value": text}}))(t)
-			args := append([]string{set, "--set-json", "extraEnv=" + string(extra)}, twoValues...)
+			args := append([]string{set, extraEnv(t, name, text)}, twoValues...)
 			want := "- extraEnv " + name + ": " + path + " sets " + name + " already"
 			if message := refuses(t, helm3, args...); !strings.Contains(message, want) {
 				t.Errorf("not said: %s\n%s", want, message)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 const root = "../.."
@@ -47,10 +49,7 @@ func pages(t *testing.T) []string {
 // blocksOf returns the blocks of a page, without the indent of their fence.
 func blocksOf(t *testing.T, page string) (all []block) {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(root, page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile(filepath.Join(root, page)))(t)
 	var open *block
 	indent, above := "", ""
 	for i, line := range strings.Split(string(raw), "\n") {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // session is the bash that blocks are pasted into. It is the init of namespaces of its own, in which every port is free
@@ -95,10 +97,7 @@ func enter(t *testing.T, script string) {
 	}
 	write(t, filepath.Join(dir, "session.sh"), session+script)
 	write(t, filepath.Join(dir, "output"), "")
-	output, err := os.OpenFile(filepath.Join(dir, "output"), os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(os.OpenFile(filepath.Join(dir, "output"), os.O_WRONLY|os.O_APPEND, 0))(t)
 	defer func() { _ = output.Close() }()
 	cmd := exec.CommandContext(t.Context(), "unshare", append(args, "bash", filepath.Join(dir, "session.sh"), dir)...)
 	cmd.Stdout, cmd.Stderr = output, output
@@ -123,7 +122,5 @@ git ls-files -co --exclude-standard --deduplicate -z | tar -c --null --ignore-fa
 
 func write(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 }

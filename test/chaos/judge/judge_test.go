@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"sidecar/internal/testkit/must"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
 )
@@ -210,12 +211,8 @@ func TestJudgeWithoutLedgers(t *testing.T) {
 		t.Error("a verdict about nothing")
 	}
 	dir := t.TempDir()
-	if err := ledger.WriteJSON(dir, ledger.RunFile, history().run); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, ledger.PublishFile), []byte("{broken\n{\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ledger.WriteJSON(dir, ledger.RunFile, history().run))
+	must.Do(t, os.WriteFile(filepath.Join(dir, ledger.PublishFile), []byte("{broken\n{\n"), 0o600))
 	if _, err := Judge(dir); err == nil {
 		t.Error("a verdict from a broken ledger")
 	}

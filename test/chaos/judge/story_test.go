@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"sidecar/internal/testkit/must"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
 )
@@ -154,26 +155,17 @@ func (s *story) away(attempts int) {
 
 func write[T any](t *testing.T, dir, name string, records []T) {
 	t.Helper()
-	w, err := ledger.Append(dir, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(ledger.Append(dir, name))(t)
 	for _, r := range records {
-		if err := w.Write(r); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.Write(r))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 }
 
 func (s *story) judged(t *testing.T) *Verdict {
 	t.Helper()
 	dir := t.TempDir()
-	if err := ledger.WriteJSON(dir, ledger.RunFile, s.run); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ledger.WriteJSON(dir, ledger.RunFile, s.run))
 	write(t, dir, ledger.PublishFile, s.published)
 	write(t, dir, ledger.RequestFile, s.requests)
 	write(t, dir, ledger.RowFile, s.rows)
@@ -188,15 +180,9 @@ func (s *story) judged(t *testing.T) *Verdict {
 	write(t, dir, ledger.ExitFile, s.exits)
 	write(t, dir, ledger.ResourceFile, s.resources)
 	for name, text := range map[string]string{ledger.MetricsFile: s.metrics, ledger.WarmUpMetrics: s.warmUp, ledger.SidecarFile: s.log} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	v, err := Judge(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return must.Get(Judge(dir))(t)
 }
 
 // chapter is a change to the story and the invariants that it breaks.

@@ -2,8 +2,11 @@ package test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestStartedNamesEverything: the line of the start and /status have all queues, their bindings and the app's URLs.
@@ -33,9 +36,7 @@ func TestStartedNamesEverything(t *testing.T) {
 		Subscriptions []state
 	}
 	_, page := s.get(s.control, "/status")
-	if err := json.Unmarshal([]byte(page), &st); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(page), &st))
 	of := []bound{{sc.exchange(), "", queues[0]}, {sc.prefix + ".events", "refund.*", queues[1]}}
 	if len(st.Bindings) != 2 || st.Bindings[0] != of[0] || st.Bindings[1] != of[1] || st.App.URL != strings.Join(urls, ", ") || len(st.Subscriptions) != 2 {
 		t.Fatalf("%s", page)
@@ -52,5 +53,35 @@ func TestStartedNamesEverything(t *testing.T) {
 				t.Errorf("empty %s of %s", field, e.text("msg"))
 			}
 		}
+	}
+}
+
+// TestCheckOfSubscriptions: a check names the subscription in each line, and finds what one of them lacks.
+func TestCheckOfSubscriptions(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("SUBSCRIPTIONS", "orders,refunds").with("QUEUE_TYPE", "quorum")
+	r := command(t, sc.env, "check")
+	for _, name := range []string{"orders", "refunds"} {
+		if r.code != 1 || !strings.Contains(r.stdout, "problem  "+name+": queue \""+sc.queue()+"."+name+"\": missing\n") {
+			t.Errorf("exit %d, %s is missing:\n%s", r.code, name, r.all())
+		}
+	}
+	sc.run()
+	before := declared(t, sc.prefix)
+	r = command(t, sc.env, "check", "--roundtrip")
+	for _, name := range []string{"orders", "refunds"} {
+		queue := sc.queue() + "." + name
+		for _, want := range []string{"\nok       " + name + ": " + queue + " fits", " was published to " + queue + ".roundtrip, failed with 503"} {
+			if r.code != 0 || !strings.Contains(r.stdout, want) {
+				t.Errorf("exit %d, not said: %s\n%s", r.code, want, r.all())
+			}
+		}
+	}
+	if after := declared(t, sc.prefix); !slices.Equal(after, before) {
+		t.Errorf("before:\n%v\nafter:\n%v", before, after)
+	}
+	r = command(t, sc.env, "check", "--json")
+	if lines := strings.Split(strings.TrimSpace(r.stdout), "\n"); r.code != 0 || len(lines) != 2 || !strings.Contains(lines[1], `"subscription":"refunds","queue":"`+sc.queue()+`.refunds","fits":true`) {
+		t.Errorf("exit %d:\n%s", r.code, r.all())
 	}
 }

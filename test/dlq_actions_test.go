@@ -1,0 +1,134 @@
+package test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"sidecar/internal/testkit/must"
+)
+
+// TestDLQActions: the flags of the commands reach the operations, whose rules package deadletter has: a dry run, a limit,
+// conditions, a reset.
+func TestDLQActions(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).declared()
+	sc.parkIDs(503, "a", "b", "c", "e")
+	sc.parkIDs(422, "d")
+	for _, args := range [][]string{{"redrive", "--status", "503", "--dry-run"}, {"discard", "--status", "5xx", "--dry-run"}} {
+		if d := sc.acted(args...); !d.DryRun || d.Matched != 4 || d.Done != 0 || d.Total != 5 {
+			t.Errorf("%v: %+v", args, d)
+		}
+	}
+	sc.says(0, "redrive --all --dry-run", "5 of 5 messages would be redriven; nothing was changed")
+	if got := sc.listedIDs(); !slices.Equal(got, []string{"a", "b", "c", "e", "d"}) {
+		t.Fatalf("%q", got)
+	}
+	if d := sc.acted("redrive", "--status", "503", "--limit", "1", "--rate", "1000/s"); d.Done != 1 || d.Action != "redrive" || d.Queue != sc.dlq() {
+		t.Errorf("%+v", d)
+	}
+	if h := sc.take(sc.queue(), 1)[0].Headers; asInt(h["x-final-retry-count"]) != 10 || h["x-redriven-from"] != sc.dlq() {
+		t.Errorf("without a reset: %v", h)
+	}
+	sc.says(1, "redrive b gone --reset", `no parked message "gone"`)
+	if d := sc.take(sc.queue(), 1)[0]; d.MessageId != "b" || d.Headers["x-final-retry-count"] != nil || asInt(d.Headers["x-retry-count"]) != 0 {
+		t.Errorf("with a reset: %s %v", d.MessageId, d.Headers)
+	}
+	if d := sc.acted("redrive", "--text", `"C"`); d.Done != 1 || sc.take(sc.queue(), 1)[0].MessageId != "c" {
+		t.Errorf("by its text: %+v", d)
+	}
+	ref := sc.listed("--status", "422")[0].Ref
+	if d := sc.acted("discard", ref, "--yes"); d.Done != 1 || d.Total != 2 {
+		t.Errorf("by its reference: %+v", d)
+	}
+	sc.cli(1, "discard", "gone", "--yes")
+	sc.says(0, "discard --all --yes", "1 of 1 message discarded")
+	sc.says(0, "discard --all --yes", "the queue is empty")
+}
+
+// TestDLQRedriveEnded: the first SIGINT or SIGTERM ends a redrive at a safe point, whenever it comes. The command
+// says how far it has come, and that is exactly what has been moved.
+func TestDLQRedriveEnded(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("QUEUE_TYPE", "quorum").declared()
+	ids := numbered("m", 200)
+	sc.parkIDs(503, ids...)
+	moved := 0
+	stopped := func(sig syscall.Signal, least int, args ...string) {
+		t.Helper()
+		r := launch(t, sc.env, append([]string{"dlq", "redrive", "--all", "--json"}, args...)...)
+		eventually(t, "some more messages", func() bool { return sc.ready(sc.queue()) >= moved+least })
+		if least == 1 { // it goes on for hours
+			other := sc.cli(1, "list")
+			if !strings.Contains(other.stderr, "is in use: another operation runs on ") || !strings.Contains(other.stderr, sc.dlq()) {
+				t.Errorf("beside it: %q", other.stderr)
+			}
+		}
+		r.signal(sig)
+		code := r.exitCode()
+		text := r.log.String()
+		var d done
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "{") {
+				must.Do(t, json.Unmarshal([]byte(line), &d))
+			}
+		}
+		if code != 1 || !strings.Contains(text, "the rest is still in the queue") || d.Failed != 0 || !strings.Contains(d.Error, "stopped by a signal") {
+			t.Errorf("exit %d: %s", code, text)
+		}
+		moved += d.Done
+		if n := sc.ready(sc.queue()); n != moved {
+			t.Errorf("%d messages moved, said to be: %d", n, moved)
+		}
+		if got := sc.listedIDs(); !slices.Equal(got, ids[moved:]) {
+			t.Errorf("%d moved, parked still: %q", moved, got)
+		}
+	}
+	stopped(syscall.SIGINT, 20, "--rate", "50/s")
+	stopped(syscall.SIGTERM, 1, "--rate", "1/m")
+	stopped(syscall.SIGTERM, 3, "--canary", "3")
+	if d := sc.acted("redrive", "--all"); d.Done != len(ids)-moved {
+		t.Errorf("%d moved, then %+v", moved, d)
+	}
+}
+
+// TestDLQOfSubscriptions: reads are of all dead-letter queues or of one subscription, actions are for one.
+func TestDLQOfSubscriptions(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("SUBSCRIPTIONS", "orders,refunds").declared()
+	for _, id := range []string{"orders-1", "refunds-1", "orders-2"} {
+		of, _, _ := strings.Cut(id, "-")
+		m := parked(id, 503)
+		m.Headers["x-original-queue"] = sc.queue() + "." + of
+		sc.publish("", sc.dlq()+"."+of, m)
+	}
+	eventually(t, "all are parked", func() bool { return sc.ready(sc.dlq()+".orders") == 2 && sc.ready(sc.dlq()+".refunds") == 1 })
+	for args, want := range map[string]string{"list": "orders orders refunds", "list --subscription refunds": "refunds", "groups": "orders refunds"} {
+		var got []string
+		lines := strings.Split(strings.TrimSpace(sc.cli(0, strings.Fields(args)...).stdout), "\n")
+		if !strings.HasPrefix(lines[0], "SUBSCRIPTION") {
+			t.Errorf("%s: %s", args, lines[0])
+		}
+		for _, line := range lines[1 : len(lines)-1] {
+			got = append(got, strings.Fields(line)[0])
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %s, want %s", args, got, want)
+		}
+	}
+	sc.says(0, "show refunds-1", "subscription      refunds\n")
+	sc.says(64, "redrive --all", "choose the subscription, one of orders, refunds (--subscription")
+	file := filepath.Join(t.TempDir(), "orders.jsonl")
+	for _, args := range [][]string{{"export", file}, {"discard", "--all", "--yes"}, {"import", file}} {
+		if d := sc.acted(append(args, "--subscription", "orders")...); d.Done != 2 || d.Skipped != 0 {
+			t.Errorf("%q: %+v", args, d)
+		}
+	}
+	if d := sc.acted("redrive", "--all", "--subscription", "refunds"); d.Done != 1 || sc.ready(sc.queue()+".refunds") != 1 {
+		t.Errorf("%+v", d)
+	}
+}
