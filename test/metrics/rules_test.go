@@ -47,12 +47,8 @@ func TestEveryAlertIsTested(t *testing.T) {
 // TestRunbook: every alert leads to a page of its own in docs/runbooks, and every such page has an alert.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
-	entries, err := os.ReadDir(runbooks)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var headings []string
-	for _, e := range entries {
+	for _, e := range must.Get(os.ReadDir(runbooks))(t) {
 		name := strings.TrimSuffix(e.Name(), ".md")
 		if name == "README" {
 			continue
