@@ -59,7 +59,8 @@ func TestDiscardAndPurge(t *testing.T) {
 	p := startParking(t, nil, nil)
 	p.parkThree()
 	for _, body := range []string{
-		`{"all":true}`, `{"all":true,"confirm":""}`, `{"all":true,"confirm":"` + p.plan.Queue + `"}`, `{"confirm":"` + p.dlq() + `"}`, `{"all":true,"dry_run":false}`,
+		`{"all":true}`, `{"all":true,"confirm":""}`, `{"all":true,"confirm":"` + p.plan.Queue + `"}`,
+		`{"confirm":"` + p.dlq() + `"}`, `{"all":true,"dry_run":false}`,
 	} {
 		p.wantProblem(body, p.post("/dlq/discard", body), http.StatusBadRequest)
 	}

@@ -111,7 +111,9 @@ func TestOtherSitesAreRefused(t *testing.T) {
 	own := "http://" + r.control
 	for _, method := range []string{"GET", "HEAD", "POST", "OPTIONS"} {
 		for _, path := range []string{"/status", "/pause", "/nowhere"} {
-			for _, origins := range [][]string{{"null"}, {"http://127.0.0.1:1"}, {"https://" + r.control}, {own + ".evil.example"}, {""}, {own, "http://evil.example"}} {
+			for _, origins := range [][]string{
+				{"null"}, {"http://127.0.0.1:1"}, {"https://" + r.control}, {own + ".evil.example"}, {""}, {own, "http://evil.example"},
+			} {
 				ask(method, path, "Origin", origins, http.StatusForbidden)
 			}
 			for _, site := range []string{"cross-site", "same-site", ""} {

@@ -27,7 +27,8 @@ func TestProbes(t *testing.T) {
 			Readiness{Checks: []Check{away, {Name: "app", OK: true}}}, http.StatusServiceUnavailable},
 		{"/readyz", `{"ready":true,"checks":[{"name":"broker","ok":true}]}`, Readiness{Ready: true, Checks: []Check{ok}}, http.StatusOK},
 		{"/readyz/broker", `{"name":"broker","ok":true}`, Readiness{Checks: []Check{ok, {Name: "topology"}}}, http.StatusOK},
-		{"/readyz/broker", `{"name":"broker","ok":false,"detail":"connection refused"}`, Readiness{Checks: []Check{away}}, http.StatusServiceUnavailable},
+		{"/readyz/broker", `{"name":"broker","ok":false,"detail":"connection refused"}`,
+			Readiness{Checks: []Check{away}}, http.StatusServiceUnavailable},
 		{"/readyz/broker", `{"name":"broker","ok":false}`, Readiness{}, http.StatusServiceUnavailable},
 	} {
 		r.state.setReady(c.readiness)
