@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -10,8 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"sidecar/internal/apptest"
-	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 )
 
 func TestEveryAnswerIsProtected(t *testing.T) {
@@ -53,34 +53,34 @@ func TestNothingElseIsServed(t *testing.T) {
 
 func TestListenRefuses(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = taken.Close() }()
-	for want, o := range map[string]Options{
-		"listen for admin: SIDECAR_ADMIN_ADDR=192.0.2.1:1: listen tcp":                                         {AdminAddr: "192.0.2.1:1", ControlAddr: "127.0.0.1:0"},
-		"listen for admin: SIDECAR_ADMIN_ADDR=" + taken.Addr().String() + ": address already in use: stop":     {AdminAddr: taken.Addr().String(), ControlAddr: "127.0.0.1:0"},
-		"listen for control: SIDECAR_CONTROL_ADDR=" + taken.Addr().String() + ": address already in use: stop": {AdminAddr: "127.0.0.1:0", ControlAddr: taken.Addr().String()},
-		"is not a loopback address and no token ":                                                              {AdminAddr: "127.0.0.1:0", ControlAddr: "0.0.0.0:0"},
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer func() { _ = listener.Close() }()
+	const free = "127.0.0.1:0"
+	taken := listener.Addr().String()
+	for want, addrs := range map[string]Addrs{
+		"listen for admin: SIDECAR_ADMIN_ADDR=192.0.2.1:1: listen tcp":                         {"192.0.2.1:1", free},
+		"listen for admin: SIDECAR_ADMIN_ADDR=" + taken + ": address already in use: stop":     {taken, free},
+		"listen for control: SIDECAR_CONTROL_ADDR=" + taken + ": address already in use: stop": {free, taken},
+		"is not a loopback address and no token ":                                              {free, "0.0.0.0:0"},
 	} {
-		o.Logger = telemetry.NewLogger(new(apptest.Log), "info", "json")
-		o.State, o.DeadLetters = newFakeState(), apiOf(nil, o.Logger)
+		o := optionsOf(newFakeState(), io.Discard)
+		o.AdminAddr, o.ControlAddr = addrs.Admin, addrs.Control
 		s := New(o)
 		if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), want) ||
 			errors.Is(err, syscall.EADDRINUSE) != strings.Contains(want, "in use") {
 			t.Errorf("got %v, want %q", err, want)
 		}
-		// What was bound before the failure is free again.
-		if s.admin.Listener != nil {
-			l, err := net.Listen("tcp", s.admin.Listener.Addr().String())
-			if err != nil {
-				t.Errorf("still bound: %v", err)
-				continue
-			}
-			_ = l.Close()
+		if s.admin.Listener != nil { // what was bound before the failure
+			wantFree(t, s.admin.Listener.Addr().String())
 		}
 	}
+}
+
+// wantFree fails when something still listens on an address.
+func wantFree(t *testing.T, addr string) {
+	t.Helper()
+	l := must.Get(net.Listen("tcp", addr))(t)
+	_ = l.Close()
 }
 
 func TestServeReturnsWhatBroke(t *testing.T) {
@@ -102,14 +102,8 @@ func TestShutdownBeforeServeFreesThePorts(t *testing.T) {
 	t.Parallel()
 	s, addrs := bound(t, newFakeState())
 	s.Shutdown(t.Context())
-	for _, addr := range []string{addrs.Admin, addrs.Control} {
-		l, err := net.Listen("tcp", addr)
-		if err != nil {
-			t.Errorf("still bound: %v", err)
-			continue
-		}
-		_ = l.Close()
-	}
+	wantFree(t, addrs.Admin)
+	wantFree(t, addrs.Control)
 }
 
 // A connection that sent nothing must neither hold the stop up nor make it fail.
@@ -130,9 +124,7 @@ func TestAPanicIsAnAnswerAndALogLine(t *testing.T) {
 	t.Parallel()
 	r := start(t, func(o *Options) { o.State = panicking{newFakeState()} })
 	r.wantProblem("panic", r.do(http.MethodGet, r.control, "/status", nil), http.StatusInternalServerError)
-	if !strings.Contains(r.log.String(), `"msg":"admin panic","panic":"boom"`) {
-		t.Errorf("log: %s", r.log)
-	}
+	r.wantLogged(1, `"msg":"admin panic","panic":"boom"`)
 }
 
 type panicking struct{ *fakeState }

@@ -1,14 +1,13 @@
 package admin
 
 import (
-	"bufio"
-	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
 	"sidecar/internal/testkit/must"
 )
@@ -43,21 +42,13 @@ func TestUnfinishedRequests(t *testing.T) {
 		t.Errorf("%d bytes of headers are held", held)
 	}
 	for range 3 {
-		if got := r.do(http.MethodGet, r.admin, "/livez", nil); got.StatusCode != http.StatusOK {
-			t.Errorf("/livez: %+v", got)
-		}
-		if got := r.do(http.MethodGet, r.control, "/status", nil); got.StatusCode != http.StatusOK {
-			t.Errorf("/status: %+v", got)
-		}
+		r.want("/livez", r.do(http.MethodGet, r.admin, "/livez", nil), http.StatusOK)
+		r.want("/status", r.do(http.MethodGet, r.control, "/status", nil), http.StatusOK)
 	}
 	for _, c := range open {
 		_ = c.Close()
 	}
-	for end := time.Now().Add(30 * time.Second); memory.Held() != 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d bytes are held after the end of the connections", memory.Held())
-		}
-	}
+	brokertest.Eventually(t, time.Minute, "no memory is held after the end of the connections", func() bool { return memory.Held() == 0 })
 }
 
 // TestABodyWithoutMemory is refused before it is read, and takes no slot.
@@ -66,15 +57,9 @@ func TestABodyWithoutMemory(t *testing.T) {
 	b := budget.New(1 << 20)
 	b.Account(budget.Deliveries).Take(b.Limit())
 	r := start(t, func(o *Options) { o.Memory = b.Account(budget.Requests) })
-	c := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", r.control))(t)
-	defer c.Close()
-	_ = must.Get(fmt.Fprintf(c, "POST /pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"))(t)
-	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusServiceUnavailable || !resp.Close {
-		t.Errorf("%d, close %v", resp.StatusCode, resp.Close)
+	got := r.raw(r.control, "POST /pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+	if r.want("/pause", got, http.StatusServiceUnavailable); !got.Close {
+		t.Error("the connection stays")
 	}
-	if got := r.do(http.MethodGet, r.admin, "/livez", nil); got.StatusCode != http.StatusOK { // costs too little to be counted
-		t.Errorf("/livez: %+v", got)
-	}
+	r.want("/livez", r.do(http.MethodGet, r.admin, "/livez", nil), http.StatusOK) // costs too little to be counted
 }

@@ -3,7 +3,6 @@ package admin
 import (
 	"bufio"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -41,12 +40,7 @@ func TestStatus(t *testing.T) {
 	}
 	r.state.status.Subscriptions = []Subscription{{"orders", r.state.status.Consumption}}
 	got := r.do(http.MethodGet, r.control, "/status", nil)
-	if got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "application/json" {
-		t.Fatalf("%d %v", got.StatusCode, got.Header)
-	}
-	if want := string(must.Get(json.Marshal(r.state.status))(t)) + "\n"; got.body != want {
-		t.Errorf("%s, want %s", got.body, want)
-	}
+	r.wantBody("status", got, http.StatusOK, string(must.Get(json.Marshal(r.state.status))(t)))
 	for _, want := range []string{`"state":"paused"`, `"since":"2030-01-02T03:04:05Z"}`, `"until":"2030-01-02T03:05:05Z"}`, `"retry_delays":["5s"]`,
 		`"lost_since":"2030-01-02T03:04:05Z","last_depth":0,"measured_at":"2030-01-02T03:04:05Z","waiting":0}`, `"lost_since":"2030-01-02T03:04:05Z"}]`,
 	} {
@@ -64,11 +58,9 @@ func TestStatusWithoutAQueue(t *testing.T) {
 		Version: "1.2.3", Started: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Service: "wms-a", Publish: Connection{Connected: true},
 		Consumption: Consumption{State: Publishing, Pauses: []Pause{}, Findings: []Finding{}, Warnings: []string{}},
 	}
-	const want = `{"state":"publishing","pauses":[],"findings":[],"warnings":[],"version":"1.2.3",` +
-		`"started":"2030-01-02T03:04:05Z","service":"wms-a","publish":{"connected":true}}` + "\n"
-	if got := r.do(http.MethodGet, r.control, "/status", nil); got.body != want {
-		t.Errorf("%s, want %s", got.body, want)
-	}
+	r.wantBody("status", r.do(http.MethodGet, r.control, "/status", nil), http.StatusOK,
+		`{"state":"publishing","pauses":[],"findings":[],"warnings":[],"version":"1.2.3",`+
+			`"started":"2030-01-02T03:04:05Z","service":"wms-a","publish":{"connected":true}}`)
 }
 
 func TestDrain(t *testing.T) {
@@ -113,9 +105,7 @@ func TestBodies(t *testing.T) {
 		})
 	}
 	for _, body := range []string{"{}", " {}\n", "{ \t\r\n}", ""} {
-		if got := send(body); got.StatusCode != http.StatusOK {
-			t.Errorf("%q: %d %s", body, got.StatusCode, got.body)
-		}
+		r.want(body, send(body), http.StatusOK)
 	}
 	for _, body := range []string{`{"for":"1h"}`, "[]", "null", "{}{}", "{", strings.Repeat("[", 10000), "{\x00}", "{}\f", "\u00a0", "{", "}", "\xff\xfe{\x00}\x00", strings.Repeat("x", 1<<20)} {
 		r.wantProblem(body[:min(len(body), 20)], send(body), http.StatusBadRequest)
@@ -128,9 +118,7 @@ func TestBodies(t *testing.T) {
 func TestABodyThatEndsEarly(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	c := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", r.control))(t)
-	defer c.Close()
-	_ = must.Get(fmt.Fprintf(c, "POST /pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{}"))(t)
+	c := r.send(r.control, "POST /pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{}")
 	must.Do(t, c.(*net.TCPConn).CloseWrite())
 	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
 	body := must.Get(io.ReadAll(resp.Body))(t)

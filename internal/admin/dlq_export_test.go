@@ -35,9 +35,7 @@ func TestExport(t *testing.T) {
 		"": {}, "?limit=2": {Limit: 2}, "?limit=1000000&text=NO+JSON": {Filter: noJSON}, "?status=503&status=404": {}, "?id=none": {Limit: 1, Filter: none},
 	} {
 		var want bytes.Buffer
-		if _, err := q.Export(t.Context(), &want, s, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(q.Export(t.Context(), &want, s, nil))(t)
 		got := export(query, token)
 		if got.StatusCode != http.StatusOK || got.body != want.String() || strings.Contains(got.body, "\u202e") {
 			t.Errorf("%s: %d %s, want %s", query, got.StatusCode, got.body, &want)
@@ -66,14 +64,7 @@ func TestExportThatBreaks(t *testing.T) {
 	brokertest.WaitReady(t, p.url, p.dlq(), 24)
 	proxy := brokertest.NewProxy(t, p.url)
 	r := start(t, func(o *Options) { o.DeadLetters = queueOf(t, o.Logger, p.plan, proxy.URL(t, p.url)) })
-	ask, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+r.control+"/dlq/export", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := http.DefaultClient.Do(ask)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(http.Get("http://" + r.control + "/dlq/export"))(t)
 	defer got.Body.Close() //nolint:errcheck // it was only read
 	proxy.Refuse()
 	file, err := io.ReadAll(got.Body)

@@ -14,6 +14,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/deadletter"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
@@ -34,28 +35,37 @@ func startParking(t *testing.T, change func(*topology.Options), edit func(*Optio
 	if change != nil {
 		change(&o)
 	}
-	plan, err := topology.Build(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &parking{url: brokertest.URL(t), ch: brokertest.Channel(t, brokertest.URL(t)), plan: plan}
-	s, err := broker.NewDialer(brokerOf(p.url)).Dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	report, err := declare.Ensure(t.Context(), s, plan, topology.ModeDeclare)
-	if err != nil || len(report.Findings) > 0 {
-		t.Fatal(report.Findings, err)
-	}
+	plan := must.Get(topology.Build(o))(t)
+	p := declared(t, plan)
 	p.running = start(t, func(o *Options) {
-		o.DeadLetters = queueOf(t, o.Logger, plan, p.url)
-		o.Topologies = []Topology{{Service: plan.Service, Queue: plan.Queue, Exchanges: []topology.Exchange{}, Queues: []topology.Queue{}, Bindings: []topology.Binding{}, Waits: []Wait{}}}
+		o.DeadLetters, o.Topologies = queueOf(t, o.Logger, plan, p.url), []Topology{topologyOf("", plan.Queue)}
 		if edit != nil {
 			edit(o)
 		}
 	})
 	return p
+}
+
+// declared are the objects of topologies in the broker, without a server yet.
+func declared(t *testing.T, plans ...*topology.Plan) *parking {
+	t.Helper()
+	p := &parking{url: brokertest.URL(t), ch: brokertest.Channel(t, brokertest.URL(t)), plan: plans[0]}
+	s := must.Get(broker.NewDialer(brokerOf(p.url)).Dial(t.Context()))(t)
+	defer s.Close()
+	for _, plan := range plans {
+		if report := must.Get(declare.Ensure(t.Context(), s, plan, topology.ModeDeclare))(t); len(report.Findings) > 0 {
+			t.Fatal(report.Findings)
+		}
+	}
+	return p
+}
+
+// topologyOf is what /topology shows of a queue without anything around it.
+func topologyOf(subscription, queue string) Topology {
+	return Topology{
+		Subscription: subscription, Queue: queue,
+		Exchanges: []topology.Exchange{}, Queues: []topology.Queue{}, Bindings: []topology.Binding{}, Waits: []Wait{},
+	}
 }
 
 func brokerOf(url string) broker.Options {
@@ -82,10 +92,7 @@ func apiOf(q *deadletter.Queue, log *slog.Logger) *dlq.API {
 // away is a dead-letter queue behind a broker that is not there.
 func away(t testing.TB, log *slog.Logger) *dlq.API {
 	t.Helper()
-	plan, err := topology.Build(topology.Options{Preset: topology.PresetFanout, Service: "wms-a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(topology.Build(topology.Options{Preset: topology.PresetFanout, Service: "wms-a"}))(t)
 	return queueOf(t, log, plan, "amqp://guest:guest@127.0.0.1:1/")
 }
 
@@ -112,9 +119,7 @@ func (p *parking) parkMany(n int) {
 	for i := range n - 1 {
 		m := p.message(fmt.Sprintf("m%d", i+1), 503, "{}")
 		m.DeliveryMode = amqp.Persistent
-		if err := p.ch.PublishWithContext(p.t.Context(), "", p.dlq(), true, false, m); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Do(p.t, p.ch.PublishWithContext(p.t.Context(), "", p.dlq(), true, false, m))
 	}
 	p.park(fmt.Sprintf("m%d", n), 503, "{}")
 	brokertest.WaitReady(p.t, p.url, p.dlq(), n)
@@ -173,6 +178,21 @@ func (r *running) begin(path, body string) dlq.Operation {
 		r.t.Errorf("Location %q for operation %s", got.Header.Get("Location"), op.ID)
 	}
 	return op
+}
+
+// run begins an operation, waits for its end, and checks how it ended and how many messages it has done.
+func (r *running) run(path, body, state string, done int) dlq.Operation {
+	r.t.Helper()
+	op := r.ended(r.begin(path, body).ID)
+	r.wantEnd(op, state, done)
+	return op
+}
+
+func (r *running) wantEnd(op dlq.Operation, state string, done int) {
+	r.t.Helper()
+	if op.State != state || op.Progress.Done != done {
+		r.t.Errorf("want %s with %d done: %+v", state, done, op)
+	}
 }
 
 // begun waits until an operation has moved its first message.

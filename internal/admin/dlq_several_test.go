@@ -8,33 +8,29 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/admin/dlq"
-	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
-	"sidecar/internal/topology/declare"
 )
 
 // startSeveral is a server over the dead-letter queues of the subscriptions orders, with the messages "o1" and "o2", and
 // refunds, with "r1".
 func startSeveral(t *testing.T, preset string) (*parking, deadletter.Queues) {
 	t.Helper()
-	p := &parking{url: brokertest.URL(t), ch: brokertest.Channel(t, brokertest.URL(t))}
-	s := must.Get(broker.NewDialer(brokerOf(p.url)).Dial(t.Context()))(t)
-	defer s.Close()
 	var owners []deadletter.Owner
+	var plans []*topology.Plan
 	for _, name := range []string{"orders", "refunds"} {
-		plan := must.Get(topology.Build(topology.Options{Preset: preset, Service: name}))(t)
-		must.Get(declare.Ensure(t.Context(), s, plan, topology.ModeDeclare))(t)
-		owners = append(owners, deadletter.Owner{Name: name, Plan: plan})
+		plans = append(plans, must.Get(topology.Build(topology.Options{Preset: preset, Service: name}))(t))
+		owners = append(owners, deadletter.Owner{Name: name, Plan: plans[len(plans)-1]})
 	}
+	p := declared(t, plans...)
 	queues := deadletter.New(deadletter.Options{Broker: brokerOf(p.url), By: "api@test"}, owners...)
 	p.running = start(t, func(o *Options) {
 		o.DeadLetters = dlq.New(dlq.Options{Queues: queues, Service: "wms", Logger: o.Logger})
 	})
 	for i, ids := range [][]string{{"o1", "o2"}, {"r1"}} {
-		plan := owners[i].Plan
+		plan := plans[i]
 		for _, id := range ids {
 			brokertest.Publish(t, p.ch, "", plan.Park.Queue, amqp.Publishing{MessageId: id, Headers: amqp.Table{
 				"x-original-queue": plan.Queue, "x-final-reason": "max_retries",
@@ -86,14 +82,6 @@ func TestSeveralDeadLetterQueues(t *testing.T) {
 			if got := p.ids("/dlq/messages?limit=2"); got != map[bool]string{true: "orders:o1 orders:o2", false: "orders:o1 refunds:r1"}[shared] {
 				t.Errorf("limit 2: %s", got)
 			}
-			var groups struct {
-				Summary struct{ Total, Scanned int }
-				Groups  []deadletter.Group
-			}
-			p.get("/dlq/groups", &groups)
-			if len(groups.Groups) != 2 || groups.Groups[0].Subscription != "orders" || groups.Groups[0].Count != 2 || groups.Summary.Scanned != 3 {
-				t.Errorf("%+v", groups)
-			}
 			var state struct {
 				Queue string
 				Ready int
@@ -114,19 +102,10 @@ func TestSeveralDeadLetterQueues(t *testing.T) {
 					t.Errorf("%s: %s", q.Name(), got)
 				}
 			}
-			ref := struct{ Messages []deadletter.View }{}
-			p.get("/dlq/messages?subscription=refunds", &ref)
-			var one deadletter.View
-			if p.get("/dlq/messages/"+ref.Messages[0].Ref, &one); one.MessageID != "r1" || one.Subscription != "refunds" {
-				t.Errorf("%+v", one)
-			}
 
 			if all := `{"all":true,"dry_run":true}`; !shared {
 				for _, path := range []string{"/dlq/redrive", "/dlq/discard"} {
-					got := p.post(path, all)
-					if p.wantProblem(path, got, http.StatusBadRequest); !strings.Contains(got.body, "one of orders, refunds") {
-						t.Errorf("%s: %s", path, got.body)
-					}
+					p.wantProblem(path, p.post(path, all), http.StatusBadRequest, "one of orders, refunds")
 				}
 				p.wantProblem("export", p.do(http.MethodGet, p.control, "/dlq/export", nil), http.StatusBadRequest)
 			}
@@ -151,12 +130,10 @@ func TestSeveralDeadLetterQueues(t *testing.T) {
 				t.Errorf("%s: %+v", now, got)
 			}
 			brokertest.Publish(t, p.ch, "", name, amqp.Publishing{Headers: amqp.Table{"x-original-queue": list.Queues[1].Queue}})
-			op := p.ended(p.begin("/dlq/discard?subscription=refunds", `{"all":true,"confirm":"`+name+`"}`).ID)
-			if op.Progress.Done != 1 || op.Queue != name {
+			if op := p.run("/dlq/discard?subscription=refunds", `{"all":true,"confirm":"`+name+`"}`, "succeeded", 1); op.Queue != name {
 				t.Errorf("%+v", op)
 			}
-			op = p.ended(p.begin("/dlq/redrive?subscription=orders", `{"all":true}`).ID)
-			if op.Progress.Done != 2 || op.Queue != queues[0].Name() {
+			if op := p.run("/dlq/redrive?subscription=orders", `{"all":true}`, "succeeded", 2); op.Queue != queues[0].Name() {
 				t.Errorf("%+v", op)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/deadletter"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -173,7 +174,9 @@ func TestBadQueries(t *testing.T) {
 			t.Errorf("%s: %v %s", path, got.Header, got.body)
 		}
 	}
-	for path, body := range map[string]string{"/dlq/redrive": `{"all":true}`, "/dlq/discard": `{"all":true,"confirm":"wms.dlq.wms-a"}`, "/admin/dlq/queues/wms.dlq.wms-a/re-drive": ""} {
+	for path, body := range map[string]string{
+		"/dlq/redrive": `{"all":true}`, "/dlq/discard": `{"all":true,"confirm":"wms.dlq.wms-a"}`, "/admin/dlq/queues/wms.dlq.wms-a/re-drive": "",
+	} {
 		got := r.post(path, body)
 		r.wantProblem(path, got, http.StatusServiceUnavailable)
 		if got.Header.Get("Retry-After") == "" {
@@ -196,9 +199,7 @@ func TestNoDeadLetterQueue(t *testing.T) {
 func TestAMissingQueue(t *testing.T) {
 	t.Parallel()
 	p := startParking(t, nil, nil)
-	if _, err := p.ch.QueueDelete(p.dlq(), false, false, false); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(p.ch.QueueDelete(p.dlq(), false, false, false))(t)
 	queue := "/admin/dlq/queues/" + p.dlq()
 	for _, path := range []string{"/dlq", "/dlq/messages", "/dlq/groups", "/dlq/messages/0123456789abcdef", "/admin/dlq/queues", queue + "/messages"} {
 		p.wantProblem(path, p.do(http.MethodGet, p.control, path, nil), http.StatusNotFound)
@@ -220,10 +221,7 @@ func TestAMissingQueue(t *testing.T) {
 func TestQueueNames(t *testing.T) {
 	t.Parallel()
 	const name = `a/b c%é"<img>..;x`
-	plan, err := topology.Build(topology.Options{Preset: topology.PresetFanout, Service: "wms-a", DLQ: name})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must.Get(topology.Build(topology.Options{Preset: topology.PresetFanout, Service: "wms-a", DLQ: name}))(t)
 	r := start(t, func(o *Options) { o.DeadLetters = queueOf(t, o.Logger, plan, "amqp://guest:guest@127.0.0.1:1/") })
 	const known = "a%2Fb%20c%25%C3%A9%22%3Cimg%3E..%3Bx"
 	r.wantProblem(known, r.do(http.MethodGet, r.control, "/admin/dlq/queues/"+known+"/messages", nil), http.StatusServiceUnavailable)

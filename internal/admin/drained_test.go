@@ -2,7 +2,7 @@ package admin
 
 import (
 	"context"
-	"log/slog"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // askDrained runs the handler in a bubble: the waits are long, and virtual time needs no sockets.
@@ -22,10 +22,9 @@ func askDrained(ctx context.Context, s *Server, agent string) *httptest.Response
 }
 
 func waiting(f *fakeState, grace time.Duration) *Server {
-	o := Options{State: f, Grace: grace, DeadLetters: apiOf(nil, slog.New(slog.DiscardHandler))}
-	s := &Server{o: o, waits: waits{of: map[string]int{}}}
-	s.stopping, s.cancel = context.WithCancel(context.Background())
-	return s
+	o := optionsOf(f, io.Discard)
+	o.Grace = grace
+	return New(o)
 }
 
 func TestDrainedWaits(t *testing.T) {
@@ -66,35 +65,25 @@ func TestDrainedWaits(t *testing.T) {
 	}
 }
 
-// What has drained says so even while the listeners stop: a hook of the app may be waiting for exactly this answer.
+// A stop releases who waits. What has drained says so even while the listeners stop: a hook of the app may be waiting for
+// exactly this answer.
 func TestDrainedWhileStopping(t *testing.T) {
 	t.Parallel()
-	f := newFakeState()
-	s := waiting(f, time.Minute)
-	close(f.draining)
-	s.stop()
-	if w := askDrained(t.Context(), s, ""); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("not drained: %d", w.Code)
-	}
-	close(f.drained)
-	if w := askDrained(t.Context(), s, ""); w.Code != http.StatusOK {
-		t.Errorf("drained: %d", w.Code)
-	}
-}
-
-func TestShutdownReleasesWaiters(t *testing.T) {
-	t.Parallel()
-	r := start(t, nil)
-	close(r.state.draining)
-	got := make(chan reply, 1)
-	go func() { got <- r.do(http.MethodGet, r.admin, "/drained", nil) }()
-	brokertest.Eventually(t, time.Minute, "a request waits", func() bool {
-		r.waits.mu.Lock()
-		defer r.waits.mu.Unlock()
-		return r.waits.all == 1
+	synctest.Test(t, func(t *testing.T) {
+		f, start := newFakeState(), time.Now()
+		s := waiting(f, time.Minute)
+		close(f.draining)
+		time.AfterFunc(time.Second, s.stop)
+		for _, who := range []string{"waited", "came later"} {
+			if w := askDrained(t.Context(), s, ""); w.Code != http.StatusServiceUnavailable || time.Since(start) != time.Second {
+				t.Errorf("who %s: %d after %v", who, w.Code, time.Since(start))
+			}
+		}
+		close(f.drained)
+		if w := askDrained(t.Context(), s, ""); w.Code != http.StatusOK {
+			t.Errorf("drained: %d", w.Code)
+		}
 	})
-	r.Shutdown(t.Context())
-	r.wantProblem("waiter", <-got, http.StatusServiceUnavailable)
 }
 
 // TestWaitersAreBounded: a client that waits too often is answered with the state at once, and takes no place from another
@@ -167,16 +156,11 @@ func TestDrainedOutlivesTheListenersDeadlines(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(t.Context()) }()
 	time.AfterFunc(300*time.Millisecond, func() { close(f.drained) })
-	resp, err := client.Get("http://" + addrs.Admin + "/drained")
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := must.Get(client.Get("http://" + addrs.Admin + "/drained"))(t)
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("status %d", resp.StatusCode)
 	}
 	s.Shutdown(t.Context())
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	must.Do(t, <-served)
 }

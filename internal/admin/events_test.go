@@ -13,11 +13,9 @@ import (
 	"time"
 
 	"sidecar/internal/admin/dlq"
-	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/deadletter"
-	"sidecar/internal/httpguard"
-	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology/declare"
 )
 
@@ -47,14 +45,8 @@ func (r *running) listen() (*http.Response, *bufio.Reader) {
 	r.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	r.t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.control+"/events", nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.control+"/events", nil))(r.t)
+	resp := must.Get(client.Do(req))(r.t)
 	r.t.Cleanup(func() { resp.Body.Close() })
 	if resp.StatusCode == http.StatusOK && resp.Header.Get("Content-Type") != "text/event-stream" {
 		r.t.Errorf("content type %q", resp.Header.Get("Content-Type"))
@@ -77,10 +69,7 @@ func TestEvents(t *testing.T) {
 	states := map[string]string{} // of operations
 	ended := func() bool { return states[now.ID] != "" && states[now.ID] != "running" }
 	for flows := 0; flows < 3 || !ended(); {
-		e, err := readEvent(in)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(readEvent(in))(t)
 		switch e.name {
 		case "flow":
 			document.d.Schema(t, "FlowEvent", []byte(e.data))
@@ -98,9 +87,7 @@ func TestEvents(t *testing.T) {
 		case "operation":
 			document.d.Schema(t, "Operation", []byte(e.data))
 			var op dlq.Operation
-			if err := json.Unmarshal([]byte(e.data), &op); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(e.data), &op))
 			if states[op.ID] == op.State {
 				t.Errorf("said twice: %s", e.data)
 			}
@@ -155,9 +142,7 @@ func TestStreamsEndWithTheServer(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
 	_, in := r.listen()
-	if _, err := readEvent(in); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(readEvent(in))(t)
 	r.shutdown()
 	for {
 		if _, err := readEvent(in); err == io.EOF {
@@ -185,9 +170,7 @@ func (p pipes) stream(t *testing.T) net.Conn {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	p <- theirs
-	if _, err := io.WriteString(ours, "GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(ours, "GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"))(t)
 	return ours
 }
 
@@ -205,9 +188,7 @@ func inMemory(t *testing.T, test func(s *Server, f *fakeState, p pipes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		f, p := newFakeState(), make(pipes)
-		logger := telemetry.NewLogger(new(apptest.Log), "info", "json")
-		s := New(Options{ControlAddr: "127.0.0.1:9091", State: f, DeadLetters: apiOf(nil, logger), Logger: logger})
-		s.control.Hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
+		s := unbound(optionsOf(f, io.Discard))
 		served := make(chan struct{})
 		go func() {
 			s.control.Listener = p

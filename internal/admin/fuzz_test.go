@@ -15,7 +15,6 @@ import (
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/httpguard"
-	"sidecar/internal/telemetry"
 )
 
 // FuzzControl sends any request to the control listener's handlers. What changed something must have been a POST to
@@ -23,8 +22,7 @@ import (
 // every refusal must be a problem document; and neither answer nor log may hold a token. With the read token nothing
 // changes. What is said here about a request is said in other terms than in guard: over net/url and encoding/json.
 func FuzzControl(f *testing.F) {
-	own := "127.0.0.1:9091"
-	f.Add("POST", "/pause", own, "", "", "", "Bearer "+token, []byte{})
+	f.Add("POST", "/pause", "127.0.0.1:9091", "", "", "", "Bearer "+token, []byte{})
 	f.Fuzz(func(t *testing.T, method, target, host, origin, site, contentType, auth string, body []byte) {
 		r := parse(method, target, host, origin, site, contentType, auth, body)
 		if r == nil {
@@ -32,12 +30,10 @@ func FuzzControl(f *testing.F) {
 		}
 		state, log := newFakeState(), new(apptest.Log)
 		state.onDrain = func() { close(state.draining) }
-		logger := telemetry.NewLogger(log, "debug", "json")
-		s := New(Options{
-			AdminAddr: ":0", ControlAddr: own, Token: func() string { return token }, ReadToken: func() string { return readToken },
-			State: state, DeadLetters: away(t, logger), Logger: logger,
-		})
-		s.control.Hosts = httpguard.NewHosts(own, addr("127.0.0.1"), true)
+		o := optionsOf(state, log)
+		withTokens(&o)
+		o.DeadLetters = away(t, o.Logger)
+		s := unbound(o)
 		s.files = nil // which need no token
 		s.stop()      // so that streams end and no operation begins
 		w := httptest.NewRecorder()
@@ -74,9 +70,7 @@ func FuzzControlBody(f *testing.F) {
 			want = http.StatusBadRequest
 		}
 		state := newFakeState()
-		logger := telemetry.NewLogger(new(apptest.Log), "info", "json")
-		s := New(Options{State: state, DeadLetters: apiOf(nil, logger), Logger: logger})
-		s.control.Hosts = httpguard.NewHosts("127.0.0.1:9091", addr("127.0.0.1"), false)
+		s := unbound(optionsOf(state, io.Discard))
 		r := parse("POST", "/pause", "127.0.0.1:9091", "", "", "application/json", "", body)
 		w := httptest.NewRecorder()
 		s.control.Handler.ServeHTTP(w, r)

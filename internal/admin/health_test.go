@@ -8,50 +8,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 )
 
+// TestProbes: what they answer, whatever name the prober has for the pod.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
-	for path, want := range map[string]string{"/livez": `{"live":true}`, "/startupz": `{"started":true}`} {
-		got := r.do(http.MethodGet, r.admin, path, func(q *http.Request) { q.Host = "pod-1.wms.svc" }) // or any other name
-		if got.StatusCode != http.StatusOK || got.body != want+"\n" || got.Header.Get("Content-Type") != "application/json" {
-			t.Errorf("%s: %d %q", path, got.StatusCode, got.body)
-		}
-	}
-}
-
-func TestReady(t *testing.T) {
-	t.Parallel()
-	r := start(t, nil)
-	r.state.readiness = Readiness{Checks: []Check{{Name: "broker", Detail: "connection refused"}, {Name: "app", OK: true}}}
-	got := r.do(http.MethodGet, r.admin, "/readyz", nil)
-	want := `{"ready":false,"checks":[{"name":"broker","ok":false,"detail":"connection refused"},{"name":"app","ok":true}]}` + "\n"
-	if got.StatusCode != http.StatusServiceUnavailable || got.body != want {
-		t.Errorf("%d %s", got.StatusCode, got.body)
-	}
-
-	r.state.setReady(Readiness{Ready: true, Checks: []Check{{Name: "broker", OK: true}}})
-	if got := r.do(http.MethodGet, r.admin, "/readyz", nil); got.StatusCode != http.StatusOK || !strings.HasPrefix(got.body, `{"ready":true`) {
-		t.Errorf("%d %s", got.StatusCode, got.body)
-	}
-}
-
-func TestReadyBroker(t *testing.T) {
-	t.Parallel()
-	r := start(t, nil)
+	ok, away := Check{Name: "broker", OK: true}, Check{Name: "broker", Detail: "connection refused"}
 	for _, c := range []struct {
-		checks []Check
-		status int
-		body   string
+		path, body string
+		readiness  Readiness
+		status     int
 	}{
-		{[]Check{{Name: "broker", OK: true}, {Name: "topology"}}, http.StatusOK, `{"name":"broker","ok":true}`},
-		{[]Check{{Name: "broker", Detail: "connection refused"}}, http.StatusServiceUnavailable, `{"name":"broker","ok":false,"detail":"connection refused"}`},
-		{nil, http.StatusServiceUnavailable, `{"name":"broker","ok":false}`},
+		{"/livez", `{"live":true}`, Readiness{}, http.StatusOK},
+		{"/startupz", `{"started":true}`, Readiness{}, http.StatusOK},
+		{"/readyz", `{"ready":false,"checks":[{"name":"broker","ok":false,"detail":"connection refused"},{"name":"app","ok":true}]}`,
+			Readiness{Checks: []Check{away, {Name: "app", OK: true}}}, http.StatusServiceUnavailable},
+		{"/readyz", `{"ready":true,"checks":[{"name":"broker","ok":true}]}`, Readiness{Ready: true, Checks: []Check{ok}}, http.StatusOK},
+		{"/readyz/broker", `{"name":"broker","ok":true}`, Readiness{Checks: []Check{ok, {Name: "topology"}}}, http.StatusOK},
+		{"/readyz/broker", `{"name":"broker","ok":false,"detail":"connection refused"}`,
+			Readiness{Checks: []Check{away}}, http.StatusServiceUnavailable},
+		{"/readyz/broker", `{"name":"broker","ok":false}`, Readiness{}, http.StatusServiceUnavailable},
 	} {
-		r.state.setReady(Readiness{Checks: c.checks})
-		if got := r.do(http.MethodGet, r.admin, "/readyz/broker", nil); got.StatusCode != c.status || got.body != c.body+"\n" {
-			t.Errorf("%d %s", got.StatusCode, got.body)
+		r.state.setReady(c.readiness)
+		got := r.do(http.MethodGet, r.admin, c.path, func(q *http.Request) { q.Host = "pod-1.wms.svc" })
+		if r.wantBody(c.path, got, c.status, c.body); got.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %s", c.path, got.Header)
 		}
 	}
 }
@@ -100,16 +83,12 @@ func TestOneBrokenMetricDoesNotHideTheOthers(t *testing.T) {
 	t.Parallel()
 	registry := telemetry.NewRegistry("1.2.3", "abc")
 	r := start(t, func(o *Options) { o.Gatherer = registry })
-	if err := registry.Register(broken{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, registry.Register(broken{}))
 	got := r.do(http.MethodGet, r.admin, "/metrics", nil)
 	if got.StatusCode != http.StatusOK || !strings.Contains(got.body, "sidecar_build_info") {
 		t.Errorf("%d %s", got.StatusCode, got.body)
 	}
-	if !strings.Contains(r.log.String(), `"library":"prometheus"`) {
-		t.Errorf("log: %s", r.log)
-	}
+	r.wantLogged(1, `"library":"prometheus"`)
 }
 
 func TestScrapesAreBounded(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"sidecar/internal/topology"
 )
 
 const readToken = "only-look-do-not-touch"
@@ -20,7 +18,7 @@ func TestScopes(t *testing.T) {
 	r := start(t, func(o *Options) {
 		withTokens(o)
 		o.DeadLetters = away(t, o.Logger)
-		o.Topologies = []Topology{{Exchanges: []topology.Exchange{}, Queues: []topology.Queue{}, Bindings: []topology.Binding{}, Waits: []Wait{}}}
+		o.Topologies = []Topology{topologyOf("", "")}
 	})
 	ask := func(method, path, bearer string) reply {
 		return r.do(method, r.control, strings.Replace(path, "{id}", "0123456789abcdef", 1), func(q *http.Request) {

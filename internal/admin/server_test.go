@@ -15,13 +15,17 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 
 	"sidecar/internal/apptest"
 	"sidecar/internal/httpguard"
 	"sidecar/internal/openapitest"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology/declare"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeState is a State whose parts the tests set.
 type fakeState struct {
@@ -106,23 +110,34 @@ var document struct {
 	d *openapitest.Document
 }
 
+// optionsOf are those of a server on free loopback ports without tokens and dead letters.
+func optionsOf(state State, log io.Writer) Options {
+	o := Options{
+		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: state, Grace: time.Minute,
+		Gatherer: prometheus.NewRegistry(), Logger: telemetry.NewLogger(log, "debug", "json"),
+	}
+	o.DeadLetters = apiOf(nil, o.Logger)
+	return o
+}
+
+// unbound is a server that is asked without a socket, as if its control listener had the address 127.0.0.1:9091.
+func unbound(o Options) *Server {
+	o.ControlAddr = "127.0.0.1:9091"
+	s := New(o)
+	s.control.Hosts = httpguard.NewHosts(o.ControlAddr, addr("127.0.0.1"), o.Token != nil)
+	return s
+}
+
 func start(t *testing.T, edit func(*Options)) *running {
 	t.Helper()
 	r := &running{t: t, state: newFakeState(), log: new(apptest.Log)}
 	document.Do(func() { document.d = openapitest.Load(t, []byte(openAPIDocument)) })
-	o := Options{
-		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: r.state, Grace: time.Minute,
-		Gatherer: prometheus.NewRegistry(), Logger: telemetry.NewLogger(r.log, "debug", "json"),
-	}
-	o.DeadLetters = apiOf(nil, o.Logger)
+	o := optionsOf(r.state, r.log)
 	if edit != nil {
 		edit(&o)
 	}
 	r.Server = New(o)
-	addrs, err := r.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
+	addrs := must.Get(r.Listen())(t)
 	r.admin, r.control = addrs.Admin, addrs.Control
 	served := make(chan error, 1)
 	go func() { served <- r.Serve(context.Background()) }()
@@ -150,10 +165,7 @@ type reply struct {
 // do sends one request. What the control listener makes of it is compared with its OpenAPI document.
 func (r *running) do(method, addr, path string, edit func(*http.Request)) reply {
 	r.t.Helper()
-	req, err := http.NewRequest(method, "http://"+addr+path, nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	req := must.Get(http.NewRequest(method, "http://"+addr+path, nil))(r.t)
 	if edit != nil {
 		edit(req)
 	}
@@ -162,15 +174,9 @@ func (r *running) do(method, addr, path string, edit func(*http.Request)) reply 
 		sent, _ = io.ReadAll(req.Body)
 		req.Body = io.NopCloser(bytes.NewReader(sent))
 	}
-	resp, err := client.Do(req)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(client.Do(req))(r.t)
 	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	b := must.Get(io.ReadAll(resp.Body))(r.t)
 	if _, page := r.files[path]; addr == r.control && !page {
 		document.d.Check(r.t, &openapitest.Exchange{
 			Method: method, URL: req.URL, Type: req.Header.Get("Content-Type"), Body: sent,
@@ -183,14 +189,9 @@ func (r *running) do(method, addr, path string, edit func(*http.Request)) reply 
 // send sends text as it is on a new connection, which ends with the test.
 func (r *running) send(addr, text string) net.Conn {
 	r.t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", addr))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close() })
-	if _, err := io.WriteString(conn, text); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, text))(r.t)
 	return conn
 }
 
@@ -199,10 +200,7 @@ func (r *running) raw(addr, text string) reply {
 	r.t.Helper()
 	conn := r.send(addr, text)
 	defer conn.Close()
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	resp := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(r.t)
 	defer resp.Body.Close()
 	b, _ := io.ReadAll(resp.Body)
 	return reply{resp, string(b)}
@@ -235,16 +233,8 @@ func (r *running) shutdown() {
 // bound is a server that listens and does not serve yet.
 func bound(t *testing.T, state State) (*Server, Addrs) {
 	t.Helper()
-	logger := telemetry.NewLogger(new(apptest.Log), "info", "json")
-	s := New(Options{
-		AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0", State: state, Grace: time.Minute,
-		DeadLetters: apiOf(nil, logger), Logger: logger,
-	})
-	addrs, err := s.Listen()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, addrs
+	s := New(optionsOf(state, io.Discard))
+	return s, must.Get(s.Listen())(t)
 }
 
 // fill takes all places.
@@ -259,6 +249,14 @@ func (r *running) want(what string, got reply, status int) {
 	r.t.Helper()
 	if got.StatusCode != status {
 		r.t.Errorf("%s: status %d, want %d: %s", what, got.StatusCode, status, got.body)
+	}
+}
+
+// wantBody checks the status and all of the body.
+func (r *running) wantBody(what string, got reply, status int, body string) {
+	r.t.Helper()
+	if r.want(what, got, status); got.body != body+"\n" {
+		r.t.Errorf("%s: %s, want %s", what, got.body, body)
 	}
 }
 

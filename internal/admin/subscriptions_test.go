@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-
-	"sidecar/internal/topology"
 )
 
 // several is a server over two subscriptions that have names.
@@ -14,9 +12,7 @@ func several(t *testing.T) *running {
 	r := start(t, func(o *Options) {
 		o.Topologies = nil
 		for _, name := range []string{"orders", "refunds"} {
-			o.Topologies = append(o.Topologies, Topology{
-				Subscription: name, Queue: "wms." + name, Exchanges: []topology.Exchange{}, Queues: []topology.Queue{}, Bindings: []topology.Binding{}, Waits: []Wait{},
-			})
+			o.Topologies = append(o.Topologies, topologyOf(name, "wms."+name))
 		}
 	})
 	r.state.names = []string{"orders", "refunds"}
@@ -30,26 +26,18 @@ func TestReadyOfOneSubscription(t *testing.T) {
 	r.state.setReady(Readiness{Ready: true, Checks: []Check{
 		{Name: "broker", OK: true}, {Name: "consuming", Subscription: "orders", OK: true}, {Name: "consuming", Subscription: "refunds"},
 	}})
-	got := r.do(http.MethodGet, r.admin, "/readyz?subscription=refunds", nil)
-	want := `{"ready":true,"checks":[{"name":"broker","ok":true},{"name":"consuming","subscription":"refunds","ok":false}]}` + "\n"
-	if got.StatusCode != http.StatusOK || got.body != want {
-		t.Errorf("%d %s", got.StatusCode, got.body)
-	}
+	r.wantBody("refunds", r.do(http.MethodGet, r.admin, "/readyz?subscription=refunds", nil), http.StatusOK,
+		`{"ready":true,"checks":[{"name":"broker","ok":true},{"name":"consuming","subscription":"refunds","ok":false}]}`)
 	for query, want := range map[string]string{
 		"subscription=refund": `no subscription \"refund\". The names are: orders, refunds.`, "subscription=": `no subscription \"\"`,
 		"subscription=orders&subscription=refunds": `no subscription \"orders,refunds\"`,
 	} {
-		got := r.do(http.MethodGet, r.admin, "/readyz?"+query, nil)
-		if r.wantProblem(query, got, http.StatusNotFound); !strings.Contains(got.body, want) {
-			t.Errorf("%s: %s", query, got.body)
-		}
+		r.wantProblem(query, r.do(http.MethodGet, r.admin, "/readyz?"+query, nil), http.StatusNotFound, want)
 	}
 	r.want("another parameter", r.do(http.MethodGet, r.admin, "/readyz?verbose&%zz", nil), http.StatusOK) // probes may have any
 	unnamed := start(t, nil)
-	got = unnamed.do(http.MethodGet, unnamed.admin, "/readyz?subscription=orders", nil)
-	if unnamed.wantProblem("no names", got, http.StatusNotFound); !strings.Contains(got.body, "The names are: .") {
-		t.Errorf("%s", got.body)
-	}
+	got := unnamed.do(http.MethodGet, unnamed.admin, "/readyz?subscription=orders", nil)
+	unnamed.wantProblem("no names", got, http.StatusNotFound, "The names are: .")
 }
 
 // TestPauseOfOneSubscription: a change is for the subscription that is named, and for none when the query is wrong.
@@ -68,9 +56,7 @@ func TestPauseOfOneSubscription(t *testing.T) {
 		r.wantProblem(path, post(path), want)
 	}
 	r.wantCalled("pause orders,resume orders,pause")
-	if log := r.log.String(); !strings.Contains(log, `"action":"pause","peer":"127.0.0.1:`) || !strings.Contains(log, `"status":200,"subscription":"orders"`) {
-		t.Errorf("log: %s", log)
-	}
+	r.wantLogged(1, `"action":"pause","peer":"127.0.0.1:`, `"status":200,"subscription":"orders"`)
 }
 
 // TestTopologies: a list where subscriptions have names.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/testkit/proxy"
 )
 
@@ -53,10 +54,7 @@ func NewApp(tb testing.TB) *App {
 	a := &App{tb: tb, scripts: map[string][]Reply{}, health: http.StatusOK}
 	a.others = func(*Request) Reply { return Say(Status(http.StatusOK)) }
 	a.Server = New(a.serve)
-	var err error
-	if a.Addr, err = proxy.FreeAddr(); err != nil {
-		tb.Fatal(err)
-	}
+	a.Addr = must.Get(proxy.FreeAddr())(tb)
 	a.URL = "http://" + a.Addr
 	a.Up()
 	tb.Cleanup(a.Shut)
@@ -66,11 +64,7 @@ func NewApp(tb testing.TB) *App {
 // Up listens again at the same address after Shut.
 func (a *App) Up() {
 	a.tb.Helper()
-	l, err := ListenWithin(reopens, a.Addr)
-	if err != nil {
-		a.tb.Fatal(err)
-	}
-	a.Serve(l)
+	a.Serve(must.Get(ListenWithin(reopens, a.Addr))(a.tb))
 }
 
 // On gives the replies to the first, second … request of the message with this Amqp-Message-Id; the last one repeats.

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/ca"
+	"sidecar/internal/testkit/must"
 )
 
 // Server runs a script for each of its connections and keeps the requests it has read.
@@ -50,6 +53,15 @@ func ListenTLS(tb testing.TB, script func(*Conn)) (*Server, *tls.Config) {
 	return start(tb, tls.NewListener(corkListener{l}, server), "https://"+l.Addr().String(), script), client
 }
 
+// Certificate makes a certificate for 127.0.0.1 and the client configuration that trusts it alone.
+func Certificate(tb testing.TB) (server, client *tls.Config) {
+	tb.Helper()
+	authority := ca.New(tb)
+	server = authority.ServerConfig(tb, "127.0.0.1")
+	server.NextProtos = []string{"http/1.1"}
+	return server, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authority.Pool()}
+}
+
 // ListenUnix is Listen on a Unix socket.
 func ListenUnix(tb testing.TB, script func(*Conn)) *Server {
 	tb.Helper()
@@ -59,11 +71,7 @@ func ListenUnix(tb testing.TB, script func(*Conn)) *Server {
 
 func listen(tb testing.TB, network, addr string) net.Listener {
 	tb.Helper()
-	l, err := net.Listen(network, addr)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return l
+	return must.Get(net.Listen(network, addr))(tb)
 }
 
 // ListenWithin opens a TCP address that was closed a moment ago. A process that was being started at that time holds a

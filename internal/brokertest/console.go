@@ -6,16 +6,13 @@ import (
 	"testing"
 
 	"sidecar/internal/testkit/console"
+	"sidecar/internal/testkit/must"
 )
 
 // must evaluates an Erlang expression in the node.
 func (n *node) must(t testing.TB, expression string) string {
 	t.Helper()
-	value, err := n.Eval(expression)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return value
+	return must.Get(n.Eval(expression))(t)
 }
 
 // Ctl does on the test's node what `rabbitmqctl args…` would do, for the commands of console.Command. Commands that
@@ -50,11 +47,7 @@ func (p *place) command(t testing.TB, args []string) string {
 		"set_vm_memory_high_watermark"}, args[0]) {
 		t.Fatalf("%s changes the node that all tests share: call OwnNode first", args[0])
 	}
-	expression, err := console.Command(p.vhost, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return expression
+	return must.Get(console.Command(p.vhost, args...))(t)
 }
 
 // CtlPath is rabbitmqctl for the test's node, for programs that call it themselves.

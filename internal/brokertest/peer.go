@@ -44,19 +44,14 @@ func (p *Peer) Serve(mechanisms string) {
 	}
 	_ = p.Send(Frame(1, 0, Method(10, 10, []byte{0, 9}, Long(""), Long(mechanisms), Long("en_US"))))
 	for {
-		var head [7]byte
-		if _, err := io.ReadFull(p.Conn, head[:]); err != nil {
-			return
-		}
-		payload := make([]byte, binary.BigEndian.Uint32(head[3:])+1)
-		if _, err := io.ReadFull(p.Conn, payload); err != nil {
-			return
-		}
+		kind, channel, payload, err := readFrame(p.Conn)
 		switch {
-		case head[0] == 1:
-			p.answer(binary.BigEndian.Uint16(head[1:]), payload)
-		case head[0] == 2 && p.Headers != nil:
-			p.Headers <- payload[:len(payload)-1]
+		case err != nil:
+			return
+		case kind == frameMethod:
+			p.answer(channel, payload)
+		case kind == frameHeader && p.Headers != nil:
+			p.Headers <- payload
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sidecar/internal/testkit/console"
+	"sidecar/internal/testkit/must"
 )
 
 // place is where a test finds its broker: a node, and a virtual host on it that is the test's own.
@@ -51,9 +52,7 @@ func placeOf(t testing.TB) *place {
 		return newPlace(t, n, "")
 	}
 	common.made.Do(func() { common.err = n.addVhost(common.vhost, "") })
-	if common.err != nil {
-		t.Fatal(common.err)
-	}
+	must.Do(t, common.err)
 	return keep(t, &place{node: n, vhost: common.vhost, test: t.Name()})
 }
 
@@ -94,9 +93,7 @@ func existing(t testing.TB) *place {
 func newPlace(t testing.TB, n *node, settings string) *place {
 	t.Helper()
 	p := &place{node: n, vhost: Name(t, "vhost"), test: t.Name()}
-	if err := n.addVhost(p.vhost, settings); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.addVhost(p.vhost, settings))
 	t.Cleanup(func() {
 		// The test may have deleted it. What the deletion takes of the broker, no test has to wait for.
 		_, _ = n.Eval("spawn(fun() -> " + console.Call("rabbit_vhost:delete", p.vhost, console.Actor) + " end)")

@@ -6,8 +6,19 @@ import (
 	"net/url"
 	"testing"
 
+	"sidecar/internal/testkit/ca"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/testkit/proxy"
 )
+
+// Authority issues certificates for one test.
+type Authority = ca.Authority
+
+// NewAuthority makes a certificate authority.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	return ca.New(t)
+}
 
 // Direction is a half of a Proxy's traffic.
 type Direction = proxy.Direction
@@ -47,10 +58,7 @@ func newProxy(t testing.TB, target string, o proxy.Options) *Proxy {
 		t.Fatal("the target URL cannot be parsed")
 	}
 	o.Target = u.Host
-	p, err := proxy.Start(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(proxy.Start(o))(t)
 	t.Cleanup(p.Close)
 	return &Proxy{p}
 }
@@ -70,9 +78,7 @@ func (p *Proxy) URL(t testing.TB, base string) string {
 func (p *Proxy) Restore(t testing.TB) {
 	t.Helper()
 	p.Set(proxy.Shape{})
-	if err := p.Open(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Open())
 }
 
 // Stall holds back what flows in d, for connections open now and later, until Restore.

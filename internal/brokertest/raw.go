@@ -96,6 +96,17 @@ func Frame(kind byte, channel uint16, payload ...[]byte) []byte {
 	return append(append(f, p...), frameEnd)
 }
 
+// readFrame reads a frame.
+func readFrame(from io.Reader) (kind byte, channel uint16, payload []byte, err error) {
+	var head [7]byte
+	if _, err = io.ReadFull(from, head[:]); err != nil {
+		return 0, 0, nil, err
+	}
+	payload = make([]byte, binary.BigEndian.Uint32(head[3:])+1)
+	_, err = io.ReadFull(from, payload)
+	return head[0], binary.BigEndian.Uint16(head[1:]), payload[:len(payload)-1], err
+}
+
 // Method encodes a method, the payload of a frame, with its encoded arguments.
 func Method(class, id uint16, args ...[]byte) []byte {
 	m := binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(nil, class), id)
@@ -111,15 +122,8 @@ func (r *Raw) write(b []byte) {
 // expect reads frames until the wanted method; a close of channel or connection is an error that holds its text.
 func (r *Raw) expect(class, method uint16) {
 	for r.err == nil {
-		var head [7]byte
-		if _, r.err = io.ReadFull(r.conn, head[:]); r.err != nil {
-			return
-		}
-		payload := make([]byte, binary.BigEndian.Uint32(head[3:])+1)
-		if _, r.err = io.ReadFull(r.conn, payload); r.err != nil {
-			return
-		}
-		if head[0] != frameMethod {
+		kind, _, payload, err := readFrame(r.conn)
+		if r.err = err; err != nil || kind != frameMethod {
 			continue
 		}
 		switch c, m := binary.BigEndian.Uint16(payload), binary.BigEndian.Uint16(payload[2:]); {

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/apptest"
+	"sidecar/internal/testkit/must"
 )
 
 // Log collects log lines. A test may read them while others are written.
@@ -15,11 +16,7 @@ type Log = apptest.Log
 // the number of its observations.
 func Metric(t testing.TB, r prometheus.Gatherer, name string, labels ...string) (sum float64) {
 	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
+	for _, f := range must.Get(r.Gather())(t) {
 		for _, m := range f.GetMetric() {
 			missing := len(labels) / 2
 			for _, l := range m.GetLabel() {

@@ -136,6 +136,8 @@ type answers func(m *message.Message) message.Outcome
 
 func (a answers) Dispatch(_ context.Context, m *message.Message) message.Outcome { return a(m) }
 
+func status200(*message.Message) message.Outcome { return message.Outcome{Status: 200} }
+
 // TestAPanicIsACrash that the message alone caused.
 func TestAPanicIsACrash(t *testing.T) {
 	t.Parallel()
@@ -185,14 +187,9 @@ func TestTheOldestSuspectIsForgotten(t *testing.T) {
 	for i := range room + 1 {
 		p.add(t, entry{crashes: 1, at: now(), id: newHashed(arrived(fmt.Sprint(i)))})
 	}
-	if n, _ := met(p, redelivered("0")); n != 0 {
-		t.Errorf("the oldest has %d crashes", n)
-	}
-	for _, id := range []string{"1", fmt.Sprint(room)} {
-		if n, _ := met(p, redelivered(id)); n != 1 {
-			t.Errorf("%s has %d crashes, want 1", id, n)
-		}
-	}
+	wantCrashes(t, "crashes of the oldest", p, redelivered("0"), 0)
+	wantCrashes(t, "crashes of the next", p, redelivered("1"), 1)
+	wantCrashes(t, "crashes of the last", p, redelivered(fmt.Sprint(room)), 1)
 }
 
 func TestOldSuspectsAreForgotten(t *testing.T) {

@@ -3,7 +3,6 @@
 package crash
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 )
 
 // file is the journal that the first process of queue "q" uses.
@@ -22,9 +21,7 @@ func file(dir string) string { return filepath.Join(dir, fileName("q", 0)) }
 func TestUnusableDirectory(t *testing.T) {
 	t.Parallel()
 	plain := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(plain, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(plain, nil, 0o600))
 	for dir, want := range map[string]error{"/nowhere": fs.ErrNotExist, plain: syscall.ENOTDIR, "/proc": fs.ErrNotExist} {
 		if _, err := Open(Options{Dir: dir, Queue: "q", Limit: 1, Workers: 1}); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", dir, err, want)
@@ -46,25 +43,20 @@ func TestWhatIsNotAJournalIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if err := plant(file(dir)); err != nil {
-				t.Fatal(err)
-			}
-			before, err := os.Lstat(file(dir))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, plant(file(dir)))
+			before := must.Get(os.Lstat(file(dir)))(t)
 			p := begin(t, dir)
 			if p.journal.f.Name() != filepath.Join(dir, fileName("q", 1)) {
 				t.Errorf("uses %s", p.journal.f.Name())
 			}
-			after, err := os.Lstat(file(dir))
-			if err != nil || after.Size() != before.Size() || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) {
-				t.Errorf("changed: %v %v, %v", before, after, err)
+			after := must.Get(os.Lstat(file(dir)))(t)
+			if after.Size() != before.Size() || after.Mode() != before.Mode() || !after.ModTime().Equal(before.ModTime()) {
+				t.Errorf("changed: %v %v", before, after)
 			}
 		})
 	}
-	if info, err := os.Stat(target); err != nil || info.Size() != 0 {
-		t.Errorf("the target of the link was written: %v %v", info, err)
+	if b := must.Get(os.ReadFile(target))(t); len(b) > 0 {
+		t.Errorf("the target of the link was written: %q", b)
 	}
 }
 
@@ -86,14 +78,9 @@ func TestDamagedJournals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			diedWith(t, dir, "a", "b")
-			b, err := os.ReadFile(file(dir))
-			if err != nil {
-				t.Fatal(err)
-			}
+			b := must.Get(os.ReadFile(file(dir)))(t)
 			size := len(b)
-			if err := os.WriteFile(file(dir), c.damage(b), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file(dir), c.damage(b), 0o600))
 			p := begin(t, dir)
 			if c.want < 0 { // no journal of ours by its first bytes
 				if p.journal.f.Name() == file(dir) {
@@ -101,11 +88,9 @@ func TestDamagedJournals(t *testing.T) {
 				}
 				return
 			}
-			if n, _ := met(p, redelivered("b")); n != c.want {
-				t.Errorf("%d crashes, want %d", n, c.want)
-			}
-			if info, err := os.Stat(file(dir)); err != nil || int(info.Size()) != size {
-				t.Errorf("size %v, want %d: %v", info, size, err)
+			wantCrashes(t, "crashes", p, redelivered("b"), c.want)
+			if now := len(must.Get(os.ReadFile(file(dir)))(t)); now != size {
+				t.Errorf("size %d, want %d", now, size)
 			}
 		})
 	}
@@ -143,11 +128,7 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	p := begin(t, t.TempDir())
 	p.die(t)
-	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.journal.f = full
+	p.journal.f = must.Get(os.OpenFile("/dev/full", os.O_RDWR, 0))(t)
 	for range 3 {
 		p.begin(t, 0, arrived("a")).settle(false)
 	}
@@ -157,27 +138,14 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestNothingIsAllocatedPerMessage(t *testing.T) {
-	p := begin(t, t.TempDir())
-	d, m := p.Around(ok{}, nil), arrived("a")
-	ctx := t.Context()
+	d, m, ctx := begin(t, t.TempDir()).Around(answers(status200), nil), arrived("a"), t.Context()
 	if n := testing.AllocsPerRun(100, func() { d.Dispatch(ctx, m) }); n > 0 {
 		t.Errorf("%v allocations, want 0", n)
 	}
 }
 
-type ok struct{}
-
-func (ok) Dispatch(context.Context, *message.Message) message.Outcome {
-	return message.Outcome{Status: 200}
-}
-
 func BenchmarkMessage(b *testing.B) {
-	g, err := Open(Options{Dir: b.TempDir(), Queue: "q", Limit: 1, Workers: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer g.Close()
-	d, m := g.Around(ok{}, nil), arrived("a")
+	d, m := begin(b, b.TempDir()).Around(answers(status200), nil), arrived("a")
 	m.Body = make([]byte, 1024)
 	for b.Loop() {
 		d.Dispatch(b.Context(), m)

@@ -7,6 +7,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -17,13 +18,10 @@ type process struct {
 	log *brokertest.Log
 }
 
-func begin(t *testing.T, dir string) process {
+func begin(t testing.TB, dir string) process {
 	t.Helper()
 	log := &brokertest.Log{}
-	g, err := Open(Options{Dir: dir, Queue: "q", Limit: 2, Workers: 2, Logger: log.Logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(Open(Options{Dir: dir, Queue: "q", Limit: 2, Workers: 2, Logger: log.Logger()}))(t)
 	t.Cleanup(g.Close)
 	return process{g, log}
 }
@@ -31,9 +29,7 @@ func begin(t *testing.T, dir string) process {
 // die ends the process as kill -9 would: the journal stays as it is, the lock is gone.
 func (p process) die(t *testing.T) {
 	t.Helper()
-	if err := p.journal.f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.journal.f.Close())
 }
 
 func redelivered(id string) *message.Message {
@@ -54,9 +50,7 @@ func (p process) begin(t *testing.T, n int, m *message.Message) attempt {
 	t.Helper()
 	s := &slot{g: p.Guard, number: n, hasher: newHasher()}
 	s.identify(m)
-	if err := s.begin(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.begin(t.Context(), m))
 	return attempt{s}
 }
 

@@ -2,8 +2,6 @@ package deadletter
 
 import (
 	"bytes"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -94,31 +92,6 @@ func TestWayBack(t *testing.T) {
 				t.Errorf("%d left in the dead-letter queue", n)
 			}
 		})
-	}
-}
-
-// TestRedriveEnds: an app that fails for ever brings back as many as are moved. What was there at the start is moved
-// once.
-func TestRedriveEnds(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	const n = 100
-	r.park(r.numbered(n)...)
-	stop := r.back()
-	if p := r.redrive(Redrive{}); p.Done != n || p.Total != n {
-		t.Errorf("%+v", p)
-	}
-	brokertest.WaitReady(t, r.url, r.name, n)
-	stop()
-	seen := map[string]bool{}
-	for _, d := range r.drain(r.name) {
-		seen[d.MessageId] = true
-		if d.Headers["x-redriven-count"] != int32(1) {
-			t.Errorf("%s was moved %v times", d.MessageId, d.Headers["x-redriven-count"])
-		}
-	}
-	if len(seen) != n {
-		t.Errorf("%d different messages", len(seen))
 	}
 }
 
@@ -325,77 +298,4 @@ func TestAlarm(t *testing.T) {
 		}
 	}
 	r.nothingLost(50)
-}
-
-// settling is what a sidecar does with redriven messages: it publishes the verdict where asked, and parks or takes
-// them.
-func (r *rig) settling(verdict func(n int, d *amqp.Delivery) *message.VerdictReply) (stop func()) {
-	ch := brokertest.Channel(r.t, r.url)
-	come := must.Get(ch.Consume(r.plan.Queue, "", false, false, false, false, nil))(r.t)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		n := 0
-		for d := range come {
-			n++
-			address, token := message.Reply(d.Headers)
-			if v := verdict(n, &d); v != nil && address != "" {
-				body, _ := json.Marshal(v)
-				for range 2 { // it may come twice
-					_ = ch.PublishWithContext(context.Background(), "", address, false, false, amqp.Publishing{CorrelationId: token, Body: body})
-				}
-				_ = ch.PublishWithContext(context.Background(), "", address, false, false, amqp.Publishing{CorrelationId: "x", Body: []byte("nonsense")})
-			}
-			_ = d.Ack(false)
-		}
-	}()
-	return func() {
-		_ = ch.Close()
-		<-ended
-	}
-}
-
-func TestCanary(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name    string
-		verdict func(n int, d *amqp.Delivery) *message.VerdictReply
-		park    int
-		want    CanaryProgress
-		done    int
-		err     string
-	}{
-		{"all good", func(int, *amqp.Delivery) *message.VerdictReply { return &message.VerdictReply{Outcome: "ack"} }, 20, CanaryProgress{Sent: 3, Good: 3, Done: true}, 20, ""},
-		{"fewer than asked for", func(int, *amqp.Delivery) *message.VerdictReply { return &message.VerdictReply{Outcome: "discard"} }, 2, CanaryProgress{Sent: 2, Good: 2, Done: true}, 2, ""},
-		{"parked again", func(n int, d *amqp.Delivery) *message.VerdictReply {
-			if n == 2 {
-				return &message.VerdictReply{MessageID: d.MessageId, Outcome: "park", Reason: "max_retries", Status: 503}
-			}
-			return &message.VerdictReply{Outcome: "ack"}
-		}, 20, CanaryProgress{Sent: 3, Bad: 1}, 3, "failed again: park (max_retries, status 503)"},
-		{"no verdict at all", func(int, *amqp.Delivery) *message.VerdictReply { return nil }, 20, CanaryProgress{Sent: 3}, 3, "3 of 3 messages have no verdict after 200ms"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, nil)
-			r.park(r.numbered(c.park)...)
-			timeout := time.Minute
-			if c.want == (CanaryProgress{Sent: 3}) {
-				timeout = 200 * time.Millisecond
-			}
-			defer r.settling(c.verdict)()
-			p, err := r.Redrive(t.Context(), Redrive{Canary: 3, CanaryTimeout: timeout}, nil)
-			if c.err == "" && err != nil || c.err != "" && (!errors.Is(err, ErrCanary) || !strings.Contains(err.Error(), c.err)) {
-				t.Errorf("%v", err)
-			}
-			got := p.Canary
-			if c.want.Bad > 0 {
-				got.Good = 0 // others may have been reported before
-			}
-			if got.Last = nil; got != c.want || p.Done != c.done {
-				t.Errorf("%+v, %d done", p.Canary, p.Done)
-			}
-			brokertest.WaitReady(t, r.url, r.name, c.park-c.done)
-		})
-	}
 }

@@ -3,9 +3,9 @@ package deadletter
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"math"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +13,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
 )
 
 func TestParseRate(t *testing.T) {
@@ -64,40 +66,6 @@ func everything() amqp.Table {
 	}
 }
 
-func TestLinesThatMakeNoSense(t *testing.T) {
-	t.Parallel()
-	for _, line := range []string{
-		``, `x`, `[]`, `{}`, `{"routing_key":"k"}`, `{"routing_key":"k","body":"","colour":"red"}`, `{"routing_key":"k","body":"","priority":256}`, `{"routing_key":"k","body_base64":"!"}`,
-		`{"routing_key":"k","body":"","headers":{"a":300},"header_types":{"a":"int8"}}`, `{"routing_key":"k","body":""} {}`,
-		`{"format":1,"routing_key":"k","body":""}`, `{"routing_key":"k","body":"","headers":{"a":"1 2"},"header_types":{"a":"int8"}}`,
-		`{"routing_key":"k","body":"","headers":{"a":"1}"},"header_types":{"a":"int8"}}`, `{"routing_key":"k","body":"","headers":{"a":"null"},"header_types":{"a":"int8"}}`,
-		`{"routing_key":"k","body":"","headers":{"a":{"scale":1,"colour":2}},"header_types":{"a":"decimal"}}`,
-	} {
-		if d, err := readLine([]byte(line)); err == nil {
-			t.Errorf("%s: %+v", line, d)
-		}
-	}
-}
-
-// TestLinesAreTheMessage: every value returns as it was.
-func TestLinesAreTheMessage(t *testing.T) {
-	t.Parallel()
-	d := amqp.Delivery{
-		ContentType: "text/plain", ContentEncoding: "gzip", DeliveryMode: 2, Priority: 4, CorrelationId: "\xff", ReplyTo: "r", Expiration: "60000", MessageId: "m", Timestamp: time.Unix(5, 0),
-		Type: "t", UserId: "u", AppId: "a", Headers: everything(), Body: []byte{0, 255},
-	}
-	line := written(t, d)
-	got := must.Get(readLine([]byte(line)))(t)
-	if n, _ := got.Headers["nan"].(float64); !math.IsNaN(n) || !math.Signbit(got.Headers["zero"].(float64)) {
-		t.Errorf("nan %v, zero %v", got.Headers["nan"], got.Headers["zero"])
-	}
-	delete(got.Headers, "nan")
-	delete(d.Headers, "nan")
-	if got.Timestamp = got.Timestamp.Local(); !reflect.DeepEqual(got, d) {
-		t.Errorf("%s became\n%+v, want\n%+v", line, got, d)
-	}
-}
-
 // TestExportsAreHarmless: no byte of a line acts on a terminal, and the message is the same.
 func TestExportsAreHarmless(t *testing.T) {
 	t.Parallel()
@@ -110,7 +78,11 @@ func TestExportsAreHarmless(t *testing.T) {
 		{"", strings.Repeat("x", maxText), `"body":"xxx`},
 		{"", strings.Repeat("x", maxText+1), `"body_base64":"eHh4`},
 	} {
-		d := amqp.Delivery{ContentType: c.contentType, MessageId: "\x1b\u202e", Headers: amqp.Table{"\u202e": "\u009b", "\xff": "\xff"}, Body: []byte(c.body)}
+		d := amqp.Delivery{
+			ContentType: c.contentType, MessageId: "\x1b\u202e", Headers: amqp.Table{"\u202e": "\u009b", "\xff": "\xff"}, Body: []byte(c.body),
+			ContentEncoding: "gzip", DeliveryMode: 2, Priority: 4, CorrelationId: "\xff", ReplyTo: "r", Expiration: "60000",
+			Timestamp: time.Unix(5, 0), Type: "t", UserId: "u", AppId: "a",
+		}
 		line := written(t, d)
 		if !strings.Contains(line, c.want) || strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%.300q, want %s", line, c.want)
@@ -147,6 +119,22 @@ func TestShowBody(t *testing.T) {
 	deep = append(deep, bytes.Repeat([]byte("]"), 20000)...)
 	if b := showBody(deep, 64<<10); len(b.Text) > 5*64<<10 {
 		t.Errorf("%d bytes of %d", len(b.Text), len(deep))
+	}
+}
+
+// TestTimesThatNoCalendarHas: whatever a publisher wrote, what is shown can be written as JSON.
+func TestTimesThatNoCalendarHas(t *testing.T) {
+	t.Parallel()
+	q := New(Options{}, Owner{Plan: must.Get(topology.Build(topology.Options{Service: "svc"}))(t)})[0]
+	for _, headers := range []amqp.Table{
+		{"x-final-at": "9999-12-31T23:59:59-23:59", "x-final-reason": "crash"},
+		{"x-death": []any{amqp.Table{"queue": "q", "time": time.Unix(1<<55, 0)}}},
+		{"x-death": []any{amqp.Table{"queue": "q", "time": time.Unix(-1<<55, 0)}}},
+	} {
+		m := q.parse(&broker.Delivery{Delivery: amqp.Delivery{Headers: headers}}, 1)
+		if _, err := json.Marshal(m.Full(10)); err != nil || !m.ParkedAt.IsZero() {
+			t.Errorf("%+v %v", m.Facts, err)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
 	"sidecar/internal/testkit/must"
 )
@@ -43,12 +44,7 @@ func bounded(t *testing.T, most int, memory *budget.Account) (addr string, start
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		for end := time.Now().Add(30 * time.Second); memory.Held() != 0 && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
-		if held := memory.Held(); held != 0 {
-			t.Errorf("%d bytes are held after the end", held)
-		}
+		brokertest.Eventually(t, time.Minute, "no memory is held after the end", func() bool { return memory.Held() == 0 })
 	})
 	return ln.Addr().String(), started, release
 }
@@ -140,11 +136,7 @@ func TestHeadersTakeMemory(t *testing.T) {
 	addr, _, _ := bounded(t, 100, memory)
 	lines := "GET / HTTP/1.1\r\nHost: h\r\n" + strings.Repeat("a:b\r\n", 2000) // 340 KiB of 512
 	first := connect(t, addr, lines)
-	for end := time.Now().Add(30 * time.Second); memory.Held() < 300<<10; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d bytes are counted", memory.Held())
-		}
-	}
+	brokertest.Eventually(t, time.Minute, "the header is counted", func() bool { return memory.Held() >= 300<<10 })
 	second := connect(t, addr, lines)
 	if got := first.status(); got != 0 {
 		t.Errorf("the first got %d", got)
@@ -153,9 +145,7 @@ func TestHeadersTakeMemory(t *testing.T) {
 	if got := second.status(); got != 200 {
 		t.Errorf("the second got %d", got)
 	}
-	for end := time.Now().Add(30 * time.Second); memory.Held() != 0 && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	brokertest.Eventually(t, time.Minute, "its memory is free", func() bool { return memory.Held() == 0 })
 	b.Account(budget.Deliveries).Take(b.Limit())
 	if got := connect(t, addr, lines+"\r\n").status(); got != 0 {
 		t.Errorf("without memory a large header got %d", got)

@@ -120,6 +120,31 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
+func TestHostsByBinding(t *testing.T) {
+	t.Parallel()
+	addr := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 9091} }
+	loopback, pod, all := addr("127.0.0.1"), addr("192.0.2.7"), addr("::")
+	for _, tt := range []struct {
+		name, configured string
+		bound            net.Addr
+		token            bool
+		host             string
+		want             bool
+	}{
+		{"a token on loopback does not open names", "127.0.0.1:9091", loopback, true, "evil.example", false},
+		{"the configured name", "Sidecar.internal:9091", loopback, false, "sidecar.INTERNAL:9091", true},
+		{"any name off loopback with a token", ":9091", all, true, "wms.svc", true},
+		{"but not none", ":9091", all, true, "", false},
+		{"the bound address", "192.0.2.7:9091", pod, false, "192.0.2.7:9091", true},
+		{"another address", "192.0.2.7:9091", pod, false, "192.0.2.8", false},
+		{"nothing is known of another kind of address", "x", &net.UnixAddr{Name: "x"}, false, "x", false},
+	} {
+		if got := NewHosts(tt.configured, tt.bound, tt.token).Allow(tt.host); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
 func TestHasToken(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{"Bearer secret": true, "bearer secret": true, "Bearer Secret": false, "Basic secret": false, "secret": false, "Bearer ": false} {

@@ -3,13 +3,11 @@ package management
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -66,19 +64,12 @@ func TestRefusals(t *testing.T) {
 			fails(t, Options{URL: o.URL, User: tc.user, Password: tc.password, Vhost: tc.vhost}, tc.says...)
 		})
 	}
-}
-
-// A user with the tag management and without any permission on objects sees them.
-func TestTheTagIsEnough(t *testing.T) {
-	t.Parallel()
-	o := options(t)
-	queue := brokertest.Queue(t, brokertest.URL(t), "q", nil)
-	o.User, o.Password = brokertest.User(t, canary), canary
-	brokertest.Ctl(t, "set_user_tags", o.User, "management")
-	brokertest.Ctl(t, "set_permissions", o.User, "^$", "^$", "^$")
-	p := &topology.Plan{Queue: queue, Queues: []topology.Queue{{Name: queue}}}
-	if s, err := Read(t.Context(), o, p); err != nil || len(s.Queues) != 1 {
-		t.Errorf("%+v, %v", s, err)
+	// With the tag management a user without any permission on objects sees them.
+	p := &topology.Plan{Queue: "q", Queues: []topology.Queue{{Name: brokertest.Queue(t, brokertest.URL(t), "q", nil)}}}
+	brokertest.Ctl(t, "set_permissions", user, "^$", "^$", "^$")
+	o.User, o.Password = user, canary
+	if s := must.Get(Read(t.Context(), o, p))(t); len(s.Queues) != 1 {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -200,11 +191,8 @@ func TestUnreachable(t *testing.T) {
 	fails(t, Options{URL: "http://%zz", Password: canary}, "invalid URL escape")
 }
 
-func trusting(t *testing.T, ca *brokertest.Authority) *tls.Config {
-	t.Helper()
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(must.Get(os.ReadFile(ca.CAFile()))(t))
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+func trusting(ca *brokertest.Authority) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: ca.Pool()}
 }
 
 func TestTLS(t *testing.T) {
@@ -216,10 +204,8 @@ func TestTLS(t *testing.T) {
 	server.TLS = ca.ServerConfig(t, "127.0.0.1")
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	o.URL, o.TLS = server.URL, trusting(t, ca)
-	if _, err := Read(t.Context(), o, &topology.Plan{}); err != nil {
-		t.Error(err)
-	}
-	o.TLS = trusting(t, brokertest.NewAuthority(t))
+	o.URL, o.TLS = server.URL, trusting(ca)
+	must.Get(Read(t.Context(), o, &topology.Plan{}))(t)
+	o.TLS = trusting(brokertest.NewAuthority(t))
 	fails(t, o, "certificate")
 }

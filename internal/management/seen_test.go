@@ -37,11 +37,6 @@ func awaitSettings(t testing.TB, p *topology.Plan, want amqp.Table) *Seen {
 	return s
 }
 
-func declareExchange(t testing.TB, ch *amqp.Channel, name, kind string, args amqp.Table) {
-	t.Helper()
-	must.Do(t, ch.ExchangeDeclare(name, kind, true, false, false, false, args))
-}
-
 func TestRead(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)
@@ -50,7 +45,7 @@ func TestRead(t *testing.T) {
 	brokertest.Ctl(t, "set_operator_policy", "operators", "^a/b", `{"max-length": 8}`)
 	// Whatever a name holds, it is one segment of a path.
 	queue, exchange := `a/b.c+d%2F?e#f é"`, "?x=1&y"
-	declareExchange(t, ch, exchange, "headers", amqp.Table{"alternate-exchange": "amq.fanout"})
+	must.Do(t, ch.ExchangeDeclare(exchange, "headers", true, false, false, false, amqp.Table{"alternate-exchange": "amq.fanout"}))
 	args := amqp.Table{"x-max-priority": int64(5), "x-max-length": int64(7), "x-unknown": "text"}
 	brokertest.Queue(t, url, queue, args)
 	bound := amqp.Table{"x-match": "all", "n": int64(3), "ok": true, "f": 1.5, "list": []any{int64(1)}}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"sidecar/internal/testkit/must"
 )
 
 // Document is an OpenAPI document that can be checked against, by several goroutines.
@@ -38,9 +40,7 @@ func Load(t testing.TB, text []byte) *Document {
 	}
 	d := &Document{root: root, compiler: jsonschema.NewCompiler(), schemas: map[string]*jsonschema.Schema{}}
 	d.compiler.AssertFormat()
-	if err := d.compiler.AddResource(resource, v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, d.compiler.AddResource(resource, v))
 	d.verify(t)
 	return d
 }

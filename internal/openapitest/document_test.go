@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 const small = `{
@@ -41,10 +43,7 @@ func TestCheckFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	d := Load(t, []byte(small))
 	ask := func(method, target, body string, status int, media, answer string) *Exchange {
-		u, err := url.Parse(target)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(target))(t)
 		h := http.Header{"Content-Type": {media}}
 		if status == http.StatusAccepted {
 			h.Set("Location", "/here")

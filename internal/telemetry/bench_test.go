@@ -33,25 +33,25 @@ func message(t *Tracing, h amqp.Table) {
 }
 
 func TestOffAllocatesOnlyAFreshTraceparent(t *testing.T) {
-	with := amqp.Table{"traceparent": parent, "tracestate": "a=1", "baggage": "k=v"}
-	if n := testing.AllocsPerRun(100, func() { message(nil, with) }); n != 0 {
-		t.Errorf("%v allocations with a context, want 0", n)
-	}
-	if n := testing.AllocsPerRun(100, func() { message(nil, nil) }); n != 1 {
-		t.Errorf("%v allocations without a context, want 1", n)
-	}
-}
-
-func TestBatchOffAllocatesNothing(t *testing.T) {
-	messages := make([]Span, 3)
-	if n := testing.AllocsPerRun(100, func() {
-		var off *Tracing
-		post := off.Batch(len(messages), func(i int) *Span { return &messages[i] })
-		if post.Carrier() != (Carrier{}) {
-			t.Errorf("trace context %+v", post.Carrier())
+	var off *Tracing
+	with, messages := amqp.Table{"traceparent": parent, "tracestate": "a=1", "baggage": "k=v"}, make([]Span, 3)
+	for _, c := range []struct {
+		what string
+		do   func()
+		want float64
+	}{
+		{"a message with a context", func() { message(off, with) }, 0},
+		{"a message without one", func() { message(off, nil) }, 1},
+		{"a batch", func() {
+			post := off.Batch(len(messages), func(i int) *Span { return &messages[i] })
+			if post.Carrier() != (Carrier{}) {
+				t.Errorf("trace context %+v", post.Carrier())
+			}
+			post.ClientEnd(true, 204, "", "")
+		}, 0},
+	} {
+		if n := testing.AllocsPerRun(100, c.do); n != c.want {
+			t.Errorf("%s: %v allocations, want %v", c.what, n, c.want)
 		}
-		post.ClientEnd(true, 204, "", "")
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
 	}
 }

@@ -126,29 +126,11 @@ func TestCarrierFrom(t *testing.T) {
 	}
 }
 
-func TestOffPassesAValidContextOn(t *testing.T) {
-	t.Parallel()
-	in := Carrier{parent, "vendor=1, other=2", "user=7"}
-	var off *Tracing
-	s := off.Process(in, Attrs{MessageID: "m"})
-	if got := s.Client(); got != in {
-		t.Errorf("%+v", got)
-	}
-	if s.TraceID() != traceID {
-		t.Errorf("trace id %q", s.TraceID())
-	}
-	s.ClientEnd(true, 500, "", "")
-	s.Send("", "q")
-	s.SendEnd(nil)
-	s.Settle("ack")
-	s.End("ack", "success")
-	must.Do(t, off.Shutdown(t.Context()))
-}
-
 func TestOffReplacesOnlyWhatIsInvalid(t *testing.T) {
 	t.Parallel()
 	var off *Tracing
 	tests := map[string]struct{ in, want Carrier }{
+		"a valid context":     {Carrier{parent, "vendor=1, other=2", "user=7"}, Carrier{parent, "vendor=1, other=2", "user=7"}},
 		"no context":          {Carrier{}, Carrier{}},
 		"orphaned tracestate": {Carrier{Tracestate: "a=1", Baggage: "k=v"}, Carrier{Baggage: "k=v"}},
 		"bad traceparent":     {Carrier{parent + "\r\nX: y", "a=1", "k=v"}, Carrier{Baggage: "k=v"}},
@@ -167,10 +149,16 @@ func TestOffReplacesOnlyWhatIsInvalid(t *testing.T) {
 			}
 			got.Traceparent = ""
 		}
-		if got != tt.want {
+		if got != tt.want || tt.want.Traceparent != "" && s.TraceID() != traceID {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
+		s.ClientEnd(true, 500, "", "")
+		s.Send("", "q")
+		s.SendEnd(nil)
+		s.Settle("ack")
+		s.End("ack", "success")
 	}
+	must.Do(t, off.Shutdown(t.Context()))
 }
 
 // Whatever a publisher writes, what goes on is a valid traceparent and values that HTTP accepts.
@@ -184,10 +172,7 @@ func FuzzProcessOff(f *testing.F) {
 		if !validTraceparent(c.Traceparent) || len(s.TraceID()) != 32 {
 			t.Fatalf("%q", c.Traceparent)
 		}
-		r, err := http.NewRequest(http.MethodPost, "http://127.0.0.1:1/", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequest(http.MethodPost, "http://127.0.0.1:1/", nil))(t)
 		for _, v := range []string{c.Traceparent, c.Tracestate, c.Baggage} {
 			r.Header.Set("X", v)
 			if strings.ContainsAny(v, "\r\n\x00") || r.Write(io.Discard) != nil {

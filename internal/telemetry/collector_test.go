@@ -11,8 +11,11 @@ import (
 
 	commonpb "go.opentelemetry.io/proto/otlp/common/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // collector is an OTLP receiver that decodes and keeps what it gets.
 type collector struct {

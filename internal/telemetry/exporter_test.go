@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"sidecar/internal/testkit/must"
 )
 
 func TestExportRequest(t *testing.T) {
@@ -60,9 +63,7 @@ func TestExportDoesNotFollowRedirects(t *testing.T) {
 		w.Header().Set("Location", "http://evil.example/")
 		w.WriteHeader(http.StatusPermanentRedirect)
 	}
-	x := newExporter(TracingOptions{Endpoint: c.URL, Version: "1"})
-	defer func() { _ = x.Stop(t.Context()) }()
-	err := x.UploadTraces(t.Context(), nil)
+	err := stopped(t, TracingOptions{Endpoint: c.URL}).UploadTraces(t.Context(), nil)
 	if err == nil || !strings.Contains(err.Error(), "collector answered 308") {
 		t.Errorf("got %v", err)
 	}
@@ -71,10 +72,7 @@ func TestExportDoesNotFollowRedirects(t *testing.T) {
 // What is linked but never called still costs memory in every pod: docs/decisions/0008-otlp-without-grpc.md.
 func TestGRPCStaysOut(t *testing.T) {
 	t.Parallel()
-	mod, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := must.Get(os.ReadFile("../../go.mod"))(t)
 	for _, banned := range []string{"google.golang.org/grpc", "otlptracehttp", "otlptracegrpc"} {
 		if strings.Contains(string(mod), banned) {
 			t.Errorf("go.mod requires %s", banned)
@@ -97,10 +95,18 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func scripted(t *testing.T, f roundTrip) (*exporter, *script) {
 	t.Helper()
-	x := newExporter(TracingOptions{Endpoint: "http://collector", Version: "1"})
-	s := &script{f: f}
+	x, s := stopped(t, TracingOptions{Endpoint: "http://collector"}), &script{f: f}
 	x.client.Transport = s
 	return x, s
+}
+
+// stopped is an exporter that stops with the test.
+func stopped(t *testing.T, o TracingOptions) *exporter {
+	t.Helper()
+	o.Version = "1"
+	x := newExporter(o)
+	t.Cleanup(func() { _ = x.Stop(context.Background()) })
+	return x
 }
 
 // answered is an answer; an empty retryAfter is as good as none.
@@ -109,41 +115,31 @@ func answered(status int, retryAfter string) *http.Response {
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader("partial success"))}
 }
 
+// TestExportRetries while the collector asks for patience or is not reachable, and not after a plain refusal.
 func TestExportRetries(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		statuses := []int{429, 502, 503, 504, 200}
-		x, s := scripted(t, func(n int, _ *http.Request) (*http.Response, error) { return answered(statuses[n-1], ""), nil })
-		defer func() { _ = x.Stop(t.Context()) }()
-		if err := x.UploadTraces(t.Context(), nil); err != nil || s.calls != 5 {
-			t.Errorf("%v after %d calls", err, s.calls)
-		}
-	})
-}
-
-func TestExportRetriesAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return nil, errors.New("refused") })
-		defer func() { _ = x.Stop(t.Context()) }()
-		err := x.UploadTraces(t.Context(), nil)
-		if err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "retryable") {
-			t.Errorf("got %v", err)
-		}
-		if s.calls != maxExportRetries+1 {
-			t.Errorf("%d calls", s.calls)
-		}
-	})
-}
-
-func TestExportGivesUpOnAPlainRefusal(t *testing.T) {
-	t.Parallel()
+	type row struct {
+		statuses []int // of the answers, one after the other; none: the connection is refused
+		calls    int
+		err      string // "" for none
+	}
+	rows := []row{{[]int{429, 502, 503, 504, 200}, 5, ""}, {nil, maxExportRetries + 1, "refused"}}
 	for _, status := range []int{101, 301, 400, 401, 404, 413, 500, 501} {
-		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(status, "1"), nil })
-		if err := x.UploadTraces(t.Context(), nil); err == nil || s.calls != 1 {
-			t.Errorf("%d: %v after %d calls", status, err, s.calls)
-		}
-		_ = x.Stop(t.Context())
+		rows = append(rows, row{[]int{status}, 1, fmt.Sprint("collector answered ", status)})
+	}
+	for _, row := range rows {
+		synctest.Test(t, func(t *testing.T) {
+			x, s := scripted(t, func(n int, _ *http.Request) (*http.Response, error) {
+				if row.statuses == nil {
+					return nil, errors.New("refused")
+				}
+				return answered(row.statuses[n-1], "1"), nil
+			})
+			err := x.UploadTraces(t.Context(), nil)
+			if s.calls != row.calls || (err == nil) != (row.err == "") || err != nil && !strings.HasSuffix(err.Error(), row.err) {
+				t.Errorf("%v: %v after %d calls", row.statuses, err, s.calls)
+			}
+		})
 	}
 }
 
@@ -168,7 +164,6 @@ func TestExportWaitsAsAsked(t *testing.T) {
 				}
 				return answered(200, ""), nil
 			})
-			defer func() { _ = x.Stop(t.Context()) }()
 			start := time.Now()
 			if err := x.UploadTraces(t.Context(), nil); err != nil {
 				t.Error(err)
@@ -187,7 +182,6 @@ func TestExportTimesOut(t *testing.T) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})
-		defer func() { _ = x.Stop(t.Context()) }()
 		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
 		defer cancel()
 		if err := x.UploadTraces(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
@@ -202,8 +196,7 @@ func TestExportTimesOut(t *testing.T) {
 func TestExportRefusesAnInvalidHeaderWithoutShowingIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		x := newExporter(TracingOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}, Version: "1"})
-		defer func() { _ = x.Stop(t.Context()) }()
+		x := stopped(t, TracingOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}})
 		if err := x.UploadTraces(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {
 			t.Errorf("got %v", err)
 		}
@@ -215,7 +208,6 @@ func TestFinishCutsTheBackoffShort(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(503, "30"), nil })
-		defer func() { _ = x.Stop(t.Context()) }()
 		done := make(chan error)
 		go func() { done <- x.UploadTraces(context.Background(), nil) }()
 		synctest.Wait()
@@ -234,7 +226,6 @@ func TestFinishCutsTheBackoffShort(t *testing.T) {
 func TestUnencodableSpansAreAnError(t *testing.T) {
 	t.Parallel()
 	x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(200, ""), nil })
-	defer func() { _ = x.Stop(t.Context()) }()
 	bad := []*tracepb.ResourceSpans{{SchemaUrl: "\xff"}}
 	if err := x.UploadTraces(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "encode spans") || s.calls != 0 {
 		t.Errorf("%v after %d calls", err, s.calls)

@@ -2,62 +2,52 @@ package telemetry
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"log"
 	"log/slog"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"sidecar/internal/apptest"
 )
 
 func TestLoggerNamesItsFields(t *testing.T) {
 	t.Parallel()
-	var out bytes.Buffer
-	NewLogger(&out, "info", "json").Warn("settled", "queue", "q", "wait", 1500*time.Millisecond,
-		"error", errors.New("boom"), slog.Group("g", "msg", "kept"))
-
-	var line map[string]any
-	if err := json.Unmarshal(out.Bytes(), &line); err != nil {
-		t.Fatal(err)
-	}
-	at, err := time.Parse(time.RFC3339Nano, line["time"].(string))
-	if err != nil || at.Location() != time.UTC {
-		t.Errorf("time = %v, want RFC 3339 in UTC", line["time"])
-	}
-	delete(line, "time")
-	want := `{"error":"boom","g":{"msg":"kept"},"level":"warn","msg":"settled","queue":"q","wait":"1.5s"}`
-	if got, _ := json.Marshal(line); string(got) != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-func TestLoggerKeepsTheCallersOwnFields(t *testing.T) {
-	t.Parallel()
-	var out apptest.Log
-	NewLogger(&out, "info", "json").Info("e", "time", "yesterday", "level", "high")
-	if len(out.Lines(`"time":"yesterday"`, `"level":"high"`, `"level":"info"`)) != 1 {
-		t.Error(out.String())
+	var none error
+	for want, fields := range map[string][]any{
+		`"queue":"q","wait":"1.5s","error":"boom","g":{"msg":"kept"}}`: {
+			"queue", "q", "wait", 1500 * time.Millisecond, "error", errors.New("boom"), slog.Group("g", "msg", "kept"),
+		},
+		`"time":"yesterday","level":"high"}`: {"time", "yesterday", "level", "high"}, // the caller's own
+		`"n":0}`:                             {"error", none, "text", "", "n", 0},    // empty ones are left out, a number is never empty
+	} {
+		var out bytes.Buffer
+		NewLogger(&out, "info", "json").Warn("settled", fields...)
+		at, rest, _ := strings.Cut(strings.TrimPrefix(out.String(), `{"time":"`), `",`)
+		if when, err := time.Parse(time.RFC3339Nano, at); err != nil || when.Location() != time.UTC {
+			t.Errorf("time = %v, want RFC 3339 in UTC", at)
+		}
+		if want := `"level":"warn","msg":"settled",` + want + "\n"; rest != want {
+			t.Errorf("got  %s\nwant %s", rest, want)
+		}
 	}
 }
 
-func TestLoggerLevels(t *testing.T) {
+func TestLoggerText(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[string]int{"debug": 4, "info": 3, "warn": 2, "error": 1, "nonsense": 3} {
 		var out bytes.Buffer
-		l := NewLogger(&out, level, "json")
+		l := NewLogger(&out, level, "text")
 		l.Debug("a")
 		l.Info("a")
 		l.Warn("a")
-		l.Error("a")
-		if got := strings.Count(out.String(), "\n"); got != want {
-			t.Errorf("%s: %d lines, want %d", level, got, want)
+		l.Error("drained", "released", 3)
+		if text := out.String(); strings.Count(text, "\n") != want || !strings.HasSuffix(text, "level=error msg=drained released=3\n") {
+			t.Errorf("%s: want %d lines: %q", level, want, text)
 		}
 	}
 }
@@ -75,15 +65,6 @@ func TestLoggerCannotBeInjected(t *testing.T) {
 		if strings.ContainsAny(strings.TrimSuffix(out.String(), "\n"), "\r\x1b\x00") {
 			t.Errorf("%s: control bytes left: %q", format, out.String())
 		}
-	}
-}
-
-func TestLoggerText(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	NewLogger(&out, "info", "text").Info("drained", "released", 3)
-	if !strings.Contains(out.String(), "level=info msg=drained released=3\n") {
-		t.Errorf("got %q", out.String())
 	}
 }
 
@@ -133,13 +114,17 @@ func TestLibrariesLogThroughUs(t *testing.T) { //nolint:paralleltest // replaces
 	}
 }
 
-// TestEmptyFieldsAreLeftOut: texts and errors; a number is never empty.
-func TestEmptyFieldsAreLeftOut(t *testing.T) {
+func TestThrottle(t *testing.T) {
 	t.Parallel()
-	var b bytes.Buffer
-	var err error
-	NewLogger(&b, "info", "json").Info("x", "error", err, "text", "", "n", 0)
-	if text := b.String(); strings.Contains(text, "error") || strings.Contains(text, "text") || !strings.Contains(text, `"n":0`) {
-		t.Error(text)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var th Throttle
+		var got []int
+		for range 21 {
+			th.Do(func(suppressed int) { got = append(got, suppressed) })
+			time.Sleep(100 * time.Millisecond)
+		}
+		if len(got) != 3 || got[0] != 0 || got[1] != 9 || got[2] != 9 {
+			t.Errorf("%v", got)
+		}
+	})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"sidecar/internal/testkit/must"
 )
 
 func startTracing(t *testing.T, o TracingOptions) *Tracing {
@@ -42,42 +44,45 @@ func (s server) Server() string { return string(s) }
 
 func flush(t *testing.T, tracing *Tracing) {
 	t.Helper()
-	if err := tracing.Shutdown(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tracing.Shutdown(t.Context()))
 }
 
 func TestSpansOfOneMessage(t *testing.T) {
 	t.Parallel()
-	c := newCollector(t)
-	tracing := startTracing(t, TracingOptions{
+	var out Carrier
+	c := traced(t, TracingOptions{
 		Version: "1.2.3", Resource: map[string]string{"service.name": "wms-a", "deployment.environment.name": "test"},
-		Endpoint: c.URL,
+	}, func(tracing *Tracing) {
+		of := tracing.ForQueue("wms.queue.a", "http://user:secret@127.0.0.1:8080/in?key=secret")
+		s := of.Process(Carrier{parent, "a=1", "k=v"}, Attrs{
+			MessageID: "m-1", CorrelationID: "c-\xff", Exchange: "wms.main-exchange", RoutingKey: "\xfe", BodySize: 12, RetryCount: 10,
+			Broker: server("[::1]:5672"), DeliveryTag: 7,
+		})
+		out = s.Client()
+		s.ClientEnd(true, 503, "", "")
+		s.Send("", "wms.dlq.a")
+		s.SendEnd(nil)
+		s.Send("wms.retry", "retry\xff")
+		s.SendEnd(nil)
+		s.Settle("ack")
+		if s.TraceID() != traceID {
+			t.Errorf("trace id %q", s.TraceID())
+		}
+		s.End("park", "max_retries")
+		s.End("ack", "success")
 	})
-	of := tracing.ForQueue("wms.queue.a", "http://user:secret@127.0.0.1:8080/in?key=secret")
-	s := of.Process(Carrier{parent, "a=1", "k=v"}, Attrs{
-		MessageID: "m-1", CorrelationID: "c-\xff", Exchange: "wms.main-exchange", RoutingKey: "\xfe", BodySize: 12, RetryCount: 10,
-		Broker: server("[::1]:5672"), DeliveryTag: 7,
-	})
-	out := s.Client()
-	s.ClientEnd(true, 503, "", "")
-	s.Send("", "wms.dlq.a")
-	s.SendEnd(nil)
-	s.Send("wms.retry", "retry\xff")
-	s.SendEnd(nil)
-	s.Settle("ack")
-	if s.TraceID() != traceID {
-		t.Errorf("trace id %q", s.TraceID())
-	}
-	s.End("park", "max_retries")
-	s.End("ack", "success")
-	flush(t, tracing)
+	checkSpansOfOneMessage(t, c, out)
+}
 
-	if got := c.resource["service.name"]; got != "wms-a" {
-		t.Errorf("service.name = %v", got)
-	}
-	if c.resource["telemetry.sdk.language"] != "go" || c.resource["service.version"] != "1.2.3" || c.resource["deployment.environment.name"] != "test" {
-		t.Errorf("resource %v", c.resource)
+// checkSpansOfOneMessage checks what the collector has got; out is what the app has got.
+func checkSpansOfOneMessage(t *testing.T, c *collector, out Carrier) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"service.name": "wms-a", "telemetry.sdk.language": "go", "service.version": "1.2.3", "deployment.environment.name": "test",
+	} {
+		if c.resource[name] != want {
+			t.Errorf("%s = %v, want %s", name, c.resource[name], want)
+		}
 	}
 	root := c.spans["process wms.queue.a"]
 	delivered := map[string]any{
@@ -109,20 +114,17 @@ func TestSpansOfOneMessage(t *testing.T) {
 		t.Errorf("to the app: %+v, want %+v", out, want)
 	}
 	send := map[string]any{"messaging.system": "rabbitmq", "messaging.operation.type": "send", "messaging.operation.name": "send"}
-	check(t, "park", c.spans["send wms.dlq.a"], span{
-		traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_CLIENT, state: "a=1", links: 1,
-		attrs: union(send, own, map[string]any{
-			"messaging.destination.name": "wms.dlq.a", "messaging.destination.template": "wms.dlq.a",
-			"messaging.rabbitmq.destination.routing_key": "wms.dlq.a",
-		}),
-	})
-	check(t, "retry", c.spans["send wms.retry"], span{
-		traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_CLIENT, state: "a=1", links: 1,
-		attrs: union(send, own, map[string]any{
-			"messaging.destination.name": "wms.retry:retry\uFFFD", "messaging.destination.template": "wms.retry",
-			"messaging.rabbitmq.destination.routing_key": "retry\uFFFD",
-		}),
-	})
+	for template, to := range map[string]struct{ name, key string }{
+		"wms.dlq.a": {"wms.dlq.a", "wms.dlq.a"}, "wms.retry": {"wms.retry:retry\uFFFD", "retry\uFFFD"},
+	} {
+		check(t, template, c.spans["send "+template], span{
+			traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_CLIENT, state: "a=1", links: 1,
+			attrs: union(send, own, map[string]any{
+				"messaging.destination.name": to.name, "messaging.destination.template": template,
+				"messaging.rabbitmq.destination.routing_key": to.key,
+			}),
+		})
+	}
 	check(t, "settle", c.spans["ack wms.queue.a"], span{
 		traceID: traceID, parent: root.id, kind: tracepb.Span_SPAN_KIND_CLIENT, state: "a=1",
 		attrs: union(delivered, own, map[string]any{"messaging.operation.type": "settle", "messaging.operation.name": "ack"}),

@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // kind is a number of messages that failed in the same way.
@@ -201,19 +202,13 @@ func TestTypedStays(t *testing.T) {
 	b.until("#view h3", "503")
 	// In a dialog the number that is offered for the canary gives way to what was typed while it counted.
 	hold := brokertest.Channel(t, brokertest.URL(t))
-	tags, err := hold.Consume(sc.dlq(), "other", false, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-tags
+	<-must.Get(hold.Consume(sc.dlq(), "other", false, false, false, false, nil))(t)
 	b.expect("409")
 	b.click("Redrive …")
 	b.until("#act-problem", "in use")
 	b.fill("#act-canary", "7")
 	b.fill("#act-rate", "2")
-	if err := hold.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, hold.Close())
 	eventually(t, "the queue is free", func() bool { return sc.ready(sc.dlq()) == 9 })
 	b.click("Count again")
 	b.until("#act-count", "9 messages of 9")

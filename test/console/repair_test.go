@@ -111,7 +111,8 @@ func TestRepair(t *testing.T) {
 	b.until("#operation", "The rest follows")
 	b.window("docs-progress", "header")
 	b.until("#operation", "300 of 300 redriven")
-	b.until("#operation", "3 good, 0 bad")
+	b.until("#operation", "3 good, 0 bad. The rest followed")
+	b.inspect("canary-good")
 	b.click("Close")
 
 	// 4. Another service's messages: to its queue.
@@ -147,6 +148,10 @@ func TestRepair(t *testing.T) {
 	b.click("Redrive 29 messages")
 	b.until("#operation", "29 of 29 redriven")
 	b.until("#view h3", "Nothing is parked")
+	b.until("#depth", "0 parked")
+	if said := b.text("#said"); !strings.Contains(said, "Redrive finished") {
+		t.Errorf("screen readers announced %q", said)
+	}
 	sc.parked(0)
 	if sc.app.seen("order-299") != 1 || sc.app.seen("customer-001") != 0 || sc.app.seen("tenant-001") != 0 || sc.app.seen("cancel-007") != 1 {
 		t.Error("the app has got others than those that were redriven")

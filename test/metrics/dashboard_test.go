@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestDashboardPanels: what a person sees is complete, and nothing lies above something else.
@@ -153,9 +155,7 @@ func TestDashboardIsFormatted(t *testing.T) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	if err := e.Encode(json.RawMessage(raw)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, e.Encode(json.RawMessage(raw)))
 	if b.String() != raw {
 		t.Error("it is not indented by two spaces with a line feed at the end: jq . does that")
 	}

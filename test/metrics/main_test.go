@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"regexp"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 const (
@@ -21,11 +23,7 @@ const (
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	b, err := os.ReadFile(file) // #nosec G304 -- a file of this repository
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return string(must.Get(os.ReadFile(file))(t)) // #nosec G304 -- a file of this repository
 }
 
 // promtool runs it; Debian's package prometheus has it.
@@ -79,9 +77,7 @@ type variable struct {
 func loadDashboard(t *testing.T) *dashboard {
 	t.Helper()
 	var d dashboard
-	if err := json.Unmarshal([]byte(read(t, dashboardFile)), &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(read(t, dashboardFile)), &d))
 	if len(d.Panels) < 40 {
 		t.Fatalf("only %d panels are found: has the form of the file changed?", len(d.Panels))
 	}

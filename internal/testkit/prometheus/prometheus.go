@@ -55,9 +55,7 @@ scrape_configs:
   - job_name: sidecar
     file_sd_configs: [{files: [targets.json], refresh_interval: 1s}]
 `} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	log := &apptest.Log{}
 	cmd := exec.Command("prometheus", "--config.file="+filepath.Join(dir, "prometheus.yml"),
@@ -95,9 +93,7 @@ func (p *Server) write() {
 	if err == nil {
 		err = os.Rename(p.targets+".new", p.targets) // never half a file
 	}
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, err)
 }
 
 // Get asks the API of Prometheus; into may be nil.
@@ -186,8 +182,7 @@ func (p *Server) Firing(alert string, labels ...string) bool {
 // seconds. How long they wait is tested by promtool (test/alerts), what they say of a sidecar by those who call this.
 func Impatient(t testing.TB, alertsFile string) string {
 	t.Helper()
-	b := must.Get(os.ReadFile(alertsFile))(t)
-	text := string(b)
+	text := string(must.Get(os.ReadFile(alertsFile))(t))
 	for _, r := range [][2]string{{`(?m)for: \w+$`, "for: 1s"}, {`\[1h\]`, "[10s]"}, {`\[3m\]`, "[15s]"}, {`\[(\d+)m\]`, "[${1}s]"},
 		{`offset 1h`, "offset 10s"}, {`offset 30m`, "offset 5s"}, {`offset 3m`, "offset 15s"}} {
 		if !regexp.MustCompile(r[0]).MatchString(text) {

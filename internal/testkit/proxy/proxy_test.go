@@ -8,15 +8,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // echo returns a proxy in front of a server that sends back what it receives.
 func echo(t *testing.T) *Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -27,10 +26,12 @@ func echo(t *testing.T) *Proxy {
 			go func() { _, _ = io.Copy(c, c); _ = c.Close() }()
 		}
 	}()
-	p, err := Start(Options{Target: l.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return proxyOf(t, l.Addr().String())
+}
+
+func proxyOf(t *testing.T, target string) *Proxy {
+	t.Helper()
+	p := must.Get(Start(Options{Target: target}))(t)
 	t.Cleanup(p.Close)
 	return p
 }
@@ -38,15 +39,10 @@ func echo(t *testing.T) *Proxy {
 // dial opens a connection and checks that it works.
 func dial(t *testing.T, p *Proxy) net.Conn {
 	t.Helper()
-	c, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(net.Dial("tcp", p.Addr()))(t)
 	t.Cleanup(func() { _ = c.Close() })
 	_, _ = io.WriteString(c, "hello")
-	if err := read(c, time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, read(c, time.Minute))
 	return c
 }
 
@@ -72,9 +68,7 @@ func TestCutAndRefuse(t *testing.T) {
 	if _, err := net.Dial("tcp", p.Addr()); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("dial after Refuse: %v", err)
 	}
-	if err := p.Open(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Open())
 	dial(t, p)
 	if n := p.Accepted(); n != 3 {
 		t.Errorf("%d connections accepted, want 3", n)
@@ -128,15 +122,7 @@ func TestPieces(t *testing.T) {
 
 func TestServerAway(t *testing.T) {
 	t.Parallel()
-	addr, err := FreeAddr()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := Start(Options{Target: addr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
+	p := proxyOf(t, must.Get(FreeAddr())(t))
 	c, err := net.Dial("tcp", p.Addr())
 	if err == nil {
 		err = read(c, time.Minute)

@@ -1,4 +1,5 @@
-package brokertest
+// Package ca issues certificates for tests.
+package ca
 
 import (
 	"crypto/ecdsa"
@@ -26,8 +27,8 @@ type Authority struct {
 	serial int64
 }
 
-// NewAuthority makes a certificate authority; its own certificate is in CAFile.
-func NewAuthority(t testing.TB) *Authority {
+// New makes a certificate authority; its own certificate is in CAFile.
+func New(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{dir: t.TempDir()}
 	a.key = newKey(t)
