@@ -2,11 +2,14 @@ package test
 
 import (
 	"encoding/json"
+	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"sidecar/internal/testkit/must"
 )
@@ -130,5 +133,133 @@ func TestDLQOfSubscriptions(t *testing.T) {
 	}
 	if d := sc.acted("redrive", "--all", "--subscription", "refunds"); d.Done != 1 || sc.ready(sc.queue()+".refunds") != 1 {
 		t.Errorf("%+v", d)
+	}
+}
+
+// audited returns the log lines in text about what was done to dead letters.
+func audited(text string) (list []entry) {
+	for line := range strings.Lines(text) {
+		var e entry
+		if json.Unmarshal([]byte(line), &e) == nil && e.is("control operation ended") {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// wantAudited fails unless there is one line, with these fields, which are a JSON object.
+func wantAudited(t testing.TB, text, fields string) {
+	t.Helper()
+	var want map[string]any
+	must.Do(t, json.Unmarshal([]byte(fields), &want))
+	list := audited(text)
+	if len(list) != 1 {
+		t.Errorf("%d lines say what was done:\n%s", len(list), text)
+		return
+	}
+	for name, v := range want {
+		if list[0][name] != v {
+			t.Errorf("%s is %v, want %v: %v", name, list[0][name], v, list[0])
+		}
+	}
+}
+
+// TestDLQAudit: a command that changes dead letters logs who did what, and with which result. A command that changed
+// nothing logs nothing.
+func TestDLQAudit(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).declared()
+	queue := `"queue":"` + sc.dlq() + `"`
+	me := must.Get(user.Current())(t).Username + "@" + must.Get(os.Hostname())(t)
+	file, other := filepath.Join(t.TempDir(), "parked.jsonl"), sc.prefix+".other"
+	must.Do(t, sc.declare(other, nil))
+	sc.parkIDs(503, "a", "b", "c")
+	for _, args := range [][]string{{"list"}, {"export", file}, {"redrive", "--all", "--dry-run"}, {"discard", "--yes", "--status", "422"}} {
+		if r := sc.cli(0, args...); len(audited(r.all())) != 0 {
+			t.Errorf("%q: %s", args, r.all())
+		}
+	}
+	r := sc.cli(0, "redrive", "a", "--as", "alice\u202e")
+	wantAudited(t, r.stderr, `{"level":"info","action":"redrive","by":"alice`+"\u202e"+`","state":"succeeded","dry_run":false,"done":1,"failed":0,`+queue+`}`)
+	wantHarmless(t, "the line", r.all())
+	if by, _ := sc.take(sc.queue(), 1)[0].Headers["x-redriven-by"].(string); !strings.HasPrefix(by, "alice") {
+		t.Errorf("x-redriven-by %q", by)
+	}
+	r = sc.cli(0, "redrive", "b", "--to", other, "--quiet", "--json")
+	wantAudited(t, r.stderr, `{"action":"redrive","by":"`+me+`","to":"`+other+`","matched":1,"done":1}`)
+	if h := sc.take(other, 1)[0].Headers; h["x-redriven-by"] != me {
+		t.Errorf("%v", h)
+	}
+	r = sc.cli(0, "import", file, "--as", "carol")
+	wantAudited(t, r.stderr, `{"action":"import","by":"carol","state":"succeeded","done":3,`+queue+`}`)
+	r = sc.cli(1, "redrive", "--all", "--canary", "1", "--canary-timeout", "1s", "--as", "dave")
+	wantAudited(t, r.stderr, `{"level":"warn","action":"redrive","by":"dave","state":"failed","done":1}`)
+
+	sc.with("LOG_FORMAT", "text", "LOG_LEVEL", "error")
+	r = sc.cli(0, "discard", "--all", "--yes", "--as", "erin")
+	if !strings.Contains(r.stderr, `msg="control operation ended" action=discard`) || !strings.Contains(r.stderr, " by=erin ") {
+		t.Errorf("%s", r.stderr)
+	}
+}
+
+// TestDLQRedriveWhileOneIsKilled: the command as it begins, the command and the sidecar while messages move; the command is
+// run again each time. No message is lost, and each is repeated at most once for each kill.
+func TestDLQRedriveWhileOneIsKilled(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t).with("MAX_RETRIES", "1", "CONCURRENCY", "30", "LOG_LEVEL", "info")
+	sc.app.otherwise(func(d *delivery) answer {
+		if strings.HasPrefix(d.ID, "bad") {
+			return status(500)
+		}
+		return status(200)
+	})
+	run := sc.run()
+	good, bad := numbered("ok", 360), numbered("bad", 40)
+	for i, id := range bad {
+		sc.parkIDs(503, append(good[9*i:9*i+9:9*i+9], id)...)
+	}
+	again := func() *sidecar { return launch(t, sc.env, "dlq", "redrive", "--all", "-q", "--rate", "200/s") }
+	kills := 0
+	for i := range 3 { // while it connects, locks, takes the first
+		cmd := again()
+		time.Sleep(time.Duration(30*(i+1)) * time.Millisecond)
+		cmd.kill()
+		kills++
+	}
+	for i := range 3 {
+		cmd := again()
+		eventually(t, "more messages on their way", func() bool {
+			return cmd.ended() || sc.app.total()+max(sc.ready(sc.queue()), 0) >= 80*(i+1)
+		})
+		kills++
+		if i == 1 {
+			run.kill()
+			run = sc.run()
+		}
+		cmd.kill()
+	}
+	eventually(t, "the command exits with 0", func() bool { return again().exitCode() == 0 })
+	sc.app.awaitAll(append(good, bad...)...)
+	eventually(t, "all are tried and parked", func() bool { return sc.ready(sc.queue()) == 0 && sc.ready(sc.dlq()) >= len(bad) })
+	run.stop()
+	copies := map[string]int{}
+	for _, d := range sc.take(sc.queue(), sc.ready(sc.queue())) { // what the stop gave back
+		copies[d.MessageId]++
+	}
+	for _, d := range sc.take(sc.dlq(), sc.ready(sc.dlq())) {
+		copies[d.MessageId]++
+		if asInt(d.Headers["x-redriven-count"]) < 1 || asInt(d.Headers["x-final-status-code"]) != 500 {
+			t.Errorf("%s is parked with %v", d.MessageId, d.Headers)
+		}
+	}
+	for _, id := range good {
+		if n := len(sc.app.Seen(id)); n < 1 || n+copies[id] > kills+1 {
+			t.Errorf("%s came %d times in %d kills, and is left %d times", id, n, kills, copies[id])
+		}
+	}
+	for _, id := range bad {
+		if n := copies[id]; n < 1 || n > kills+1 {
+			t.Errorf("%s is parked %d times after %d kills", id, n, kills)
+		}
 	}
 }

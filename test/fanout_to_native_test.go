@@ -5,11 +5,161 @@ package test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
+
+// TestFanoutToNativeRefuses: what the script refuses it leaves as it is.
+func TestFanoutToNativeRefuses(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	b := dialBroker(t)
+	declare := func(name string, args ...any) string {
+		t.Helper()
+		table := amqp.Table{"x-queue-type": "quorum"}
+		for i := 0; i < len(args); i += 2 {
+			table[args[i].(string)] = args[i+1]
+		}
+		must.Do(t, b.declare(name, table))
+		return name
+	}
+	// fanout declares a service's queue as the sidecar does, and its exchange if it has a retry queue.
+	fanout := func(name string, limit any) string {
+		return declare(name, "x-dead-letter-exchange", name+".x", "x-dead-letter-routing-key", "retry",
+			"x-dead-letter-strategy", "at-least-once", "x-overflow", "reject-publish", "x-delivery-limit", limit)
+	}
+	retry := func(name string, ttl int64) string {
+		t.Helper()
+		must.Do(t, b.declareExchange(name+".x", "direct"))
+		q := declare(fmt.Sprintf("%s.%d", name, ttl), "x-message-ttl", ttl, "x-dead-letter-exchange", "", "x-dead-letter-routing-key", name,
+			"x-dead-letter-strategy", "at-least-once", "x-overflow", "reject-publish")
+		b.bind(q, "retry", name+".x")
+		return q
+	}
+	const unlimited, never = int64(1<<31 - 1), int64(24 * time.Hour / time.Millisecond)
+
+	wantStep(t, 64, "fanout-to-native.sh [-p VHOST] STEP QUEUE")
+	wantStep(t, 64, "MIN and MAX", "begin", "q", "5s")
+	wantStep(t, 1, `no queue "none"`, "back", "none")
+	must.Do(t, b.declare("classic", amqp.Table{"x-dead-letter-exchange": "x"}))
+	wantStep(t, 1, "is a classic queue", "check", "classic")
+	wantStep(t, 1, "declared for native", "begin", declare("native", "x-delayed-retry-type", "failed"))
+	wantStep(t, 1, "no sidecar with SIDECAR_TOPOLOGY=fanout has declared it", "check", declare("plain"))
+	wantStep(t, 1, "delivery limit 5", "check", fanout("limited", int64(5)))
+
+	q := fanout("a.queue+1", unlimited)
+	wantStep(t, 1, "give MIN", "begin", q)
+	wantStep(t, 0, "nothing to do", "back", q)
+	set := func(name, definition string) { brokertest.Ctl(t, "set_policy", name, `^a\.`, definition) }
+	set("theirs", `{"delivery-limit":30}`)
+	wantStep(t, 1, "sets delivery-limit", "begin", q, "1000")
+	wantStep(t, 0, `,"delayed-retry-max":1000}`, "begin", fanout("b", unlimited), "1000")
+	wantStep(t, 1, "first roll all sidecars to SIDECAR_TOPOLOGY=fanout", "back", "b")
+
+	// Keys of the policy that applied before stay, also when the delays are set anew. The delays are those of the queues.
+	set("theirs", `{"max-length":9}`)
+	retry(q, 300)
+	wantStep(t, 0, `{"max-length":9,"delayed-retry-type":"failed","delayed-retry-min":1000,"delayed-retry-max":2000}`, "begin", q, "1000", "2000")
+	keeps := retry(q, never)
+	wantStep(t, 0, fmt.Sprintf(`{"max-length":9,"delayed-retry-type":"failed","delayed-retry-min":300,"delayed-retry-max":%d}`, never), "begin", q)
+	if got := policyOf(t, q); got["max-length"] != 9.0 || got["delayed-retry-min"] != 300.0 {
+		t.Errorf("%v applies", got)
+	}
+
+	strange := declare("strange")
+	b.bind(strange, "k", q+".x")
+	wantStep(t, 1, `leads to "strange"`, "finish", q)
+	b.unbind(strange, "k", q+".x")
+	b.publish("", keeps, message("waits"))
+	eventually(t, "a message waits", func() bool { return b.ready(keeps) == 1 })
+	eventually(t, "it keeps the retry queue", func() bool {
+		code, said := step(t, "finish", q)
+		return code == 1 && strings.Contains(said, "holds 1 messages")
+	})
+}
+
+// TestFanoutToNativeTakesAnyPolicy that delays retries: one set by hand need not be removed, which would let a sidecar
+// with native use up its retries.
+func TestFanoutToNativeTakesAnyPolicy(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	sc := newScene(t).with("QUEUE_TYPE", "quorum")
+	sc.run().stop()
+	set := func(definition string) { brokertest.Ctl(t, "set_policy", "theirs", `.*`, definition) }
+	set(`{"delayed-retry-type":"disabled"}`)
+	wantStep(t, 1, "run begin", "finish", sc.queue())
+
+	set(`{"max-length":9,"delayed-retry-type":"failed","delayed-retry-min":700}`)
+	wantStep(t, 0, `"theirs" delays retries`, "begin", sc.queue())
+	if got := policyOf(t, sc.queue()); got["delayed-retry-min"] != 700.0 {
+		t.Errorf("%v applies", got)
+	}
+	wantStep(t, 0, `remove its keys`, "back", sc.queue())
+
+	wantStep(t, 0, `{"max-length":9,"delayed-retry-type":"failed","delayed-retry-min":900,"delayed-retry-max":900}`, "begin", sc.queue(), "900")
+	if got := policyOf(t, sc.queue()); got["delayed-retry-min"] != 900.0 {
+		t.Errorf("%v applies", got)
+	}
+	wantStep(t, 0, "run begin again", "back", sc.queue())
+	if got := policyOf(t, sc.queue()); got["delayed-retry-min"] != 700.0 {
+		t.Errorf("%v applies", got)
+	}
+	wantStep(t, 0, "moved", "finish", sc.queue())
+	wantStep(t, 0, "nothing is left to do", "check", sc.queue())
+}
+
+// TestFanoutToNativeFinishesLast: while a sidecar with fanout runs, or a message is under way to the retry exchange, finish
+// deletes no retry queue.
+func TestFanoutToNativeFinishesLast(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	sc := newScene(t).with("QUEUE_TYPE", "quorum")
+	s := sc.run()
+	wantStep(t, 0, "next: roll all", "begin", sc.queue())
+	wantStep(t, 1, "has declared \""+sc.retryExchange()+"\" again", "finish", sc.queue())
+	s.stop()
+	if sc.ready(sc.retryQueue()) != 0 {
+		t.Error("the retry queue is deleted")
+	}
+
+	sc.deleteExchange(sc.retryExchange())
+	sc.send("late")
+	ch := sc.channel()
+	eventually(t, "the message", func() bool {
+		d, ok, err := ch.Get(sc.queue(), false)
+		return err == nil && ok && d.Reject(false) == nil
+	})
+	wantStep(t, 1, "1 messages are on their way", "finish", sc.queue())
+	sc.run().stop()
+	eventually(t, "the message has waited and is back", func() bool { return sc.ready(sc.queue()) == 1 })
+
+	sc.deleteExchange(sc.retryExchange())
+	wantStep(t, 0, "\""+sc.retryQueue()+"\" returns messages", "finish", sc.queue())
+	if sc.ready(sc.retryQueue()) != 0 {
+		t.Error("a queue is deleted that no retry exchange leads to")
+	}
+}
+
+// policyOf is what policies say of a queue.
+func policyOf(t testing.TB, queue string) map[any]any {
+	t.Helper()
+	all := map[any]any{}
+	for _, row := range brokertest.Rows(t, "queues", "name", "effective_policy_definition") {
+		pairs, _ := row["effective_policy_definition"].([]any)
+		for _, p := range pairs {
+			if pair := p.([]any); row["name"] == queue {
+				all[pair[0]] = pair[1]
+			}
+		}
+	}
+	return all
+}
 
 // moving is a steady stream of messages through sidecars of both topologies.
 type moving struct {

@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 )
 
 // nativeScene has a queue of RabbitMQ 4.3 that delays retries itself, three of them.
@@ -108,5 +109,124 @@ func TestNativeOnAnOlderBroker(t *testing.T) {
 	r = command(t, sc.env, "check", "--json")
 	if r.code != 1 || !strings.Contains(r.stdout, `"problem":"version"`) || !strings.Contains(r.stdout, `"found":"`+version+`"`) {
 		t.Errorf("check --json: exit %d\n%s", r.code, r.all())
+	}
+}
+
+// declared lists the queues and exchanges of the tests' vhost that begin with prefix.
+func declared(t *testing.T, prefix string) []string {
+	t.Helper()
+	var all []string
+	for _, what := range []string{"queues", "exchanges"} {
+		for _, row := range brokertest.Rows(t, what, "name") {
+			if name, _ := row["name"].(string); strings.HasPrefix(name, prefix) {
+				all = append(all, name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestRoundTrip: a message goes through the whole sidecar and returns, beside a service that notices nothing. What an
+// earlier round trip left behind that was killed is taken. Without the rights nothing stays behind either.
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, preset := range []string{"fanout", "native"} {
+		t.Run(preset, func(t *testing.T) {
+			t.Parallel()
+			sc := map[string]func(testing.TB) *scene{"fanout": newScene, "native": nativeScene}[preset](t)
+			s := sc.run()
+			before := declared(t, sc.prefix)
+			left := sc.queue() + ".roundtrip"
+			if preset == "fanout" {
+				must.Do(t, sc.declare(left, amqp.Table{"x-dead-letter-exchange": left + ".retry-exchange", "x-dead-letter-routing-key": "retry"}))
+				sc.publish("", left, message("stale"))
+			}
+			r := command(t, sc.env, "check", "--roundtrip")
+			for _, want := range []string{
+				"ok       round trip: roundtrip-", " to " + left + ", failed with 503, waited 1s, succeeded with 200 and was acked",
+				"ok       " + sc.queue() + " fits",
+			} {
+				if r.code != 0 || !strings.Contains(r.stdout, want) {
+					t.Errorf("exit %d, not said: %s\n%s", r.code, want, r.all())
+				}
+			}
+			user := newAccount(t)
+			sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")
+			user.least(sc.env)
+			r = command(t, sc.env, "check", "--roundtrip")
+			if r.code != 1 || !strings.Contains(r.all(), "the round trip failed: ") || !strings.Contains(r.stdout, "ok       "+sc.queue()+" fits") {
+				t.Errorf("exit %d: %s", r.code, r.all())
+			}
+			if after := declared(t, sc.prefix); !slices.Equal(after, before) {
+				t.Errorf("before:\n%v\nafter:\n%v", before, after)
+			}
+			if r := command(t, sc.envWith("SIDECAR_TOPOLOGY_MODE", "verify"), "check", "--roundtrip"); r.code != 1 ||
+				!strings.Contains(r.all(), "SIDECAR_TOPOLOGY_MODE=verify does not allow that") {
+				t.Errorf("exit %d: %s", r.code, r.all())
+			}
+			sc.send("m")
+			sc.app.await("m", 1)
+			sc.settledAll(s, 0)
+		})
+	}
+}
+
+// TestNodeOfAQueueIsDown: run, check and dlq name it, and advise nothing. From RabbitMQ 4.0 on the broker does not say
+// so in time, and it takes a cluster.
+func TestNodeOfAQueueIsDown(t *testing.T) {
+	t.Parallel()
+	sc := newScene(t)
+	sc.seed()
+	if _, down := brokertest.NodeDown(t, sc.dlq()); !down {
+		return
+	}
+	s := start(t, sc.env)
+	about := func(e entry) bool { return e.text("object") != "" }
+	eventually(t, "the queue has a line", func() bool { return len(s.log.find(about)) > 0 })
+	s.stop()
+	lines := s.log.find(about)
+	if len(lines) != 1 || lines[0].text("problem") != "refused" || !strings.Contains(lines[0].text("found"), "is down") || lines[0].text("fix") != "" {
+		t.Errorf("%v", lines)
+	}
+	r := command(t, sc.env, "check")
+	if r.code != 1 || !strings.Contains(r.stdout, `queue "`+sc.dlq()+`": refused`) || strings.Count(r.stdout, "home node") != 1 || strings.Contains(r.stdout, "missing") {
+		t.Errorf("check: %d %s", r.code, r.all())
+	}
+	r = sc.cli(1, "redrive", "--all")
+	if !strings.Contains(r.all(), "the node of the broker that keeps the dead-letter queue is down") || strings.Contains(r.all(), "does not exist") ||
+		strings.Contains(r.all(), "sidecar run") {
+		t.Errorf("dlq: %s", r.all())
+	}
+}
+
+// TestTypeIsNamedAfterTheBrokerWasAsked: a warning about the type of a queue is about the type that it has. Commands that ask no
+// broker say that it holds where none exists.
+func TestTypeIsNamedAfterTheBrokerWasAsked(t *testing.T) {
+	t.Parallel()
+	for existing, classic := range map[string]bool{"": true, "quorum": false} {
+		t.Run("exists: "+existing, func(t *testing.T) {
+			t.Parallel()
+			sc := newScene(t)
+			if existing != "" {
+				sc.with("QUEUE_TYPE", existing).run().stop()
+			}
+			sc.with("QUEUE_TYPE", "auto")
+			is, unasked := sc.queue()+" is a classic queue: ", sc.queue()+" is a classic queue where none exists: "
+			if r := command(t, sc.env, "config"); !strings.Contains(r.all(), unasked) {
+				t.Errorf("config: %s", r.all())
+			}
+			s := sc.run()
+			if code, page := s.get(s.control, "/status"); code != 200 || strings.Contains(page, is) != classic {
+				t.Errorf("/status: %d %s", code, page)
+			}
+			if r := command(t, sc.env, "check"); r.code != 0 || strings.Contains(r.all(), is) != classic || strings.Contains(r.all(), "where none exists") {
+				t.Errorf("check: %d %s", r.code, r.all())
+			}
+			s.stop()
+			if got := s.log.mentions(is[:len(is)-1]); got != classic || s.log.mentions("where none exists") {
+				t.Errorf("logged: %v, want %v\n%s", got, classic, s.log.String())
+			}
+		})
 	}
 }

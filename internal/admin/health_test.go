@@ -1,12 +1,16 @@
 package admin
 
 import (
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"sidecar/internal/brokertest"
+	"sidecar/internal/budget"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
 )
@@ -102,4 +106,119 @@ func TestScrapesAreBounded(t *testing.T) {
 	}
 	<-r.scrapes
 	r.want("with a free slot", r.do(http.MethodGet, r.admin, "/metrics", nil), http.StatusOK)
+}
+
+// several is a server over two subscriptions that have names.
+func several(t *testing.T) *running {
+	t.Helper()
+	r := start(t, func(o *Options) {
+		o.Topologies = nil
+		for _, name := range []string{"orders", "refunds"} {
+			o.Topologies = append(o.Topologies, topologyOf(name, "wms."+name))
+		}
+	})
+	r.state.names = []string{"orders", "refunds"}
+	return r
+}
+
+// TestReadyOfOneSubscription: the query narrows the checks; a name that there is not is a 404 with the names.
+func TestReadyOfOneSubscription(t *testing.T) {
+	t.Parallel()
+	r := several(t)
+	r.state.setReady(Readiness{Ready: true, Checks: []Check{
+		{Name: "broker", OK: true}, {Name: "consuming", Subscription: "orders", OK: true}, {Name: "consuming", Subscription: "refunds"},
+	}})
+	r.wantBody("refunds", r.do(http.MethodGet, r.admin, "/readyz?subscription=refunds", nil), http.StatusOK,
+		`{"ready":true,"checks":[{"name":"broker","ok":true},{"name":"consuming","subscription":"refunds","ok":false}]}`)
+	for query, want := range map[string]string{
+		"subscription=refund": `no subscription \"refund\". The names are: orders, refunds.`, "subscription=": `no subscription \"\"`,
+		"subscription=orders&subscription=refunds": `no subscription \"orders,refunds\"`,
+	} {
+		r.wantProblem(query, r.do(http.MethodGet, r.admin, "/readyz?"+query, nil), http.StatusNotFound, want)
+	}
+	r.want("another parameter", r.do(http.MethodGet, r.admin, "/readyz?verbose&%zz", nil), http.StatusOK) // probes may have any
+	unnamed := start(t, nil)
+	got := unnamed.do(http.MethodGet, unnamed.admin, "/readyz?subscription=orders", nil)
+	unnamed.wantProblem("no names", got, http.StatusNotFound, "The names are: .")
+}
+
+// TestPauseOfOneSubscription: a change is for the subscription that is named, and for none when the query is wrong.
+func TestPauseOfOneSubscription(t *testing.T) {
+	t.Parallel()
+	r := several(t)
+	post := func(path string) reply { return r.do(http.MethodPost, r.control, path, nil) }
+	for _, path := range []string{"/pause?subscription=orders", "/resume?subscription=orders", "/pause"} {
+		r.want(path, post(path), http.StatusOK)
+	}
+	for path, want := range map[string]int{
+		"/pause?subscription=order": http.StatusNotFound, "/resume?subscription=": http.StatusNotFound,
+		"/pause?subscriptions=orders": http.StatusBadRequest, "/pause?subscription=orders&%zz": http.StatusBadRequest,
+		"/drain?subscription=orders": http.StatusBadRequest,
+	} {
+		r.wantProblem(path, post(path), want)
+	}
+	r.wantCalled("pause orders,resume orders,pause")
+	r.wantLogged(1, `"action":"pause","peer":"127.0.0.1:`, `"status":200,"subscription":"orders"`)
+}
+
+// TestTopologies: a list where subscriptions have names.
+func TestTopologies(t *testing.T) {
+	t.Parallel()
+	r := several(t)
+	got := r.do(http.MethodGet, r.control, "/topology", nil)
+	if !strings.HasPrefix(got.body, `{"subscriptions":[{"subscription":"orders",`) || strings.Count(got.body, `"preset"`) != 2 {
+		t.Errorf("%s", got.body)
+	}
+}
+
+// unfinished opens connections that send text and then nothing.
+func unfinished(t *testing.T, addr, text string, n int) []net.Conn {
+	t.Helper()
+	var all []net.Conn
+	for range n {
+		c := must.Get((&net.Dialer{}).DialContext(t.Context(), "tcp", addr))(t)
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = c.Write([]byte(text)) // it may have been closed to make room
+		all = append(all, c)
+	}
+	return all
+}
+
+// TestUnfinishedRequests: far more than the listener takes, of headers and of bodies. Others are answered, and no
+// memory stays.
+func TestUnfinishedRequests(t *testing.T) {
+	t.Parallel()
+	memory := budget.New(16 << 20).Account(budget.Requests)
+	r := start(t, func(o *Options) { o.Memory = memory })
+	header := "GET /livez HTTP/1.1\r\nHost: localhost\r\n" + strings.Repeat("a:b\r\n", 2500)
+	body := "POST /pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
+	var open []net.Conn
+	for _, addr := range []string{r.admin, r.control} {
+		open = append(open, unfinished(t, addr, header, 2*maxConns)...)
+	}
+	open = append(open, unfinished(t, r.control, body, 2*maxConns)...)
+	if held := memory.Held(); held > 8<<20 {
+		t.Errorf("%d bytes of headers are held", held)
+	}
+	for range 3 {
+		r.want("/livez", r.do(http.MethodGet, r.admin, "/livez", nil), http.StatusOK)
+		r.want("/status", r.do(http.MethodGet, r.control, "/status", nil), http.StatusOK)
+	}
+	for _, c := range open {
+		_ = c.Close()
+	}
+	brokertest.Eventually(t, time.Minute, "no memory is held after the end of the connections", func() bool { return memory.Held() == 0 })
+}
+
+// TestABodyWithoutMemory is refused before it is read, and takes no slot.
+func TestABodyWithoutMemory(t *testing.T) {
+	t.Parallel()
+	b := budget.New(1 << 20)
+	b.Account(budget.Deliveries).Take(b.Limit())
+	r := start(t, func(o *Options) { o.Memory = b.Account(budget.Requests) })
+	got := r.raw(r.control, "POST /pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+	if r.want("/pause", got, http.StatusServiceUnavailable); !got.Close {
+		t.Error("the connection stays")
+	}
+	r.want("/livez", r.do(http.MethodGet, r.admin, "/livez", nil), http.StatusOK) // costs too little to be counted
 }

@@ -1,17 +1,28 @@
 package app
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"golang.org/x/sync/errgroup"
 
 	"sidecar/internal/admin"
 	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/config"
+	"sidecar/internal/deadletter"
+	"sidecar/internal/dispatch"
+	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
 )
 
 // TestNamedSubscriptions: readiness, status and pauses are of each subscription, and of all.
@@ -98,5 +109,149 @@ func TestWaiting(t *testing.T) {
 	}
 	if n := must.Get(testutil.GatherAndCount(a.registry, "sidecar_waiting_messages"))(t); n != 2 {
 		t.Errorf("%d series", n)
+	}
+}
+
+// TestOneProbeForEachApp: subscriptions whose app is the same, whatever their paths, share a probe. It asks once while
+// its answer is fresh, and an interrupted question is no answer.
+func TestOneProbeForEachApp(t *testing.T) {
+	t.Parallel()
+	all := probes{}
+	asked := 0
+	away := errors.New("away")
+	ask := func(context.Context) error { asked++; return away }
+	of := func(url, path string) *probe {
+		target := must.Get(dispatch.New(dispatch.Options{URL: url}))(t)
+		return all.of(&config.App{URL: url, HealthPath: path, HealthInterval: time.Hour}, target.Origin(), ask)
+	}
+	p := of("http://127.0.0.1:8080/orders", "")
+	if of("http://127.0.0.1:8080/refunds?x=1", "") != p {
+		t.Error("two paths of one app have two probes")
+	}
+	for _, other := range []*probe{
+		of("http://127.0.0.1:8081/orders", ""), of("https://127.0.0.1:8080/orders", ""),
+		of("http://127.0.0.1:8080/orders", "/health"), of("unix:///run/a.sock:/orders", ""),
+	} {
+		if other == p {
+			t.Error("two apps share a probe")
+		}
+	}
+	if of("unix:///run/a.sock:/orders", "") != of("unix:///run/a.sock:/refunds", "") {
+		t.Error("two paths of one socket have two probes")
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := p.run(ended); !errors.Is(err, away) || asked != 1 {
+		t.Errorf("%v, asked %d times", err, asked)
+	}
+	for range 3 {
+		if err := p.run(t.Context()); !errors.Is(err, away) {
+			t.Error(err)
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+// TestStopOfAPartThatHangs: the log names every part that has stopped, so the one that is missing is the one that hangs.
+func TestStopOfAPartThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log apptest.Log
+		var group errgroup.Group
+		release := make(chan struct{})
+		untilEnd := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		stop, _ := start(&group, []part{
+			{name: "quick", run: untilEnd, stop: func(stopTime) { time.Sleep(time.Second) }},
+			{name: "stop hangs", run: func(context.Context) error { return nil }, stop: func(stopTime) { <-release }},
+			{name: "run hangs", run: func(context.Context) error { <-release; return nil }},
+		}, telemetry.NewLogger(&log, "debug", "json"))
+		go stop(stopTime{})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := log.String(); !strings.Contains(got, `"part stopped","part":"quick","duration_ms":1000`) || strings.Contains(got, "hangs") {
+			t.Errorf("the log while two parts hang:\n%s", got)
+		}
+		close(release)
+		synctest.Wait()
+		for _, name := range []string{"stop hangs", "run hangs"} {
+			if !strings.Contains(log.String(), `"part":"`+name+`","duration_ms":60000`) {
+				t.Errorf("the log after the end does not have %q:\n%s", name, log.String())
+			}
+		}
+		if err := group.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestPicture(t *testing.T) {
+	t.Parallel()
+	plan := must.Get(newPlan(load(t, "SIDECAR_SERVICE=wms-cincout")))(t)
+	want := `{"subscription":"orders","preset":"fanout","service":"wms-cincout","queue":"wms.queue.wms-cincout",` +
+		`"exchanges":[{"name":"wms.main-exchange","type":"fanout","shared":true},{"name":"wms.retry-exchange.wms-cincout","type":"direct"}],` +
+		`"queues":[{"name":"wms.dlq.wms-cincout","kind":"dlq"},` +
+		`{"name":"wms.retry-queue.wms-cincout","kind":"retry","arguments":{` +
+		`"x-dead-letter-exchange":"","x-dead-letter-routing-key":"wms.queue.wms-cincout","x-message-ttl":5000}},` +
+		`{"name":"wms.queue.wms-cincout","kind":"main","arguments":{` +
+		`"x-dead-letter-exchange":"wms.retry-exchange.wms-cincout","x-dead-letter-routing-key":"retry"}}],` +
+		`"bindings":[{"exchange":"wms.main-exchange","queue":"wms.queue.wms-cincout"},` +
+		`{"exchange":"wms.retry-exchange.wms-cincout","key":"retry","queue":"wms.retry-queue.wms-cincout"}],` +
+		`"waits":[{"exchange":"wms.retry-exchange.wms-cincout","key":"retry","queue":"wms.retry-queue.wms-cincout","delay":"5s"}],` +
+		`"park":{"exchange":"","key":"wms.dlq.wms-cincout","queue":"wms.dlq.wms-cincout"},` +
+		`"redrive":{"exchange":"","key":"wms.queue.wms-cincout","queue":"wms.queue.wms-cincout"}}`
+	if got := string(must.Get(json.Marshal(topologyView("orders", plan)))(t)); got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+}
+
+// TestPictureOfAQueueThatDelays: its waits are the shortest and the longest delay.
+func TestPictureOfAQueueThatDelays(t *testing.T) {
+	t.Parallel()
+	for delays, want := range map[string][]string{"SIDECAR_RETRY_DELAY=3s": {"3s"}, "SIDECAR_RETRY_DELAYS=3s,2m": {"3s", "2m0s"}} {
+		plan := must.Get(newPlan(load(t, "SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY=native", delays)))(t)
+		var waits []admin.Wait
+		for _, d := range want {
+			waits = append(waits, admin.Wait{Route: topology.Route{Key: plan.Queue, Queue: plan.Queue}, Delay: d})
+		}
+		if got := topologyView("", plan); !reflect.DeepEqual(got.Waits, waits) {
+			t.Errorf("%s: %+v", delays, got.Waits)
+		}
+	}
+}
+
+func TestWithoutADeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	cfg := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_DEAD_LETTER=disabled", "SIDECAR_QUEUE=orders", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_BINDINGS=amq.topic:orders.#")
+	a := fresh(t, cfg)
+	if p := topologyView("", a.plan); p.Park != (topology.Route{}) || p.Redrive != p.Park || p.Waits == nil {
+		t.Errorf("%+v", p)
+	}
+	if n := must.Get(testutil.GatherAndCount(a.registry, "sidecar_redriven_total"))(t); n != 2 { // alerts need both results
+		t.Errorf("%d series", n)
+	}
+	if _, err := DeadLetters(cfg, Build{}, "operator"); !errors.Is(err, ErrConfig) || !errors.Is(err, deadletter.ErrNoQueue) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDepthsAreMeasuredAtAnInterval(t *testing.T) {
+	t.Parallel()
+	a := fresh(t, load(t))
+	measure := a.subscriptions[0].measure
+	for range 3 {
+		a.Flow()
+	}
+	if len(measure) != 1 {
+		t.Fatalf("asked %d times", len(measure))
+	}
+	<-measure
+	if a.Flow(); len(measure) != 0 {
+		t.Error("asked again at once")
+	}
+	a.measured = time.Now().Add(-measureEvery)
+	if a.Flow(); len(measure) != 1 {
+		t.Error("not asked again")
 	}
 }

@@ -2,7 +2,9 @@ package apptest
 
 import (
 	"bytes"
+	"crypto/tls"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 )
@@ -43,4 +45,87 @@ func (l *Log) Lines(parts ...string) []string {
 		}
 	}
 	return found
+}
+
+// Tally counts by name what goroutines have seen.
+type Tally struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+// Add counts one more and returns how many those are.
+func (y *Tally) Add(name string) int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if y.n == nil {
+		y.n = map[string]int{}
+	}
+	y.n[name]++
+	return y.n[name]
+}
+
+// Of returns how many were counted under a name.
+func (y *Tally) Of(name string) int {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	return y.n[name]
+}
+
+// Total returns how many were counted under all names.
+func (y *Tally) Total() (sum int) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for _, n := range y.n {
+		sum += n
+	}
+	return sum
+}
+
+// corkListener accepts connections that can hold writes back, so that several TLS records leave in one segment.
+type corkListener struct{ net.Listener }
+
+func (l corkListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &corked{Conn: c}, nil
+}
+
+type corked struct {
+	net.Conn
+	mu   sync.Mutex
+	held bool
+	wait []byte
+}
+
+func (c *corked) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held {
+		c.wait = append(c.wait, b...)
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *corked) hold(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = on
+	if !on && len(c.wait) > 0 {
+		_, _ = c.Conn.Write(c.wait)
+		c.wait = nil
+	}
+}
+
+// Together sends each part in a TLS record of its own and all records in one segment. The connection must
+// come from ListenTLS.
+func (c *Conn) Together(parts ...string) {
+	cork := c.Conn.(*tls.Conn).NetConn().(*corked)
+	cork.hold(true)
+	defer cork.hold(false)
+	for _, p := range parts {
+		c.Send(p)
+	}
 }

@@ -8,10 +8,13 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/testkit/must"
 )
@@ -95,5 +98,70 @@ func TestTLSFiles(t *testing.T) {
 	c := load(t, crt+"="+good, k+"="+goodKey, "SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://rabbit", "SIDECAR_AMQP_USERNAME=me")
 	if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0], "not used") {
 		t.Errorf("warnings %q", w)
+	}
+}
+
+// TestAMQPURLMeansTheSameToTheClient compares what is documented, and what checks rely on, with the client library.
+func TestAMQPURLMeansTheSameToTheClient(t *testing.T) {
+	t.Parallel()
+	for raw, vhost := range map[string]string{
+		"amqp://h": "/", "amqp://h/": "/", "amqp://h/%2f": "/", "amqp://h/%2F": "/", "amqp://h:1234/orders": "orders", "amqps://me@h/a%2fb": "a/b",
+		"amqp://u:p@ss@h/%40x": "@x", "amqps://u:p%40%2f%3a%23@[::1]:5671/v": "v", "amqp://h/%2fx": "/x",
+	} {
+		e, err := parseAMQPURL(raw)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		u, err := amqp.ParseURI(raw)
+		if err != nil {
+			t.Errorf("%s: %v", raw, err)
+			continue
+		}
+		if u.Vhost != vhost {
+			t.Errorf("%s: vhost %q, documented is %q", raw, u.Vhost, vhost)
+		}
+		if u.Host != e.Hostname() || u.Scheme != e.Scheme || e.User != nil && u.Username != e.User.Username() || e.User == nil && u.Username != "guest" {
+			t.Errorf("%s: the client reads %+v, the checks %+v", raw, u, e)
+		}
+	}
+}
+
+func TestManagement(t *testing.T) {
+	t.Parallel()
+	const url, amqp = "SIDECAR_MANAGEMENT_URL=", "SIDECAR_AMQP_URL=amqp://me:%40pw@127.0.0.1"
+	for _, tc := range []struct {
+		env                     []string
+		address, user, password string
+	}{
+		{nil, "", "", ""},
+		{[]string{url + "http://h:1/x"}, "http://h:1/x", "guest", "guest"},
+		{[]string{url + "http://h", "SIDECAR_AMQP_URL=amqp://127.0.0.1,amqp://me:pw@h"}, "http://h", "guest", "guest"},
+		{[]string{url + "http://h", amqp}, "http://h", "me", "@pw"},
+		{[]string{url + "http://h", amqp, "SIDECAR_AMQP_USERNAME=u", "SIDECAR_AMQP_PASSWORD=p"}, "http://h", "u", "p"},
+		{[]string{url + "http://u2:p%2F2@h", amqp}, "http://h", "u2", "p/2"},
+	} {
+		address, user, password, err := load(t, tc.env...).AMQP.Management()
+		if address != tc.address || user != tc.user || password != tc.password || err != nil {
+			t.Errorf("%q: %q %q %q %v", tc.env, address, user, password, err)
+		}
+	}
+}
+
+// TestManagementReadsFilesAgain: what cannot be read any more is an error, not the last good value.
+func TestManagementReadsFilesAgain(t *testing.T) {
+	t.Parallel()
+	for _, variable := range []string{"SIDECAR_MANAGEMENT_URL", "SIDECAR_AMQP_URL", "SIDECAR_AMQP_USERNAME", "SIDECAR_AMQP_PASSWORD"} {
+		file := filepath.Join(t.TempDir(), "f")
+		content, env := "http://h", []string{variable + "_FILE=" + file}
+		if variable != managementURL {
+			content, env = "amqp://u:p@127.0.0.1/", append(env, managementURL+"=http://h")
+		}
+		write(t, file, content)
+		c := load(t, env...)
+		must.Do(t, os.Remove(file))
+		if address, user, password, err := c.AMQP.Management(); err == nil || address+user+password != "" {
+			t.Errorf("%s: %q %q %v", variable, address, user, err)
+		}
 	}
 }

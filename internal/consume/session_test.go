@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
@@ -149,3 +150,5 @@ func TestQueueDeletedUnderTheConsumer(t *testing.T) {
 	r.publish("b") // waits until the queue is declared again
 	r.acked(2)
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,8 +9,10 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpwire"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
+	"sidecar/internal/retry"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
@@ -127,5 +129,64 @@ func TestSettledLinesHaveTheSameFields(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDeliveryTagsOutOfOrder: the window would grow with the distance between two tags, and settle what it does not
+// hold.
+func TestDeliveryTagsOutOfOrder(t *testing.T) {
+	t.Parallel()
+	for _, tags := range [][]uint64{{0}, {2}, {1, 1}, {1, 3}, {1, 2, 1}, {1 << 63}, {1, 1 << 63}} {
+		c := New(benchOptions(t, 1))
+		t.Cleanup(func() { c.Drain(context.Background()) })
+		r, killed, q := benchSession(t, c), 0, amqpwire.NewDeliveries(0)
+		r.kill = func() { killed++ }
+		for _, tag := range tags {
+			q.Add(benchDelivery(tag, nil, time.Now()))
+		}
+		if ended := r.fetch(q); !ended || killed != 1 || len(r.pending) != 0 {
+			t.Errorf("%v: ended %v, killed %d times, %d pending", tags, ended, killed, len(r.pending))
+		}
+	}
+}
+
+// TestEveryVerdictIsCounted: the settler counts by the pairs of possibleReasons, so one that a verdict or a settlement can
+// have and the list has not would end the process.
+func TestEveryVerdictIsCounted(t *testing.T) {
+	t.Parallel()
+	plan := benchOptions(t, 1).Plan
+	discarding := *plan
+	discarding.Park = topology.Route{}
+	statuses := make([]int, 1000)
+	for status := range statuses {
+		statuses[status] = status
+	}
+	var outcomes []message.Outcome
+	for _, status := range statuses {
+		for d := message.DispositionNone; d <= message.DispositionDiscard; d++ {
+			outcomes = append(outcomes, message.Outcome{Status: status, Disposition: d})
+		}
+	}
+	for f := message.FailureNone + 1; f <= message.FailureNoRoute; f++ {
+		outcomes = append(outcomes, message.Outcome{Failure: f}, message.Outcome{Failure: f, CrashProven: true})
+	}
+	seen := map[message.Action]bool{}
+	for _, policy := range []retry.Policy{{}, {ParkOn: statuses}, {CountRefused: true, CrashLimit: 1, AckUnrouted: true}} {
+		for _, p := range []*topology.Plan{plan, &discarding} {
+			for _, o := range outcomes {
+				for _, m := range []message.Message{
+					{Queue: p.Queue, MaxRetries: 3}, {Queue: p.Queue, MaxRetries: 3, RetryCount: 3, Crashes: 3}, {Queue: p.Queue},
+				} {
+					v := p.Settlement(&m, policy.Decide(&m, o)).Verdict
+					seen[v.Action] = true
+					if !slices.Contains(possibleReasons[v.Action], v.Reason) {
+						t.Fatalf("%+v: %v with the reason %v is not in possibleReasons", o, v.Action, v.Reason)
+					}
+				}
+			}
+		}
+	}
+	if len(seen) != message.Actions {
+		t.Errorf("only the actions %v were met", seen)
 	}
 }

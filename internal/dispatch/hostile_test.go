@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"net/http"
 	"strings"
+	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -88,4 +90,89 @@ func hostileMessages() map[string]*message.Message {
 		all[name] = m
 	}
 	return all
+}
+
+// TestHostileMessages: rows 46 to 64 of the bad inputs. Each must reach the app as exactly one request with its body
+// byte for byte.
+func TestHostileMessages(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("k", 255)
+	for name, row := range map[string]struct {
+		change func(*message.Message)
+		want   map[string]string // "" = absent
+		left   int
+	}{
+		"46 empty body":                     {func(m *message.Message) { m.Body = nil }, map[string]string{"Content-Length": "0"}, 0},
+		"49 invalid UTF-8 called JSON":      {func(m *message.Message) { m.Body = []byte("\xff\xfe{") }, map[string]string{"Content-Type": "application/json"}, 0},
+		"50 compressed body is passed on":   {func(m *message.Message) { m.ContentEncoding = "gzip"; m.Body = []byte("\x1f\x8b") }, map[string]string{"Content-Encoding": "gzip"}, 0},
+		"51 content type missing":           {func(m *message.Message) { m.ContentType = "" }, map[string]string{"Content-Type": octetStream}, 0},
+		"52 content type with a line break": {func(m *message.Message) { m.ContentType = "text/plain\r\nX-Evil: 1" }, map[string]string{"Content-Type": octetStream}, 1},
+		"52 content type multipart":         {func(m *message.Message) { m.ContentType = `multipart/form-data; boundary="a%20b"` }, map[string]string{"Content-Type": `multipart/form-data; boundary="a%20b"`}, 0},
+		"52 content type with odd spaces":   {func(m *message.Message) { m.ContentType = " text/plain" }, map[string]string{"Content-Type": octetStream}, 1},
+		"52 content type that is no type":   {func(m *message.Message) { m.ContentType = "json" }, map[string]string{"Content-Type": "json"}, 0},
+		"52 content encoding hostile":       {func(m *message.Message) { m.ContentEncoding = "gzip\r\nX-Evil: 1" }, map[string]string{"Content-Encoding": "gzip%0D%0AX-Evil: 1"}, 0},
+		"53 message id missing":             {func(m *message.Message) { m.MessageID = "" }, map[string]string{"Amqp-Message-Id": ""}, 0},
+		"54 message id of 255 bytes":        {func(m *message.Message) { m.MessageID = long }, map[string]string{"Amqp-Message-Id": long}, 0},
+		"54 message id with a line break":   {func(m *message.Message) { m.MessageID = "a\r\nX-Evil: 1" }, map[string]string{"Amqp-Message-Id": "a%0D%0AX-Evil: 1"}, 0},
+		"54 message id in Unicode":          {func(m *message.Message) { m.MessageID = "größe 100%" }, map[string]string{"Amqp-Message-Id": "gr%C3%B6%C3%9Fe 100%25"}, 0},
+		"56 timestamp 0":                    {func(m *message.Message) { m.Timestamp = time.Unix(0, 0) }, map[string]string{"Amqp-Timestamp": "1970-01-01T00:00:00Z"}, 0},
+		"56 timestamp beyond the year 9999": {func(m *message.Message) { m.Timestamp = time.Unix(math.MaxInt64/2, 0) }, map[string]string{"Amqp-Timestamp": ""}, 1},
+		"56 timestamp uint64 max":           {func(m *message.Message) { m.Timestamp = time.Unix(-1, 0) }, map[string]string{"Amqp-Timestamp": "1969-12-31T23:59:59Z"}, 0},
+		"56 timestamp far below zero":       {func(m *message.Message) { m.Timestamp = time.Unix(math.MinInt64, 0) }, map[string]string{"Amqp-Timestamp": ""}, 1},
+		"a trace that cannot be in a header": {func(m *message.Message) {
+			m.Trace = message.TraceContext{Traceparent: "00-x\r\nX-Evil: 1", Tracestate: strings.Repeat("a", maxTrace+1), Baggage: "k=ü"}
+		}, map[string]string{"Traceparent": "", "Tracestate": "", "Baggage": "", "Amqp-Headers-Truncated": "3"}, 3},
+		"58 expiration no number":        {func(m *message.Message) { m.Expiration = "abc" }, map[string]string{"Amqp-Expiration": "abc"}, 0},
+		"59 reply to with a line break":  {func(m *message.Message) { m.ReplyTo = "\r\n\r\nGET / HTTP/1.1" }, map[string]string{"Amqp-Reply-To": "%0D%0A%0D%0AGET / HTTP/1.1"}, 0},
+		"59 correlation id with a NUL":   {func(m *message.Message) { m.CorrelationID = "a\x00b\x7f" }, map[string]string{"Amqp-Correlation-Id": "a%00b%7F"}, 0},
+		"61 app id and type hostile":     {func(m *message.Message) { m.AppID, m.Type = "\t", " \n " }, map[string]string{"Amqp-App-Id": "%09", "Amqp-Type": "%20%0A%20"}, 0},
+		"62 routing key of 255 bytes":    {func(m *message.Message) { m.RoutingKey = long }, map[string]string{"Amqp-Routing-Key": long}, 0},
+		"62 routing key empty":           {func(m *message.Message) { m.RoutingKey = "" }, map[string]string{"Amqp-Routing-Key": "(empty)"}, 0},
+		"62 key no broker would deliver": {func(m *message.Message) { m.RoutingKey = strings.Repeat("é", maxValue) }, map[string]string{"Amqp-Routing-Key": ""}, 1},
+		"64 default exchange":            {func(m *message.Message) { m.Exchange = "" }, map[string]string{"Amqp-Exchange": "(empty)"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := sample()
+			row.change(m)
+			r, o := post(t, m)
+			wantHeaders(t, r.Header, row.want)
+			if _, ok := r.Header["X-Evil"]; ok {
+				t.Error("a header was injected")
+			}
+			if o.Truncated != row.left {
+				t.Errorf("%d headers counted as left out, want %d", o.Truncated, row.left)
+			}
+		})
+	}
+}
+
+// wantHeaders compares single values; "" stands for an absent header and "(empty)" for one without a value.
+func wantHeaders(tb testing.TB, got http.Header, want map[string]string) {
+	tb.Helper()
+	for name, v := range want {
+		values, ok := got[http.CanonicalHeaderKey(name)]
+		switch {
+		case v == "" && !ok:
+		case len(values) != 1:
+			tb.Errorf("%s: got %q, want one value %q", name, values, v)
+		case v == "(empty)" && values[0] == "", values[0] == v:
+		default:
+			tb.Errorf("%s: got %q, want %q", name, values[0], v)
+		}
+	}
+}
+
+// Row 48.
+func TestBodyOverTheLimitIsNotSent(t *testing.T) {
+	t.Parallel()
+	s, target := listen(t, 204, func(o *Options) { o.MaxBody = 16 << 20 })
+	m := sized(16 << 20)
+	wantStatus(t, dispatch(t, target, m), 204)
+	if got := s.Requests()[0].Body; !bytes.Equal(got, m.Body) {
+		t.Error("the body changed")
+	}
+	m.Body = make([]byte, 16<<20+1)
+	o := dispatch(t, target, m)
+	wantFailure(t, o, message.FailureTooLarge, "body too large: 16777217 bytes, limit 16777216")
+	wantSeen(t, s, 1, 1)
 }
