@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -227,5 +228,42 @@ func TestOneMainExchange(t *testing.T) {
 	plan := must.Get(newPlan(cfg))(t)
 	if rows := fresh(t, cfg).outboxOptions(nil, plan).Exchange; rows != "" || !slices.Equal(published(cfg, plan), []string{""}) {
 		t.Errorf("amq.default: rows to %q, permissions for %q", rows, published(cfg, plan))
+	}
+}
+
+// TestOneConnectionForAll: subscriptions share one connection to consume and one to publish. A queue that is deleted, or
+// declared anew, interrupts no other, and is consumed again.
+func TestOneConnectionForAll(t *testing.T) {
+	t.Parallel()
+	app := apptest.NewApp(t)
+	first := live(t, "SIDECAR_APP_URL="+app.URL+"/orders")
+	second := live(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_APP_URL="+app.URL+"/refunds")
+	a, log, _ := run(t, together(first, second))
+	brokertest.Eventually(t, time.Minute, "both are ready", func() bool { return a.Ready("").Ready })
+	ch := brokertest.Channel(t, brokertest.URL(t))
+	const gone, stays = "demo.queue.demo-orders", "demo.queue.demo-refunds"
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	t.Cleanup(release)
+	app.On("under way", apptest.Held(hold, apptest.Say(apptest.Status(200))))
+	brokertest.Publish(t, ch, "", stays, withID("under way"))
+	brokertest.Eventually(t, time.Minute, "a message of the other is under way", func() bool { return len(app.Seen("under way")) == 1 })
+
+	must.Get(ch.QueueDelete(gone, false, false, false))(t)
+	brokertest.Eventually(t, time.Minute, "the end of the channel is seen", func() bool {
+		return len(log.Lines(`"msg":"broker channel over"`, `"cause":"cancelled"`)) == 1
+	})
+	brokertest.Eventually(t, time.Minute, "the queue is there and consumed again", a.subscriptions[0].consumer.Active)
+	brokertest.Publish(t, ch, "", gone, withID("again"))
+	brokertest.Eventually(t, time.Minute, "a message of the new queue", func() bool { return len(app.Seen("again")) == 1 })
+	release()
+	brokertest.Eventually(t, time.Minute, "the other is settled", func() bool {
+		return brokertest.Metric(t, a.registry, "sidecar_messages_settled_total", "queue", stays, "outcome", "ack") == 1
+	})
+	if n := len(app.Seen("under way")); n != 1 {
+		t.Errorf("the message of the other queue was POSTed %d times", n)
+	}
+	if n := len(log.Lines(`"msg":"broker connected"`)); n != 2 {
+		t.Errorf("%d connections were made", n)
 	}
 }

@@ -1,6 +1,7 @@
 package declare
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
@@ -84,5 +85,21 @@ func TestSingleActiveConsumer(t *testing.T) {
 	must.Get(ch.QueueDeclare(p.Queue, true, false, false, false, args))(t)
 	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
 		refused(url, mode, "none", "SIDECAR_ORDER_SCOPE=replica accepts order within each replica only, or set SIDECAR_QUEUE")
+	}
+}
+
+// TestDefinitions: what is imported is what would have been declared.
+func TestDefinitions(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	for name, p := range variants(t) {
+		file := must.Get(p.Definitions(brokertest.VhostName(t)))(t)
+		brokertest.Eval(t, `ok = rabbit_definitions:import_raw(base64:decode("`+base64.StdEncoding.EncodeToString(file)+`"))`)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fits(t, url, p, topology.ModeVerify)
+			travels(t, url, p)
+			fits(t, url, p, topology.ModeDeclare)
+		})
 	}
 }
