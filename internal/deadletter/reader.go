@@ -137,13 +137,14 @@ func (r *reader) pop() *broker.Delivery {
 // receiveUntil receives messages of c until they are enough. It returns io.EOF when none is left although fewer have
 // come than there were: another consumer has taken the rest.
 func (r *reader) receiveUntil(ctx context.Context, c *broker.Consumer, enough func() bool) error {
-	for quiet := time.Duration(0); !enough(); {
+	quiet, empty := time.Duration(0), 0
+	for !enough() {
 		came, err := r.receive(ctx, c, idle)
 		if err != nil {
 			return err
 		}
 		if came {
-			quiet = 0
+			quiet, empty = 0, 0
 			continue
 		}
 		if quiet += idle; quiet%(4*idle) != 0 {
@@ -155,7 +156,8 @@ func (r *reader) receiveUntil(ctx context.Context, c *broker.Consumer, enough fu
 			return err
 		// the guard is one: without any the queue has no leader, and the count is unknown
 		case c != r.guard && d.Ready == 0 && d.Consumers > 0:
-			if !r.collect(c) {
+			// The first answer may overtake messages: it comes over another channel.
+			if empty++; empty > 1 {
 				return io.EOF
 			}
 		case quiet > stalled && (c == r.guard || !r.busy()):
