@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -62,13 +61,7 @@ func produceRows(t *testing.T, b *bench) {
 // checkProduced writes the result and reads it as others would.
 func checkProduced(t *testing.T, b *bench) {
 	t.Helper()
-	var table bytes.Buffer
-	must.Do(t, b.write(b.o, &table))
-	for _, says := range []string{"| baseline | 2 | 100 |", "| sidecar | 1 | 100 |", "| other |", "| 1000 | yes |", "| added |", "confirmed requests"} {
-		if !strings.Contains(table.String(), says) {
-			t.Errorf("the report does not say %q:\n%s", says, table.String())
-		}
-	}
+	shows(t, b, "| baseline | 2 | 100 |", "| sidecar | 1 | 100 |", "| other |", "| 1000 | yes |", "| added |", "confirmed requests")
 	encoded := must.Get(os.ReadFile(filepath.Join(b.o.out, "produce.json")))(t)
 	var back produced
 	if err := json.Unmarshal(encoded, &back); err != nil || len(back.Publish) != 3 || len(back.Outbox) != 6 || len(back.Long) != 2 {

@@ -157,14 +157,19 @@ func quote(s string) string {
 // text is what is to be read in an element; "" when there is none, or none to be seen.
 func (b *tab) text(selector string) string {
 	b.t.Helper()
-	return eval[string](b, `((e) => e?.checkVisibility() ? e.innerText ?? e.textContent : "")(document.querySelector(`+quote(selector)+`))`)
+	return eval[string](b, readable(selector))
 }
 
-// until waits for a text to be read in an element.
-func (b *tab) until(selector, text string) {
+func readable(selector string) string {
+	return `((e) => e?.checkVisibility() ? e.innerText ?? e.textContent : "")(document.querySelector(` + quote(selector) + `))`
+}
+
+// until waits for texts to be read in an element.
+func (b *tab) until(selector string, texts ...string) {
 	b.t.Helper()
-	found := `((e) => e?.checkVisibility() ? e.innerText ?? e.textContent : "")(document.querySelector(` + quote(selector) + `)).includes(` + quote(text) + `)`
-	b.when(fmt.Sprintf("%q in %s", text, selector), found)
+	for _, text := range texts {
+		b.when(fmt.Sprintf("%q in %s", text, selector), readable(selector)+`.includes(`+quote(text)+`)`)
+	}
 }
 
 // when waits until an expression is true. The page itself polls it, which costs less than a question for each try.
@@ -204,6 +209,20 @@ func (b *tab) open(text string) {
 	find := `[...document.querySelectorAll("a.open")].find((e) => e.textContent.includes(` + quote(text) + `))`
 	b.when("a row "+text, find+" !== undefined")
 	b.press(find)
+}
+
+// follow clicks on what leads to a view with a heading.
+func (b *tab) follow(text, heading string) {
+	b.t.Helper()
+	b.click(text)
+	b.until("#view h3", heading)
+}
+
+// read opens a group, or a message, whose view has a heading.
+func (b *tab) read(text, heading string) {
+	b.t.Helper()
+	b.open(text)
+	b.until("#view h3", heading)
 }
 
 // visible reports whether an element is to be seen.

@@ -36,8 +36,7 @@ func TestPage(t *testing.T) {
 		sc.publish("order.created", message(id))
 	}
 	// Three failed twice each: a retry, then parked.
-	b.until("#rates", "27 in all")
-	b.until("#rates", "3 in all")
+	b.until("#rates", "27 in all", "3 in all")
 	b.until("#depth", "3 parked")
 	b.until("#drawing", sc.dlq())
 	for _, want := range []string{sc.exchange(), sc.queue(), "retry queue · waits 200ms", "dead-letter queue"} {
@@ -93,8 +92,7 @@ func TestQueueThatDelays(t *testing.T) {
 	if text := b.text("#drawing"); strings.Contains(text, "retry queue") || strings.Count(text, sc.queue()) != 1 {
 		t.Errorf("the drawing is %q", text)
 	}
-	b.until("#facts", "0 as far as this replica knows")
-	b.until("#facts", "0, after 1s, 5m0s")
+	b.until("#facts", "0 as far as this replica knows", "0, after 1s, 5m0s")
 	b.click("The same as tables")
 	b.until("#topology-tables", "the service’s queue, waits 1s to 5m0s")
 }
@@ -106,8 +104,7 @@ func TestDeletedQueueIsShown(t *testing.T) {
 	b.until("#state-title", "Consuming")
 	must.Get(brokertest.Channel(t, brokertest.URL(t)).QueueDelete("one", false, false, false))(t)
 	b.until("#state-title", "Consuming; messages may be lost")
-	b.until("#state-lines", `queue "one" was deleted and declared again`)
-	b.until("#state-lines", "Messages may be lost since")
+	b.until("#state-lines", `queue "one" was deleted and declared again`, "Messages may be lost since")
 	b.until("#subscriptions-table", "Messages may be lost")
 	b.visit("#/subscriptions/one")
 	b.until("#state-title", "Consuming; messages may be lost")
@@ -194,8 +191,7 @@ func TestNoDeadLetterQueue(t *testing.T) {
 	sc := newScene(t).with("TOPOLOGY_MODE", "verify").start()
 	b := sc.open()
 	b.until("#state-title", "Topology does not fit")
-	b.until("#state-lines", sc.dlq())
-	b.until("#state-lines", "Fix: ")
+	b.until("#state-lines", sc.dlq(), "Fix: ")
 	b.inspect("unfit")
 	b.click("Read the queue")
 	b.expect("404")

@@ -95,10 +95,8 @@ func TestPlaces(t *testing.T) {
 		t.Errorf("%d reads of the queue that the user did not ask for", n)
 	}
 
-	b.click("Read the queue")
-	b.until("#view h3", "63 messages in 2 groups")
-	b.open("503")
-	b.until("#view h3", "60 messages")
+	b.follow("Read the queue", "63 messages in 2 groups")
+	b.read("503", "60 messages")
 	group := b.hash()
 	if !strings.HasPrefix(group, "#/dlq/messages?group=") {
 		t.Errorf("the address of a group is %s", group)
@@ -108,8 +106,7 @@ func TestPlaces(t *testing.T) {
 	if got := b.focused(); !strings.Contains(got, "Retries") {
 		t.Errorf("the table is sorted, the focus is on %q", got)
 	}
-	b.open("order-041")
-	b.until("#view h3", "order-041")
+	b.read("order-041", "order-041")
 	b.when("the title of a message", `document.title.startsWith("order-041 · Consuming")`)
 	address := b.hash()
 	groups, lists := b.asked("/dlq/groups"), b.asked("/dlq/messages")
@@ -157,8 +154,7 @@ func TestTypedStays(t *testing.T) {
 	sc.fillQueue(kind{key: "order.created", id: "order", status: 503, count: 12})
 	b := sc.open()
 	b.click("1 thing that may surprise")
-	b.click("Read the queue")
-	b.until("#view h3", "12 messages in 1 group")
+	b.follow("Read the queue", "12 messages in 1 group")
 	b.click("Filter")
 	b.fill("#f-status", "5x")
 	b.fill("#search", "half a wo")
@@ -178,8 +174,7 @@ func TestTypedStays(t *testing.T) {
 		t.Errorf("after the events: %s", got)
 	}
 	// A click on a group keeps it too.
-	b.open("503")
-	b.until("#view h3", "10 messages")
+	b.read("503", "10 messages")
 	if got := eval[string](b, typed); !strings.HasPrefix(got, "5x,half a wo,") {
 		t.Errorf("after a link: %s", got)
 	}

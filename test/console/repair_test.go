@@ -58,20 +58,16 @@ func TestRepair(t *testing.T) {
 	b.until("#depth", "500 parked")
 
 	// 1. What fails: five groups.
-	b.click("Read the queue")
-	b.until("#view h3", "500 messages in 5 groups")
+	b.follow("Read the queue", "500 messages in 5 groups")
 	b.inspect("repair-groups")
 	b.shot("docs-groups")
 
 	// 2. Why: the answer of one message. These were processed before: a copy, then a discard.
 	b.fill("#search", "customers_email_key")
-	b.click("Search")
-	b.until("#view h3", "The first 100 messages")
+	b.follow("Search", "The first 100 messages")
 	b.window("docs-search", "header")
-	b.click("Groups")
-	b.until("#view h3", "120 messages in 1 group")
-	b.open("IntegrityError: duplicate key")
-	b.until("#view h3", "The first 100 messages")
+	b.follow("Groups", "120 messages in 1 group")
+	b.read("IntegrityError: duplicate key", "The first 100 messages")
 	b.open("customer-000")
 	b.until("#view .answer", "already exists")
 	b.window("docs-message", "header")
@@ -97,10 +93,8 @@ func TestRepair(t *testing.T) {
 	b.click("Close")
 
 	// 3. The warehouse is open again: three go first.
-	b.click("Dead letters 380")
-	b.until("#view h3", "380 messages in 4 groups")
-	b.open("warehouse closed")
-	b.until("#view h3", "The first 100 messages")
+	b.follow("Dead letters 380", "380 messages in 4 groups")
+	b.read("warehouse closed", "The first 100 messages")
 	b.until("#view .messages", "warehouse closed until 06:1")
 	b.click("Redrive …")
 	b.until("#act-count", "300 messages of 380")
@@ -110,16 +104,13 @@ func TestRepair(t *testing.T) {
 	b.click("Redrive 300 messages")
 	b.until("#operation", "The rest follows")
 	b.window("docs-progress", "header")
-	b.until("#operation", "300 of 300 redriven")
-	b.until("#operation", "3 good, 0 bad. The rest followed")
+	b.until("#operation", "300 of 300 redriven", "3 good, 0 bad. The rest followed")
 	b.inspect("canary-good")
 	b.click("Close")
 
 	// 4. Another service's messages: to its queue.
-	b.click("Dead letters 80")
-	b.until("#view h3", "80 messages in 3 groups")
-	b.open("no route for tenant")
-	b.until("#view h3", "50 messages")
+	b.follow("Dead letters 80", "80 messages in 3 groups")
+	b.read("no route for tenant", "50 messages")
 	b.click("Redrive …")
 	b.until("#act-count", "50 messages of 80")
 	b.fill("#act-to", "wms.queue.wms-tenants")
@@ -133,8 +124,7 @@ func TestRepair(t *testing.T) {
 
 	// 5. One order that a customer asks about, then the rest of its group and the timeouts.
 	b.fill("#search", "cart-cancel-7")
-	b.click("Search")
-	b.until("#view h3", "1 message")
+	b.follow("Search", "1 message")
 	b.open("cancel-007")
 	b.until("#view .answer", "unknown article 9120-7")
 	b.click("Redrive …")

@@ -16,6 +16,14 @@ const (
 	readToken  = "read-0123456789abcdef"
 )
 
+// signIn enters a token where the page asks for it.
+func (b *tab) signIn(token string) {
+	b.t.Helper()
+	b.until("#token-form", "A token is needed")
+	b.keys(token + kb.Enter)
+	b.until("#state-title", "Consuming")
+}
+
 // TestToken: the page asks for it, says when it is wrong, keeps it for this tab only, and goes where the address leads to.
 func TestToken(t *testing.T) {
 	t.Parallel()
@@ -35,8 +43,7 @@ func TestToken(t *testing.T) {
 	b.until("#token-error", "refuses this token")
 	b.keys(writeToken + kb.Enter)
 	b.until("#state-title", "Consuming")
-	b.click("Read the queue")
-	b.until("#view h3", "1 message")
+	b.follow("Read the queue", "1 message")
 	kept := eval[string](b, `JSON.stringify([Object.values(sessionStorage), Object.values(localStorage), document.cookie])`)
 	if kept != `[["`+writeToken+`"],[],""]` {
 		t.Errorf("kept: %s", kept)
@@ -63,17 +70,13 @@ func TestReadToken(t *testing.T) {
 	sc.park(500, "order.created", "order-1")
 	b := sc.open()
 	b.expect("401", "403")
-	b.until("#token-form", "A token is needed")
-	b.keys(readToken + kb.Enter)
-	b.until("#state-title", "Consuming")
-	b.click("Read the queue")
-	b.until("#view h3", "1 message")
+	b.signIn(readToken)
+	b.follow("Read the queue", "1 message")
 	b.click("Export")
 	b.until("#view .problem", "Not exported: This token is shown no message bodies.")
 	b.until("#read-only", "need the control token")
 	b.open("500")
-	b.open("order-1")
-	b.until("#view h3", "order-1")
+	b.read("order-1", "order-1")
 	b.click("Show body")
 	b.until("#view", "This token may only read")
 	b.until("#read-only", "need the control token")
@@ -82,9 +85,7 @@ func TestReadToken(t *testing.T) {
 	}
 	b.inspect("read-only")
 	b.click("Use another token")
-	b.until("#token-form", "A token is needed")
-	b.keys(writeToken + kb.Enter)
-	b.until("#state-title", "Consuming")
+	b.signIn(writeToken)
 	b.click("Show body")
 	b.until("#view .body pre", "order-1")
 }
@@ -97,9 +98,7 @@ func TestTokenChanges(t *testing.T) {
 	sc := newScene(t).with("CONTROL_TOKEN_FILE", file).start()
 	b := sc.open()
 	b.expect("401")
-	b.until("#token-form", "A token is needed")
-	b.keys(writeToken + kb.Enter)
-	b.until("#state-title", "Consuming")
+	b.signIn(writeToken)
 	sc.fillQueue(kind{key: "order.created", id: "order", status: 503, count: 5})
 	b.click("Read the queue")
 	b.click("Redrive all …")

@@ -28,8 +28,8 @@ func (s *server) channel(id, class, method uint16, r *reader) error {
 		return nil
 	}
 	switch class {
-	case 40:
-		ch.exchangeMethod(method, r)
+	case 40: // exchanges are only declared
+		ch.declareExchange(r)
 	case 50:
 		ch.queueMethod(method, r)
 	case 60:
@@ -57,33 +57,24 @@ func (ch *channel) transaction(method uint16) error {
 	return nil
 }
 
-func (ch *channel) exchangeMethod(method uint16, r *reader) {
+func (ch *channel) declareExchange(r *reader) {
 	b := ch.s.b
-	_, name := r.u16(), r.short()
-	switch method {
-	case 10: // declare
-		kind, flags := r.short(), r.u8()
-		x := b.exchanges[name]
-		switch {
-		case x == nil && flags&1 != 0:
-			ch.refuse(404, fmt.Sprintf("NOT_FOUND - no exchange '%s' in vhost '/'", name), 40, 10)
-			return
-		case x == nil:
-			b.exchanges[name] = &exchange{name: name, kind: kind}
-			b.reroute()
-		case flags&1 == 0 && x.kind != kind:
-			ch.refuse(406, fmt.Sprintf("PRECONDITION_FAILED - inequivalent arg 'type' for exchange '%s' in vhost '/': "+
-				"received '%s' but current is '%s'", name, kind, x.kind), 40, 10)
-			return
-		}
-		if flags&16 == 0 {
-			ch.method(40, 11)
-		}
-	case 20: // delete
-		delete(b.exchanges, name)
-		if r.u8()&2 == 0 {
-			ch.method(40, 21)
-		}
+	_, name, kind, flags := r.u16(), r.short(), r.short(), r.u8()
+	x := b.exchanges[name]
+	switch {
+	case x == nil && flags&1 != 0:
+		ch.refuse(404, fmt.Sprintf("NOT_FOUND - no exchange '%s' in vhost '/'", name), 40, 10)
+		return
+	case x == nil:
+		b.exchanges[name] = &exchange{name: name, kind: kind}
+		b.reroute()
+	case flags&1 == 0 && x.kind != kind:
+		ch.refuse(406, fmt.Sprintf("PRECONDITION_FAILED - inequivalent arg 'type' for exchange '%s' in vhost '/': "+
+			"received '%s' but current is '%s'", name, kind, x.kind), 40, 10)
+		return
+	}
+	if flags&16 == 0 {
+		ch.method(40, 11)
 	}
 }
 
@@ -120,10 +111,6 @@ func (ch *channel) queueMethod(method uint16, r *reader) {
 func (ch *channel) declare(name string, r *reader) {
 	b := ch.s.b
 	flags, args := r.u8(), r.table()
-	if name == "" {
-		b.lastName++
-		name = fmt.Sprintf("amq.gen-%d", b.lastName)
-	}
 	q := b.queues[name]
 	switch {
 	case q == nil && flags&1 != 0:
@@ -222,10 +209,6 @@ func (ch *channel) consume(r *reader) {
 	if q == nil {
 		ch.refuse(404, fmt.Sprintf("NOT_FOUND - no queue '%s' in vhost '/'", name), 60, 20)
 		return
-	}
-	if tag == "" {
-		b.lastName++
-		tag = fmt.Sprintf("amq.ctag-%d", b.lastName)
 	}
 	c := &consumer{ch: ch, q: q, tag: tag, noAck: flags&2 != 0, limit: ch.prefetch}
 	ch.consumers[tag] = c

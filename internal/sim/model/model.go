@@ -65,7 +65,7 @@ type Broker struct {
 	servers   map[*server]struct{}
 	down      bool
 	alarm     bool
-	lastName  int // of what clients leave unnamed
+	last      int // number of a connection
 	dialled   map[string]uint64
 	seq       uint64
 	dropped   []Dropped

@@ -109,17 +109,7 @@ func newQueue(b *Broker, name string, args Table) *queue {
 
 func number(v any) (int64, bool) {
 	switch v := v.(type) {
-	case int8:
-		return int64(v), true
-	case uint8:
-		return int64(v), true
-	case int16:
-		return int64(v), true
-	case uint16:
-		return int64(v), true
 	case int32:
-		return int64(v), true
-	case uint32:
 		return int64(v), true
 	case int64:
 		return v, true

@@ -62,9 +62,9 @@ func (b *Broker) Dial(ctx context.Context, name string) (net.Conn, error) {
 	_, _ = fmt.Fprint(h, name, b.dialled[name])
 	random := rand.New(rand.NewPCG(b.o.Seed, h.Sum64()))
 	client, end := pipe(b.o.Latency, random)
-	b.lastName++
+	b.last++
 	s := &server{
-		b: b, conn: end, r: bufio.NewReader(end), number: b.lastName, name: name, random: random,
+		b: b, conn: end, r: bufio.NewReader(end), number: b.last, name: name, random: random,
 		channels: map[uint16]*channel{},
 	}
 	b.servers[s] = struct{}{}

@@ -50,19 +50,17 @@ func TestJudge(t *testing.T) {
 		{"too early", func(s *story) { s.of(failed, 2).At -= int64(delay) / 2; s.of(failed, 3).At -= int64(delay) / 2 }, []string{"I5"}},
 		{"an answer written down late", func(s *story) { s.of(failed, 1).At += int64(delay) / 2 }, nil},
 		{"425, too early", func(s *story) {
-			s.published[okay].Plan = plan.Plan{Kind: plan.Early, K: 1}.String()
-			s.of(okay, 1).Status = 425
+			s.notYet(okay)
 			s.receive(okay, time.Second+delay/2, 0, 200)
 		}, []string{"I5"}},
 		{"425, too early because of a stop", func(s *story) {
-			s.published[okay].Plan = plan.Plan{Kind: plan.Early, K: 1}.String()
-			s.of(okay, 1).Status = 425
+			s.notYet(okay)
 			s.receive(okay, time.Second+delay/2, 0, 200)
-			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: SidecarEnded, Class: ClassNone, Start: at(time.Second), End: at(time.Second + 1), Recovered: at(2 * time.Second)})
+			s.fault(SidecarEnded, ClassNone, time.Second, time.Second+1)
 		}, nil},
 		{"a duplicate after a stop", func(s *story) {
 			s.receive(okay, 2*time.Second, 0, 200)
-			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: SidecarEnded, Class: ClassNone, Start: at(time.Second), End: at(time.Second + 1), Recovered: at(2 * time.Second)})
+			s.fault(SidecarEnded, ClassNone, time.Second, time.Second+1)
 		}, []string{"I5", "I6"}},
 		{"waited for far too long", func(s *story) {
 			s.published[okay].Plan = plan.Plan{Kind: plan.Timeout}.String()
@@ -86,24 +84,23 @@ func TestJudge(t *testing.T) {
 		{"parked twice out of nothing", func(s *story) { s.park(given) }, []string{"I6"}},
 		{"a duplicate without its fault", func(s *story) { s.faults = nil }, []string{"I5", "I6"}},
 		{"a copy that a killed broker left, long after", func(s *story) {
-			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: "broker-kill", Class: ClassBroker, Start: at(2 * time.Second), End: at(3 * time.Second), Recovered: at(4 * time.Second)})
+			s.fault("broker-kill", ClassBroker, 2*time.Second, 3*time.Second)
 			s.receive(okay, 50*time.Second, 0, 200)
 		}, nil},
 		{"a copy of a publish whose confirm was lost", func(s *story) {
-			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: "memory-alarm", Class: ClassPublish, Start: at(2 * time.Second), End: at(9 * time.Second), Recovered: at(9 * time.Second)})
-			s.published[okay].Plan = plan.Plan{Kind: plan.Early, K: 1}.String()
-			s.of(okay, 1).Status = 425
+			s.fault("memory-alarm", ClassPublish, 2*time.Second, 9*time.Second)
+			s.notYet(okay)
 			s.receive(okay, 8*time.Second, 0, 200)
 			s.receive(okay, 50*time.Second, 0, 200)
 		}, nil},
 		{"answered after the client had gone", func(s *story) {
-			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: AppStopped, Class: ClassApp, Start: at(time.Second / 2), End: at(time.Second), Recovered: at(time.Second + 1)})
+			s.fault(AppStopped, ClassApp, time.Second/2, time.Second)
 			s.receive(okay, 10*time.Second, 1, 200)
 		}, nil},
 		{"a duplicate after a cut", func(s *story) { s.faults[0].Kind = "cut" }, []string{"I6"}},
 		{"a duplicate after a cut and a stop", func(s *story) {
 			s.faults[0].Kind = "cut"
-			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: SidecarEnded, Class: ClassNone, Start: at(60 * time.Second), End: at(60 * time.Second), Recovered: at(61 * time.Second)})
+			s.fault(SidecarEnded, ClassNone, 60*time.Second, 60*time.Second)
 		}, nil},
 		{"too many duplicates for one fault", func(s *story) {
 			for range 2*s.run.Prefetch + 1 {
@@ -111,19 +108,15 @@ func TestJudge(t *testing.T) {
 			}
 		}, []string{"I6"}},
 		{"as many, which two faults share", func(s *story) {
-			s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: AppStopped, Class: ClassApp, Start: at(55 * time.Second), End: at(61 * time.Second), Recovered: at(62 * time.Second)})
+			s.fault(AppStopped, ClassApp, 55*time.Second, 61*time.Second)
 			for range 2*s.run.Prefetch + 1 {
 				s.receive(again, 61*time.Second, 0, 200)
 			}
 		}, nil},
 		{"parked without having failed", func(s *story) { s.park(okay) }, []string{"I4", "I7"}},
 		{"counted without an attempt", func(s *story) { s.of(okay, 0).Count, s.of(okay, 0).Attempt = 3, 4 }, []string{"I5", "I7"}},
-		{"one counted attempt that the app never saw, because it was away", func(s *story) {
-			s.away(1)
-		}, nil},
-		{"too many of them", func(s *story) {
-			s.away(2)
-		}, []string{"I7"}},
+		{"one counted attempt that the app never saw, because it was away", func(s *story) { s.away(1) }, nil},
+		{"too many of them", func(s *story) { s.away(2) }, []string{"I7"}},
 		{"out of order", func(s *story) {
 			s.run.Concurrency, s.run.Prefetch, s.faults = 1, 1, nil
 			s.drop(again, true, false)

@@ -56,6 +56,11 @@ func (s *story) others() {
 	s.take(vanish)
 }
 
+// unanswered makes the POST one of which nobody knows whether the broker took it.
+func (s *story) unanswered(status int) {
+	s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, status
+}
+
 // take removes a row from the table.
 func (s *story) take(n int) {
 	s.table = slices.DeleteFunc(s.table, func(r ledger.Stored) bool { return r.Row == int64(n+1) })
@@ -67,10 +72,6 @@ func (s *story) row(n int) *ledger.Stored {
 	return &s.table[i]
 }
 
-func (s *story) fault(kind, class string, from, to time.Duration) {
-	s.faults = append(s.faults, ledger.Fault{ID: 9, Kind: kind, Class: class, Start: at(from), End: at(to), Recovered: at(to + 1)})
-}
-
 // TestJudgeOfOtherSources has the same history with one thing wrong each time, of what was POSTed and of the outbox.
 func TestJudgeOfOtherSources(t *testing.T) {
 	t.Parallel()
@@ -78,24 +79,24 @@ func TestJudgeOfOtherSources(t *testing.T) {
 		{"answered with 204 and never seen", func(s *story) { s.drop(plan.HTTP.Seq(posted), true, false) }, []string{"I1", "I12"}},
 		{"no answer and never seen", func(s *story) {
 			s.drop(plan.HTTP.Seq(posted), true, false)
-			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
+			s.unanswered(504)
 			s.fault("broker-freeze", ClassSidecar, 40*time.Second, 41*time.Second)
 		}, nil},
 		{"no answer, and there", func(s *story) {
-			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
+			s.unanswered(504)
 			s.fault("broker-freeze", ClassSidecar, 40*time.Second, 41*time.Second)
 		}, nil},
 		{"no answer when the sidecar was asked to end", func(s *story) {
-			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 0
+			s.unanswered(0)
 			s.fault(SidecarEnded, ClassNone, 40*time.Second, 41*time.Second)
 		}, nil},
-		{"no answer for no reason", func(s *story) { s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504 }, []string{"I12"}},
+		{"no answer for no reason", func(s *story) { s.unanswered(504) }, []string{"I12"}},
 		{"no answer long after the broker was suspended", func(s *story) {
-			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
+			s.unanswered(504)
 			s.fault("broker-freeze", ClassSidecar, 20*time.Second, 30*time.Second)
 		}, []string{"I12"}},
 		{"no answer, and only an operator was there", func(s *story) {
-			s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, 504
+			s.unanswered(504)
 			s.fault("redrive", ClassNone, 40*time.Second, 41*time.Second)
 		}, []string{"I12"}},
 		{"refused and there", func(s *story) { s.receive(plan.HTTP.Seq(wrong), 42*time.Second, 0, 200) }, []string{"I12"}},

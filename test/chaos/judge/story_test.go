@@ -136,6 +136,16 @@ func (s *story) of(seq, n int) *ledger.Receipt {
 	panic("no such receipt")
 }
 
+func (s *story) fault(kind, class string, from, to time.Duration) {
+	s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: kind, Class: class, Start: at(from), End: at(to), Recovered: at(to + 1)})
+}
+
+// notYet lets the app answer the first attempt of a message with 425.
+func (s *story) notYet(seq int) {
+	s.published[seq].Plan = plan.Plan{Kind: plan.Early, K: 1}.String()
+	s.of(seq, 1).Status = 425
+}
+
 // away lets the app be away while messages wait, each with as many attempts that it never saw.
 func (s *story) away(attempts int) {
 	s.run.Concurrency, s.run.MaxRetries = 2, 10
@@ -150,7 +160,7 @@ func (s *story) away(attempts int) {
 		s.published[seq].Sent, s.published[seq].Done = at(30*time.Second), at(30*time.Second+1)
 		s.receive(seq, 33*time.Second, attempts, 200)
 	}
-	s.faults = append(s.faults, ledger.Fault{ID: 2, Kind: "app-closed", Class: ClassApp, Start: at(29 * time.Second), End: at(32 * time.Second), Recovered: at(33 * time.Second)})
+	s.fault("app-closed", ClassApp, 29*time.Second, 32*time.Second)
 }
 
 func write[T any](t *testing.T, dir, name string, records []T) {

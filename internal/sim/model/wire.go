@@ -4,20 +4,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 )
 
-// Table is an AMQP table: values are bool, the integers, float32, float64, string, []byte, time.Time, Decimal, nil,
-// Table and []any.
+// Table is an AMQP table, of the types that the client library, the sidecar and brokers send: bool, int32, int64, string,
+// time.Time, nil, Table and []any.
 type Table map[string]any
-
-// Decimal is an AMQP decimal.
-type Decimal struct {
-	Scale uint8
-	Value int32
-}
 
 // reader takes arguments off a payload. After the first field that is not there everything is zero and ok is false.
 type reader struct {
@@ -75,30 +68,12 @@ func (r *reader) value() any {
 	switch kind := r.u8(); kind {
 	case 't':
 		return r.u8() != 0
-	case 'b':
-		return int8(r.u8())
-	case 'B':
-		return r.u8()
-	case 's':
-		return int16(r.u16())
-	case 'u':
-		return r.u16()
 	case 'I':
 		return int32(r.u32())
-	case 'i':
-		return r.u32()
 	case 'l', 'L':
 		return int64(r.u64())
-	case 'f':
-		return math.Float32frombits(r.u32())
-	case 'd':
-		return math.Float64frombits(r.u64())
-	case 'D':
-		return Decimal{r.u8(), int32(r.u32())}
 	case 'S':
 		return r.long()
-	case 'x':
-		return []byte(r.long())
 	case 'T':
 		return time.Unix(int64(r.u64()), 0).UTC()
 	case 'F':
@@ -108,7 +83,7 @@ func (r *reader) value() any {
 	case 'V':
 		return nil
 	}
-	r.bad, r.b = true, nil
+	r.bad, r.b = true, nil // of a type that nothing here sends
 	return nil
 }
 
@@ -117,7 +92,7 @@ func appendShort(b []byte, s string) []byte {
 	return append(append(b, byte(len(s))), s...)
 }
 
-func appendLong[T string | []byte](b []byte, s T) []byte {
+func appendLong(b []byte, s string) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(s))), s...)
 }
 
@@ -137,34 +112,13 @@ func appendValue(b []byte, v any) []byte {
 	case nil:
 		return append(b, 'V')
 	case bool:
-		if v {
-			return append(b, 't', 1)
-		}
-		return append(b, 't', 0)
-	case int8:
-		return append(b, 'b', byte(v))
-	case uint8:
-		return append(b, 'B', v)
-	case int16:
-		return order.AppendUint16(append(b, 's'), uint16(v))
-	case uint16:
-		return order.AppendUint16(append(b, 'u'), v)
+		return append(b, 't', bit(v))
 	case int32:
 		return order.AppendUint32(append(b, 'I'), uint32(v))
-	case uint32:
-		return order.AppendUint32(append(b, 'i'), v)
 	case int64:
 		return order.AppendUint64(append(b, 'l'), uint64(v))
-	case float32:
-		return order.AppendUint32(append(b, 'f'), math.Float32bits(v))
-	case float64:
-		return order.AppendUint64(append(b, 'd'), math.Float64bits(v))
-	case Decimal:
-		return order.AppendUint32(append(b, 'D', v.Scale), uint32(v.Value))
 	case string:
 		return appendLong(append(b, 'S'), v)
-	case []byte:
-		return appendLong(append(b, 'x'), v)
 	case time.Time:
 		return order.AppendUint64(append(b, 'T'), uint64(v.Unix()))
 	case Table:
@@ -179,5 +133,83 @@ func appendValue(b []byte, v any) []byte {
 		order.PutUint32(b[at:], uint32(len(b)-at-4))
 		return b
 	}
-	panic(fmt.Sprintf("model: %T is no AMQP value", v))
+	panic(fmt.Sprintf("model: %T is none of the types of a Table", v))
+}
+
+// Properties of a message; a zero value is an absent one.
+type Properties struct {
+	ContentType, ContentEncoding                                       string
+	Headers                                                            Table
+	DeliveryMode, Priority                                             uint8
+	CorrelationID, ReplyTo, Expiration, MessageID, Type, UserID, AppID string
+	Timestamp                                                          uint64 // seconds since 1970
+	ClusterID                                                          string
+}
+
+// fields are the properties in the order of their flags, the highest one first, and of their values.
+func (p *Properties) fields() []any {
+	return []any{
+		&p.ContentType, &p.ContentEncoding, &p.Headers, &p.DeliveryMode, &p.Priority, &p.CorrelationID, &p.ReplyTo, &p.Expiration,
+		&p.MessageID, &p.Timestamp, &p.Type, &p.UserID, &p.AppID, &p.ClusterID,
+	}
+}
+
+func flagOf(field int) uint16 { return 1 << (15 - field) }
+
+func (r *reader) properties() (p Properties) {
+	flags := r.u16()
+	for i, field := range p.fields() {
+		if flags&flagOf(i) == 0 {
+			continue
+		}
+		switch to := field.(type) {
+		case *string:
+			*to = r.short()
+		case *Table:
+			*to = r.table()
+		case *uint8:
+			*to = r.u8()
+		case *uint64:
+			*to = r.u64()
+		}
+	}
+	return p
+}
+
+// appendContent appends the payload of a content header.
+func appendContent(b []byte, p *Properties, size int) []byte {
+	b = binary.BigEndian.AppendUint64(append(b, 0, 60, 0, 0), uint64(size))
+	var flags uint16
+	var values []byte
+	for i, field := range p.fields() {
+		before := len(values)
+		values = appendProperty(values, field)
+		if len(values) > before {
+			flags |= flagOf(i)
+		}
+	}
+	return append(binary.BigEndian.AppendUint16(b, flags), values...)
+}
+
+// appendProperty appends nothing for a property that is absent.
+func appendProperty(b []byte, field any) []byte {
+	switch v := field.(type) {
+	case *string:
+		if *v != "" {
+			return appendShort(b, *v)
+		}
+	case *Table:
+		if len(*v) > 0 {
+			return appendTable(b, *v)
+		}
+	case *uint8:
+		if *v != 0 {
+			return append(b, *v)
+		}
+	case *uint64:
+		if *v != 0 {
+			return binary.BigEndian.AppendUint64(b, *v)
+		}
+	}
+	return b
 }

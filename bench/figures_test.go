@@ -1,9 +1,15 @@
 package main
 
 import (
+	"bufio"
 	"math"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 func TestSpread(t *testing.T) {
@@ -152,5 +158,95 @@ func TestTenthsOfALongRun(t *testing.T) {
 	}
 	if g := l.growth(); g < 0.0999 || g > 0.1001 {
 		t.Errorf("memory changes by %v", g)
+	}
+}
+
+func TestBreakdownOfASample(t *testing.T) {
+	t.Parallel()
+	f := must.Get(os.Open("testdata/traces.txt"))(t)
+	defer func() { _ = f.Close() }()
+	parts := must.Get(breakdown(f))(t)
+	want := map[string]float64{
+		"system call: write a request to the app":                 110,
+		"system call: read an answer from the app":                20,
+		"system call: write acks to the broker":                   1500,
+		"system call: read deliveries from the broker":            50,
+		"memory: allocation and garbage collection":               30, // although the AMQP library asked for it
+		"Go scheduler: switch goroutines, sleep and wake threads": 40,
+		otherPart: 250,
+	}
+	if len(parts) != len(want) {
+		t.Errorf("%d parts, want %d: %v", len(parts), len(want), parts)
+	}
+	for _, p := range parts {
+		if math.Abs(p.Share-want[p.Name]/2000) > 1e-9 {
+			t.Errorf("%q has %v, want %v", p.Name, p.Share, want[p.Name]/2000)
+		}
+	}
+}
+
+func TestLedgerBalances(t *testing.T) {
+	t.Parallel()
+	good := func() *run {
+		return &run{
+			Candidate: "x", Load: load{Messages: 10}, Stats: appStats{Received: 10, Distinct: 10},
+			Left: map[string]int{"queue": 0, "retry-queue": 0, "dlq": 0},
+		}
+	}
+	if err := good().balance(); err != nil {
+		t.Errorf("a good one: %v", err)
+	}
+	for name, c := range map[string]struct {
+		change func(*run)
+		says   string
+	}{
+		"lost":             {func(r *run) { r.Stats.Received, r.Stats.Distinct = 9, 9 }, "1 of 10 messages never reached the app"},
+		"twice":            {func(r *run) { r.Stats.Received = 11 }, "1 duplicates"},
+		"one for another":  {func(r *run) { r.Stats.Distinct = 9 }, "1 duplicates"},
+		"unknown":          {func(r *run) { r.Stats.Received, r.Stats.Unknown = 11, 1 }, "1 requests that no message"},
+		"left":             {func(r *run) { r.Left["queue"] = 3 }, "3 messages left in the queue"},
+		"retried":          {func(r *run) { r.Left["retry-queue"] = 2 }, "2 messages left in the retry-queue"},
+		"parked":           {func(r *run) { r.Left["dlq"] = 1 }, "1 messages left in the dlq"},
+		"nothing received": {func(r *run) { r.Stats = appStats{} }, "10 of 10 messages"},
+		"batches": {func(r *run) {
+			r.Load.Item, r.Stats = "x", appStats{Received: 11, Distinct: 10}
+		}, "11 messages reached the app, not 10"},
+	} {
+		r := good()
+		c.change(r)
+		if err := r.balance(); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+	}
+}
+
+// child starts a shell and returns its id and the first line it prints.
+func child(t *testing.T, script string) (pid int, line string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "sh", "-c", script)
+	in := must.Get(c.StdinPipe())(t)
+	out := must.Get(c.StdoutPipe())(t)
+	must.Do(t, c.Start())
+	t.Cleanup(func() { _ = in.Close(); _ = c.Wait() }) // the scripts end with their input
+	line = must.Get(bufio.NewReader(out).ReadString('\n'))(t)
+	return c.Process.Pid, strings.TrimSpace(line)
+}
+
+// burn is a shell loop that needs some CPU.
+const burn = `i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done`
+
+func TestCPUOfATreeIsThatOfAllItsProcesses(t *testing.T) {
+	t.Parallel()
+	pid, line := child(t, `{ (`+burn+`; echo done; read -r x) <&3 & } 3<&0; wait`)
+	if line != "done" {
+		t.Fatalf("the child says %q", line)
+	}
+	own := must.Get(cpuOf(pid))(t)
+	all := must.Get(cpuOfTree(pid))(t)
+	if all-own < 2*tick {
+		t.Errorf("the tree has used %v, its root %v: what a child did is missing", all, own)
+	}
+	if own, err := cpuOf(os.Getpid()); err != nil || own < 0 {
+		t.Errorf("this process: %v, %v", own, err)
 	}
 }
