@@ -120,8 +120,8 @@ func TestGraceExpires(t *testing.T) {
 	if n := s.ledger.count("end")[ids[0]]; n != 0 {
 		t.Errorf("the message was handled %d times before the pod was gone", n)
 	}
-	if _, found := log.find("grace expired"); !found {
-		t.Errorf("the sidecar does not say that it released the message: %+v", log.lines)
+	if _, found := log()["grace expired"]; !found {
+		t.Errorf("the sidecar does not say that it released the message: %+v", log())
 	}
 	s.ledger.waitHandled(t, ids...)
 	for _, e := range s.ledger.all("begin") {

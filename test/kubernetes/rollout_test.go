@@ -3,7 +3,7 @@
 package kubernetes
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,7 +68,7 @@ func TestInjectedRollout(t *testing.T) {
 func (s *scene) rollout(native bool, roll func()) {
 	s.t.Helper()
 	old := s.waitPods(2)
-	logs := map[string]*followed{}
+	logs := map[string]func() map[string]line{}
 	for _, p := range old {
 		logs[p] = s.follow(p)
 	}
@@ -86,9 +86,11 @@ func (s *scene) rollout(native bool, roll func()) {
 	s.ledger.exactlyOnce(s.t, ids...)
 	returned := 0
 	for _, p := range old {
-		drained, _ := logs[p].find("drained")
-		returned += drained.Returned
-		s.drainedFirst(p, logs[p], native)
+		drained, found := logs[p]()["drained"]
+		if returned += drained.Returned; !found {
+			s.t.Errorf("the sidecar of pod %s does not say that it has drained", p)
+		}
+		s.drainedFirst(p, native)
 	}
 	again := 0
 	for _, e := range s.ledger.all("begin") {
@@ -155,52 +157,37 @@ func (s *scene) waitBegun(ids ...string) {
 	})
 }
 
-// followed is the log of a pod's sidecar, which would be gone with the pod.
-type followed struct {
-	mu    sync.Mutex
-	lines []line
-	ended chan struct{}
-}
-
+// line is one of a sidecar's log.
 type line struct {
 	Event    string `json:"msg"`
 	Returned int    `json:"returned"`
 }
 
-func (s *scene) follow(pod string) *followed {
+// follow reads the log of a pod's sidecar, which would be gone with the pod. The lines, by their event, are there when the log
+// has ended.
+func (s *scene) follow(pod string) (lines func() map[string]line) {
 	s.t.Helper()
-	f := &followed{ended: make(chan struct{})}
+	var out bytes.Buffer
 	c := exec.Command("kubectl", "--namespace", s.namespace, "logs", "--follow", pod, "-c", "sidecar")
-	out := must.Get(c.StdoutPipe())(s.t)
+	c.Stdout = &out
 	must.Do(s.t, c.Start())
-	s.t.Cleanup(func() { _ = c.Process.Kill(); <-f.ended; _ = c.Wait() })
-	go func() {
-		defer close(f.ended)
-		for scan := bufio.NewScanner(out); scan.Scan(); {
-			var l line
-			if json.Unmarshal(scan.Bytes(), &l) == nil {
-				f.mu.Lock()
-				f.lines = append(f.lines, l)
-				f.mu.Unlock()
+	lines = sync.OnceValue(func() map[string]line {
+		_ = c.Wait()
+		found := map[string]line{}
+		for text := range bytes.Lines(out.Bytes()) {
+			if l := (line{}); json.Unmarshal(text, &l) == nil {
+				found[l.Event] = l
 			}
 		}
-	}()
-	return f
-}
-
-// find returns the first line of an event, after the log has ended.
-func (f *followed) find(event string) (line, bool) {
-	<-f.ended
-	i := slices.IndexFunc(f.lines, func(l line) bool { return l.Event == event })
-	if i < 0 {
-		return line{}, false
-	}
-	return f.lines[i], true
+		return found
+	})
+	s.t.Cleanup(func() { _ = c.Process.Kill(); lines() })
+	return lines
 }
 
 // drainedFirst: when the app of this pod got SIGTERM it had no message in its hands, and the sidecar beside it had
 // drained.
-func (s *scene) drainedFirst(pod string, log *followed, native bool) {
+func (s *scene) drainedFirst(pod string, native bool) {
 	s.t.Helper()
 	terms := slices.DeleteFunc(s.ledger.all("sigterm"), func(e event) bool { return e.Pod != pod })
 	if len(terms) != 1 {
@@ -219,8 +206,5 @@ func (s *scene) drainedFirst(pod string, log *followed, native bool) {
 		if e.Pod == pod {
 			s.t.Errorf("pod %s: %s %s after SIGTERM", pod, e.Kind, e.ID)
 		}
-	}
-	if _, found := log.find("drained"); !found {
-		s.t.Errorf("the sidecar of pod %s does not say that it has drained", pod)
 	}
 }
