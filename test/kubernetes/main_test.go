@@ -20,6 +20,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
+const root = "../.." // of the repository
+
 // env is what scripts/kubernetes.sh says.
 var env struct {
 	host     string // of this process, as pods reach it
@@ -29,7 +31,6 @@ var env struct {
 	app      string // image of test/kubernetes/app
 	helm3    string
 	helm4    string
-	repo     string // root of the repository
 }
 
 func TestMain(m *testing.M) {
@@ -42,7 +43,6 @@ func TestMain(m *testing.M) {
 			missing += " " + name
 		}
 	}
-	env.repo = "../.."
 	if missing != "" {
 		fmt.Fprintln(os.Stderr, "make test-kubernetes sets what is missing here:"+missing)
 		os.Exit(1)
@@ -107,7 +107,7 @@ func (s *scene) helmOf(binary string, args ...string) string {
 }
 
 // chart is the path of the chart.
-func chart() string { return filepath.Join(env.repo, "deploy/helm/amqp-sidecar") }
+func chart() string { return filepath.Join(root, "deploy/helm/amqp-sidecar") }
 
 // install installs the chart with the two values that it needs, and these on top.
 func (s *scene) install(args ...string) { s.t.Helper(); s.helm(s.release("install", args...)...) }

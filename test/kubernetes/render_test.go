@@ -28,7 +28,7 @@ func TestExamplesAreTaken(t *testing.T) {
 	for _, file := range examples {
 		all = append(all, []string{"-f", file})
 	}
-	for _, file := range append(documentedValues(t), filepath.Join(env.repo, "examples/kubernetes/values.yaml")) {
+	for _, file := range append(documentedValues(t), filepath.Join(root, "examples/kubernetes/values.yaml")) {
 		all = append(all, []string{"-f", base, "-f", file})
 	}
 	kinds := map[string]bool{}
@@ -58,7 +58,7 @@ func TestExamplesAreTaken(t *testing.T) {
 func documentedValues(t *testing.T) (files []string) {
 	t.Helper()
 	for page, least := range map[string]int{"kubernetes.md": 14, "migration.md": 1} {
-		doc := must.Get(os.ReadFile(filepath.Join(env.repo, "docs", page)))(t)
+		doc := must.Get(os.ReadFile(filepath.Join(root, "docs", page)))(t)
 		blocks := strings.Split(string(doc), "<!-- values -->\n```yaml\n")[1:]
 		if len(blocks) < least {
 			t.Errorf("%s has %d blocks of values: has their form changed?", page, len(blocks))

@@ -44,7 +44,7 @@ const labelled = `{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"
 func TestInjectedRollout(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	policies := filepath.Join(env.repo, "deploy/inject")
+	policies := filepath.Join(root, "deploy/inject")
 	must.Get(command("", "kubectl", "apply", "-k", policies))(t)
 	t.Cleanup(func() {
 		if _, err := command("", "kubectl", "delete", "-k", policies); err != nil {

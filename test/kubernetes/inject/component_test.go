@@ -29,19 +29,15 @@ func TestComponent(t *testing.T) {
 		t.Fatalf("%v\n%s", err, warned)
 	}
 	for name, want := range map[string]struct {
-		service, url string
-		inits        string
-		containers   int
+		url, inits string
+		containers int
 	}{
-		"orders-billing": {service: "orders-billing", url: "http://127.0.0.1:3000/events", inits: "sidecar", containers: 1},
-		"orders-mail":    {service: "orders-mail", url: "http://127.0.0.1:8080", inits: "sidecar migrate", containers: 2},
+		"orders-billing": {url: "http://127.0.0.1:3000/events", inits: "sidecar", containers: 1},
+		"orders-mail":    {url: "http://127.0.0.1:8080", inits: "sidecar migrate", containers: 2},
 	} {
 		p := deployment(t, built, name)
-		if shown := strings.Join(p.initNames(), " "); shown != want.inits {
-			t.Errorf("%s: init containers %s, want %s", name, shown, want.inits)
-		}
-		if len(p.Spec.Containers) != want.containers {
-			t.Errorf("%s: %d containers, want %d", name, len(p.Spec.Containers), want.containers)
+		if inits, n := strings.Join(p.initNames(), " "), len(p.Spec.Containers); inits != want.inits || n != want.containers {
+			t.Errorf("%s: init containers %s and %d containers, want %+v", name, inits, n, want)
 		}
 		for _, c := range p.Spec.Containers {
 			if c.waits() != 9090 {
@@ -55,7 +51,7 @@ func TestComponent(t *testing.T) {
 		p.sameContainer(t)
 		p.expand(t)
 		env := p.environment()
-		if env["SIDECAR_SERVICE"] != want.service || env["SIDECAR_APP_URL"] != want.url {
+		if env["SIDECAR_SERVICE"] != name || env["SIDECAR_APP_URL"] != want.url {
 			t.Errorf("%s: %v", name, env)
 		}
 		// The ConfigMap has a name that kustomize made; what is in it is read from the example.
