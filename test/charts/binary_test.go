@@ -3,22 +3,15 @@
 package charts
 
 import (
-	"bufio"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"sidecar/internal/testkit/ca"
 	"sidecar/internal/testkit/must"
 )
 
@@ -29,22 +22,18 @@ const mounted = "/etc/amqp-sidecar/"
 func secrets(t *testing.T, tls bool) string {
 	t.Helper()
 	dir := t.TempDir()
-	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
-	der := must.Get(x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key))(t)
-	private := must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
-	certificate := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	authority := ca.New(t)
+	certificate, key := authority.Issue(t, "sidecar")
 	url := "amqp://user:password@rabbit.example.com/orders"
 	if tls {
 		url = "amqps://user:password@rabbit.example.com/orders"
 	}
 	write(t, dir, map[string]string{
 		"broker/url": url, "broker/username": "user", "broker/password": "password",
-		"tls/ca.crt": certificate, "tls/tls.crt": certificate,
-		"tls/tls.key":   string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
+		"tls/ca.crt": read(t, authority.CAFile()), "tls/tls.crt": read(t, certificate), "tls/tls.key": read(t, key),
 		"control/token": "0123456789abcdef", "control/read-token": "fedcba9876543210", "app/token": "token",
 		"publish/token": "0123456789abcdef", "outbox/dsn": "postgres://user:password@db.example.com/orders?sslmode=verify-full",
-		"outbox-tls/ca.crt": certificate,
+		"outbox-tls/ca.crt": read(t, authority.CAFile()),
 	})
 	return dir
 }
@@ -53,11 +42,7 @@ func secrets(t *testing.T, tls bool) string {
 func environment(t *testing.T, c object) []string {
 	t.Helper()
 	list, _ := c.at("env").([]any)
-	tls := false
-	for i := range list {
-		tls = tls || strings.HasPrefix(c.text("env", i, "name"), "SIDECAR_AMQP_TLS_")
-	}
-	dir := secrets(t, tls)
+	dir := secrets(t, strings.Contains(fmt.Sprint(list), "SIDECAR_AMQP_TLS_"))
 	var all []string
 	for i := range list {
 		name, value := c.text("env", i, "name"), c.text("env", i, "value")
@@ -92,26 +77,47 @@ func ask(environ []string, args ...string) (stdout string, err error) {
 	return string(out), err
 }
 
-// TestTheSidecarTakesTheEnvironment: what the chart renders, the binary must not end with exit 64 for.
-func TestTheSidecarTakesTheEnvironment(t *testing.T) {
-	t.Parallel()
+// eachSidecar calls check for the sidecar of each installation: the chart's examples, that of examples/kubernetes with several
+// queues, and the environments of examples/topologies in extraEnv. args are the flags that make it.
+func eachSidecar(t *testing.T, check func(where string, args []string, c object)) {
+	t.Helper()
+	several := filepath.Join(root, "examples/kubernetes/subscriptions.yaml")
+	installations := map[string][]string{several: {"-f", filepath.Join(root, "examples/kubernetes/values.yaml"), "-f", several}}
 	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
-		for _, o := range template(t, helm3, chart, "-f", values) {
-			if o.text("kind") == "Pod" || pod(o) == nil {
-				continue
+		installations[values] = []string{"-f", values}
+	}
+	for _, file := range files(t, filepath.Join(root, "examples/topologies/*/*.env")) {
+		var extra []map[string]string
+		for line := range strings.Lines(read(t, file)) {
+			name, value, found := strings.Cut(strings.TrimSpace(line), "=")
+			if found && !strings.HasPrefix(name, "#") && !strings.HasPrefix(name, "SIDECAR_AMQP") {
+				extra = append(extra, map[string]string{"name": name, "value": strings.Trim(value, "'\"")})
 			}
-			c := sidecar(t, pod(o))
-			if _, err := ask(environment(t, c), "config"); err != nil {
-				t.Errorf("%s: %v", values, err)
-			}
-			for i := range c.at("env").([]any) {
-				file := c.text("env", i, "value")
-				if strings.HasPrefix(file, mounted) && !mounts(c, filepath.Dir(file)) {
-					t.Errorf("%s: nothing is mounted at %s", values, filepath.Dir(file))
-				}
+		}
+		installations[file] = append([]string{"-f", valuesFile(t, map[string]any{"extraEnv": extra})}, twoValues...)
+	}
+	for where, args := range installations {
+		for _, o := range template(t, helm4, chart, args...) {
+			if o.text("kind") != "Pod" && pod(o) != nil {
+				check(where, args, sidecar(t, pod(o)))
 			}
 		}
 	}
+}
+
+// TestTheSidecarTakesTheEnvironment: what the chart renders, the binary must not end with exit 64 for.
+func TestTheSidecarTakesTheEnvironment(t *testing.T) {
+	t.Parallel()
+	eachSidecar(t, func(where string, _ []string, c object) {
+		if _, err := ask(environment(t, c), "config"); err != nil {
+			t.Errorf("%s: %v", where, err)
+		}
+		for _, file := range env(t, c) {
+			if strings.HasPrefix(file, mounted) && !mounts(c, filepath.Dir(file)) {
+				t.Errorf("%s: nothing is mounted at %s", where, filepath.Dir(file))
+			}
+		}
+	})
 }
 
 func mounts(c object, dir string) bool {
@@ -190,34 +196,11 @@ func wantNames(t *testing.T, where, text string, want []string) {
 
 func TestNotesNameWhatTheSidecarDeclares(t *testing.T) {
 	t.Parallel()
-	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
-		for _, o := range template(t, helm4, chart, "-f", values) {
-			if o.text("kind") != "Pod" && pod(o) != nil && !slices.Contains(environment(t, sidecar(t, pod(o))), "SIDECAR_CONSUME=off") {
-				wantNames(t, values, notes(t, chart, "-f", values), names(t, environment(t, sidecar(t, pod(o)))))
-			}
+	eachSidecar(t, func(where string, args []string, c object) {
+		if environ := environment(t, c); !slices.Contains(environ, "SIDECAR_CONSUME=off") {
+			wantNames(t, where, notes(t, chart, args...), names(t, environ))
 		}
-	}
-}
-
-// TestNotesOfServicesThatExist takes the environments of examples/topologies through extraEnv.
-func TestNotesOfServicesThatExist(t *testing.T) {
-	t.Parallel()
-	for _, file := range files(t, filepath.Join(root, "examples/topologies/*/*.env")) {
-		type entry struct {
-			Name  string `json:"name"`
-			Value string `json:"value"`
-		}
-		var list []entry
-		for s := bufio.NewScanner(strings.NewReader(read(t, file))); s.Scan(); {
-			if name, value, found := strings.Cut(s.Text(), "="); found && !strings.HasPrefix(name, "#") && !strings.HasPrefix(name, "SIDECAR_AMQP") {
-				list = append(list, entry{name, strings.Trim(value, "'\"")})
-			}
-		}
-		extra := must.Get(json.Marshal(list))(t)
-		args := append([]string{"--set-json", "extraEnv=" + string(extra)}, twoValues...)
-		d := find(t, template(t, helm4, chart, args...), "Deployment")
-		wantNames(t, file, notes(t, chart, args...), names(t, environment(t, sidecar(t, pod(d)))))
-	}
+	})
 }
 
 // TestDocumentedPlanFile: the sidecar takes the plan that docs/kubernetes.md mounts, at the place where the chart mounts it.

@@ -27,27 +27,13 @@ func umbrella(t *testing.T, values string, aliases ...string) (dir string) {
 	return dir
 }
 
-// TestAsAPart installs the chart as a part of another one, under a name of its own, switched on by "enabled".
-func TestAsAPart(t *testing.T) {
-	t.Parallel()
-	dir := umbrella(t, "global: {registry: x}\nbilling: {enabled: true, app: {image: {repository: app, tag: '1'}}, broker: {existingSecret: broker}}\n", "billing")
-	for _, helm := range []string{helm3, helm4} {
-		c := sidecar(t, pod(find(t, template(t, helm, dir), "Deployment")))
-		if c.text("image") != "amqp-sidecar:"+appVersion(t) {
-			t.Errorf("%v", c)
-		}
-		for _, o := range template(t, helm, dir, "--set", "billing.enabled=false") {
-			t.Errorf("%s although it is switched off", o.text("kind"))
-		}
-	}
-}
-
-// TestTwoParts: two in one release share no object, no selector and no queue.
+// TestTwoParts: two in one release, each under a name of its own and switched on by "enabled", share no object, no selector
+// and no queue.
 func TestTwoParts(t *testing.T) {
 	t.Parallel()
-	all := "{app: {image: {repository: app, tag: '1'}}, broker: {url: 'amqp://u:p@h'}, networkPolicy: {enabled: true}, pdb: {enabled: true}, " +
+	all := "{enabled: true, app: {image: {repository: app, tag: '1'}}, broker: {url: 'amqp://u:p@h'}, networkPolicy: {enabled: true}, pdb: {enabled: true}, " +
 		"metrics: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}\n"
-	dir := umbrella(t, "billing: "+all+"mailer: "+all, "billing", "mailer")
+	dir := umbrella(t, "global: {registry: x}\nbilling: "+all+"mailer: "+all, "billing", "mailer")
 	for _, helm := range []string{helm3, helm4} {
 		names, selectors, services := map[string]bool{}, map[string]bool{}, map[string]bool{}
 		objects := template(t, helm, dir)
@@ -59,7 +45,11 @@ func TestTwoParts(t *testing.T) {
 			names[name] = true
 			if o.text("kind") == "Deployment" {
 				selectors[fmt.Sprint(o.at("spec", "selector", "matchLabels"))] = true
-				services[sidecar(t, pod(o)).text("env", 0, "value")] = true
+				c := sidecar(t, pod(o))
+				services[c.text("env", 0, "value")] = true
+				if c.text("image") != "amqp-sidecar:"+appVersion(t) {
+					t.Errorf("%v", c)
+				}
 			}
 		}
 		if len(objects) != 2*9 || len(selectors) != 2 {
@@ -97,14 +87,12 @@ func TestNamesLikeOtherYAMLTypes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for set, values := range map[string]string{"": "full", "nameOverride": "keda-url", "fullnameOverride": "hpa"} {
-				args := []string{"template", name, chart, "--namespace", name, "--kube-version", kubernetes, "-f", filepath.Join(chart, "ci", values+"-values.yaml"),
-					"--set", "networkPolicy.enabled=true", "--set", "pdb.enabled=true"}
+				called, args := name, []string{"--namespace", name, "-f", filepath.Join(chart, "ci", values+"-values.yaml"),
+					"--set", "networkPolicy.enabled=true,pdb.enabled=true"}
 				if set != "" {
-					args[1] = "orders"
-					args = append(args, "--set-string", set+"="+name)
+					called, args = "orders", append(args, "--set-string", set+"="+name)
 				}
-				out := must.Get(run(helm3, args...))(t)
-				for _, o := range parse(t, strings.Split("\n"+out, "\n---\n")) {
+				for _, o := range templateAs(t, called, helm3, chart, args...) {
 					s.validate(t, set+" "+values, o)
 				}
 			}
@@ -124,7 +112,9 @@ func TestLongNames(t *testing.T) {
 		{"orders", dots + "-.bbbbbbbbb", ""}, {"orders", dots + ".-bbbbbbbbb", ""},
 		{"orders", "-billing-", "billing"}, {"orders", "billing.", "billing"},
 	} {
-		name := find(t, called(t, c.release, c.set), "CronJob").text("metadata", "name")
+		rendered := templateAs(t, c.release, helm3, chart, "-f", filepath.Join(chart, "ci/cronjob-values.yaml"),
+			"--set", "sidecar.service=orders-billing", "--set-string", "fullnameOverride="+c.set)
+		name := find(t, rendered, "CronJob").text("metadata", "name")
 		if c.want != "" && name != c.want {
 			t.Errorf("%v is called %s", c, name)
 		}
@@ -138,9 +128,89 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-func called(t *testing.T, release, override string) []object {
+// twoSidecars is the chart of the section about two sidecars on the library's page.
+func twoSidecars(t *testing.T) (dir string) {
 	t.Helper()
-	out := must.Get(run(helm3, "template", release, chart, "--kube-version", kubernetes, "-f", filepath.Join(chart, "ci/cronjob-values.yaml"),
-		"--set", "sidecar.service=orders-billing", "--set-string", "fullnameOverride="+override))(t)
-	return parse(t, strings.Split("\n"+out, "\n---\n"))
+	_, section, _ := strings.Cut(read(t, filepath.Join(library, "README.md")), "## Two sidecars in one pod\n")
+	blocks := strings.Split(section, "```yaml\n")
+	dir = t.TempDir()
+	shown := func(block string) string { text, _, _ := strings.Cut(block, "```\n"); return text }
+	write(t, dir, map[string]string{
+		"Chart.yaml": read(t, filepath.Join(example, "Chart.yaml")), "values.yaml": shown(blocks[1]), "templates/deployment.yaml": shown(blocks[2]),
+	})
+	must.Do(t, os.Mkdir(filepath.Join(dir, "charts"), 0o750))
+	must.Do(t, os.Symlink(must.Get(filepath.Abs(library))(t), filepath.Join(dir, "charts/amqp-sidecar-lib")))
+	return dir
+}
+
+// TestTwoSidecarsInOnePod share no name and no port, and what each mounts and says is its own.
+func TestTwoSidecarsInOnePod(t *testing.T) {
+	t.Parallel()
+	dir, s := twoSidecars(t), readSchemas(t)
+	for _, helm := range []string{helm3, helm4} {
+		d := find(t, template(t, helm, dir), "Deployment")
+		s.validate(t, "two sidecars", d)
+		used := map[string]bool{}
+		once := func(what string) {
+			if used[what] {
+				t.Errorf("%s is there twice", what)
+			}
+			used[what] = true
+		}
+		spec := pod(d)
+		for _, v := range spec.at("volumes").([]any) {
+			once("volume " + object(v.(map[string]any)).text("name"))
+		}
+		for _, list := range []string{"initContainers", "containers"} {
+			for _, c := range spec.at(list).([]any) {
+				c := object(c.(map[string]any))
+				once("container " + c.text("name"))
+				mounts, _ := c.at("volumeMounts").([]any)
+				for _, m := range mounts {
+					if volume := object(m.(map[string]any)).text("name"); !used["volume "+volume] {
+						t.Errorf("%s mounts %s, and there is no such volume", c.text("name"), volume)
+					}
+				}
+				if c.text("ports", 0, "name") == "" {
+					continue
+				}
+				once("port " + c.text("ports", 0, "name"))
+				once(fmt.Sprint("port ", c.at("ports", 0, "containerPort")))
+				if fmt.Sprint(c.at("livenessProbe", "httpGet", "port")) != fmt.Sprint(c.at("ports", 0, "containerPort")) {
+					t.Errorf("%s is asked on another port", c.text("name"))
+				}
+				if _, err := ask(environment(t, c), "config"); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		for _, want := range []string{
+			"container sidecar", "container sidecar-config", "container audit", "container audit-config", "port sidecar-admin",
+			"port audit-admin", "port 9090", "port 9190", "volume amqp-sidecar-broker", "volume amqp-audit-broker",
+		} {
+			if !used[want] {
+				t.Errorf("no %s in %v", want, used)
+			}
+		}
+		if port := spec.at("containers", 0, "lifecycle", "preStop", "httpGet", "port"); port != 9090.0 {
+			t.Errorf("the app's hook asks the port %v", port)
+		}
+	}
+}
+
+// TestTwoSidecarsCollide: what the second one has in common with the first is refused.
+func TestTwoSidecarsCollide(t *testing.T) {
+	t.Parallel()
+	dir := twoSidecars(t)
+	for set, want := range map[string]string{
+		"audit.sidecar.name=sidecar":                             `- sidecar.name: two sidecars of the pod are named "sidecar"`,
+		"audit.sidecar.adminPort=9090":                           "- sidecar.adminPort: port 9090 is that of the sidecar audit (SIDECAR_ADMIN_ADDR)",
+		"audit.sidecar.control.address=127.0.0.1:9091":           "- sidecar.control.address: port 9091 is that of the sidecar audit (SIDECAR_CONTROL_ADDR)",
+		"orders.publish.enabled=true,audit.publish.enabled=true": "- publish.enabled: port 9092 is that of the sidecar audit (SIDECAR_PUBLISH_ADDR)",
+	} {
+		_, err := run(helm3, "template", release, dir, "--kube-version", kubernetes, "--set", set)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Count(err.Error(), "\n- ") != 1 {
+			t.Errorf("not said: %s\n%v", want, err)
+		}
+	}
 }

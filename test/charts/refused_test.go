@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -96,7 +97,14 @@ func TestEveryWrongKindIsNamed(t *testing.T) {
 	texts := slices.Collect(maps.Values(typedValues(t))) // those may be written as text, or the sidecar reads them
 	replaced := 0
 	for depth := range 3 {
-		wrong, want := wrongKinds("", values, depth, texts)
+		wrong, want := map[string]any{}, []string(nil)
+		for path, v := range nodes(values, "") {
+			kind := map[reflect.Kind]string{reflect.Map: "is a map, {", reflect.Slice: "is a list, ["}[reflect.ValueOf(v).Kind()]
+			if kind != "" && strings.Count(path, ".") == depth && !foreign.MatchString(path) && !slices.Contains(texts, any(path)) {
+				set(wrong, path, "x")
+				want = append(want, "- "+path+": "+kind)
+			}
+		}
 		replaced += len(want)
 		file := valuesFile(t, wrong)
 		for _, helm := range []string{helm3, helm4} {
@@ -113,28 +121,6 @@ func TestEveryWrongKindIsNamed(t *testing.T) {
 	}
 }
 
-// wrongKinds returns the values with a text for every map and list at a depth, and how the lines about them begin.
-func wrongKinds(path string, m map[string]any, depth int, but []any) (wrong map[string]any, want []string) {
-	wrong = map[string]any{}
-	for key, v := range m {
-		at := strings.TrimPrefix(path+"."+key, ".")
-		inner, isMap := v.(map[string]any)
-		_, isList := v.([]any)
-		switch {
-		case slices.Contains(but, any(at)) || at == "sidecar.securityContext" && depth > 0 || !isMap && !isList:
-		case depth > 0 && isMap:
-			below, more := wrongKinds(at, inner, depth-1, but)
-			wrong[key], want = below, append(want, more...)
-		case depth > 0:
-		case isMap:
-			wrong[key], want = "x", append(want, "- "+at+": is a map, {")
-		default:
-			wrong[key], want = "x", append(want, "- "+at+": is a list, [")
-		}
-	}
-	return wrong, want
-}
-
 // TestTheLibraryRefuses what it does not know below the key of a chart that uses it.
 func TestTheLibraryRefuses(t *testing.T) {
 	t.Parallel()
@@ -142,11 +128,8 @@ func TestTheLibraryRefuses(t *testing.T) {
 		"topolgy.queueType=quorum":          "topolgy: unknown key. Did you mean topology?",
 		"topology.queuType=quorum":          "topology.queuType: unknown key. Did you mean topology.queueType?",
 		"service=x":                         "service: unknown key. Did you mean sidecar.service (the service's name) or app.port (the app's port)?",
-		"app.prot=3000":                     "app.prot: unknown key. Did you mean app.port?",
-		"app.image=x":                       "app.image: unknown key. Known are healthPath, path, port,",
 		"app.port=99999":                    "app.port: 99999 is not a port",
 		"replicaCount=2":                    "replicaCount: unknown key. Known are app, broker,",
-		"dispatch=x":                        "dispatch: is a map, {appDown: …, cloudEvents: …,",
 		"extraEnv=x":                        "extraEnv: is a list, [{name: …, value: …}], and not a single value",
 		"sidecar.resources=1Gi":             "sidecar.resources: is a map, {limits: …, requests: …}, and not a single value",
 		"extraVolumes[0]=x":                 `extraVolumes: "x" is not an item of this list`,

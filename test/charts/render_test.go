@@ -3,25 +3,21 @@
 package charts
 
 import (
+	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// TestChartsLint is what a maintainer and `helm install` see first.
+// TestChartsLint: the charts alone; what each example renders is compared below.
 func TestChartsLint(t *testing.T) {
 	t.Parallel()
 	for _, helm := range []string{helm3, helm4} {
 		for _, dir := range []string{chart, library, example} {
 			if out, err := run(helm, "lint", "--strict", dir); err != nil {
 				t.Errorf("%s\n%v", out, err)
-			}
-		}
-		for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
-			out, err := run(helm, "lint", "--strict", chart, "-f", values)
-			if err != nil || strings.Contains(out, "Fail:") { // lint only mentions what the templates refuse
-				t.Errorf("%s: %s\n%v", values, out, err)
 			}
 		}
 	}
@@ -100,20 +96,55 @@ func TestLibraryExample(t *testing.T) {
 	}
 }
 
-// appVersion is the version of the chart's sidecar; three files say it.
-func appVersion(t *testing.T) string {
-	t.Helper()
-	versions := map[string]bool{}
-	for _, dir := range []string{chart, library} {
-		for line := range strings.Lines(read(t, filepath.Join(dir, "Chart.yaml"))) {
-			if v, found := strings.CutPrefix(line, "appVersion: "); found {
-				versions[strings.Trim(v, "\"\n")] = true
+// installation finds a command that installs a chart of this repository, up to the end of its last line.
+var installation = regexp.MustCompile(`(?m)^(?:\$ )?helm install ((?:[^\n\\]|\\\n)+)$`)
+
+// TestDocumentedInstallations: what the pages install renders, with the values that the page gives.
+func TestDocumentedInstallations(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for _, page := range []string{"README.md", "docs/kubernetes.md", "deploy/helm/amqp-sidecar/README.md"} {
+		for _, m := range installation.FindAllStringSubmatch(read(t, filepath.Join(root, page)), -1) {
+			args := []string{"template", "--kube-version", kubernetes}
+			for word := range strings.FieldsSeq(strings.ReplaceAll(m[1], "\\\n", " ")) {
+				if path := filepath.Join(root, word); strings.Contains(word, "/") && !strings.Contains(word, "=") {
+					if _, err := os.Stat(path); err != nil {
+						t.Errorf("%s: %v", page, err)
+					}
+					word = path
+				}
+				if word != "--wait" {
+					args = append(args, word)
+				}
 			}
+			for _, helm := range []string{helm3, helm4} {
+				if _, err := run(helm, args...); err != nil {
+					t.Errorf("%s: %v", page, err)
+				}
+			}
+			found++
 		}
 	}
-	_, rest, _ := strings.Cut(read(t, filepath.Join(library, "templates/_values.tpl")), "define \"amqp-sidecar-lib.appVersion\" -}}\n")
-	version, _, _ := strings.Cut(rest, "\n")
-	versions[version] = true
+	if found < 4 {
+		t.Errorf("only %d installations are documented: has their form changed?", found)
+	}
+}
+
+// appVersion is the version of the sidecar; five files say it, and a release changes all of them.
+func appVersion(t *testing.T) string {
+	t.Helper()
+	versions, version := map[string]bool{}, ""
+	for file, before := range map[string]string{
+		filepath.Join(chart, "Chart.yaml"): "\nappVersion: ", filepath.Join(library, "Chart.yaml"): "\nappVersion: ",
+		filepath.Join(library, "templates/_values.tpl"):                   "define \"amqp-sidecar-lib.appVersion\" -}}\n",
+		filepath.Join(root, "deploy/inject/kustomization.yaml"):           "newTag: ",
+		filepath.Join(root, "deploy/inject/component/kustomization.yaml"): "newTag: ",
+	} {
+		_, rest, _ := strings.Cut(read(t, file), before)
+		version, _, _ = strings.Cut(rest, "\n")
+		version = strings.Trim(version, "\"")
+		versions[version] = true
+	}
 	if len(versions) != 1 {
 		t.Fatalf("versions of the sidecar: %v", versions)
 	}

@@ -107,33 +107,26 @@ func same(t *testing.T, path string, values, schema object) {
 func TestEveryUnknownKeyIsNamed(t *testing.T) {
 	t.Parallel()
 	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]
-	wrong, want := misspelt("", values)
+	wrong, paths := map[string]any{}, []string(nil)
+	for path := range nodes(values, "") {
+		if !foreign.MatchString(path) {
+			set(wrong, path+"x", "")
+			paths = append(paths, path)
+		}
+	}
 	message := refuses(t, helm3, append(slices.Clone(twoValues), "-f", valuesFile(t, wrong))...)
-	for _, path := range want {
+	for _, path := range paths {
 		if line := "- " + path + "x: unknown key. Did you mean " + path + "?\n"; !strings.Contains(message, line) {
 			t.Errorf("not said: %s", line)
 		}
 	}
-	if len(want) < 200 {
-		t.Errorf("only %d keys", len(want))
+	if len(paths) < 200 {
+		t.Errorf("only %d keys", len(paths))
 	}
 }
 
-// misspelt returns the sections of m with every key misspelt, and the right paths. What Kubernetes reads is not ours.
-func misspelt(path string, m map[string]any) (wrong map[string]any, paths []string) {
-	wrong = map[string]any{}
-	for key, v := range m {
-		at := strings.TrimPrefix(path+"."+key, ".")
-		wrong[key+"x"], paths = "", append(paths, at)
-		inner, isMap := v.(map[string]any)
-		foreign := []string{"sidecar.resources.requests", "sidecar.resources.limits", "sidecar.securityContext", "metrics.dashboard.labels"}
-		if isMap && len(inner) > 0 && !slices.Contains(foreign, at) {
-			below, more := misspelt(at, inner)
-			wrong[key], paths = below, append(paths, more...)
-		}
-	}
-	return wrong, paths
-}
+// foreign matches the keys that Kubernetes or Grafana reads.
+var foreign = regexp.MustCompile(`^(sidecar\.resources\.(requests|limits)|sidecar\.securityContext|metrics\.dashboard\.labels)\.`)
 
 // TestCommentsNameTheVariables: every value that sets a variable says so.
 func TestCommentsNameTheVariables(t *testing.T) {
@@ -152,7 +145,7 @@ func TestDefaultsAgree(t *testing.T) {
 	values := parse(t, []string{read(t, filepath.Join(chart, "values.yaml"))})[0]
 	own := block(t, filepath.Join(chart, "templates/_defaults.tpl"), "amqp-sidecar.defaults")
 	shared := block(t, filepath.Join(library, "templates/_values.tpl"), "amqp-sidecar-lib.defaults")
-	for path, v := range leaves(values, nil) {
+	for path, v := range leaves(values) {
 		section, _, _ := strings.Cut(path, ".")
 		keys := []any{}
 		for key := range strings.SplitSeq(path, ".") {
@@ -173,26 +166,45 @@ func TestDefaultsAgree(t *testing.T) {
 		}
 	}
 	for _, defaults := range []object{own, shared} {
-		for path := range leaves(defaults, nil) {
-			if _, found := leaves(values, nil)[path]; !found && path != "topology" && path != "dispatch" && path != "flow" {
+		for path := range leaves(defaults) {
+			if _, found := leaves(values)[path]; !found && path != "topology" && path != "dispatch" && path != "flow" {
 				t.Errorf("%s has a default and is not in values.yaml", path)
 			}
 		}
 	}
 }
 
-// leaves are the values in a map by their path; an empty map is one.
-func leaves(m map[string]any, path []string) map[string]any {
+// nodes are the values in a map by their path, and the maps among them.
+func nodes(m map[string]any, below string) map[string]any {
 	all := map[string]any{}
 	for key, v := range m {
-		at := append(slices.Clone(path), key)
-		if inner, isMap := v.(map[string]any); isMap && len(inner) > 0 {
-			maps.Copy(all, leaves(inner, at))
-			continue
+		path := strings.TrimPrefix(below+"."+key, ".")
+		all[path] = v
+		if inner, isMap := v.(map[string]any); isMap {
+			maps.Copy(all, nodes(inner, path))
 		}
-		all[strings.Join(at, ".")] = v
 	}
 	return all
+}
+
+// leaves are the values in a map by their path; an empty map is one.
+func leaves(m map[string]any) map[string]any {
+	all := nodes(m, "")
+	maps.DeleteFunc(all, func(_ string, v any) bool { inner, _ := v.(map[string]any); return len(inner) > 0 })
+	return all
+}
+
+// set makes a value that is found by a path.
+func set(m map[string]any, path string, v any) {
+	section, rest, nested := strings.Cut(path, ".")
+	if !nested {
+		m[section] = v
+		return
+	}
+	if m[section] == nil {
+		m[section] = map[string]any{}
+	}
+	set(m[section].(map[string]any), rest, v)
 }
 
 // TestEveryValueMayBeNull: null is as if a key had not been set, be it all keys of values.yaml at once or a section
@@ -210,7 +222,7 @@ func TestEveryValueMayBeNull(t *testing.T) {
 	}
 	usual := must.Get(render(t, nil, twoValues...))(t)
 	required := []string{"app", "app.image", "app.image.repository", "broker", "broker.existingSecret"}
-	all := slices.DeleteFunc(slices.Collect(maps.Keys(leaves(values, nil))), func(path string) bool {
+	all := slices.DeleteFunc(slices.Collect(maps.Keys(leaves(values))), func(path string) bool {
 		return slices.Contains(required, path) || path == "app.image.tag" // which is among the two values
 	})
 	if out, err := render(t, all, twoValues...); err != nil || out != usual {
@@ -232,98 +244,6 @@ func TestEveryValueMayBeNull(t *testing.T) {
 			}
 			if _, err := render(t, []string{path}, "-f", filepath.Join(chart, "ci/full-values.yaml")); err != nil && !strings.Contains(err.Error(), "\n- ") {
 				t.Error(err)
-			}
-		})
-	}
-}
-
-// beside are values that a variable needs beside it to be possible at all.
-var beside = map[string]string{
-	"SIDECAR_MESSAGE_TTL": "dead-letter", "SIDECAR_DEAD_LETTER": "dead-letter",
-}
-
-// sample is a text that the sidecar takes for a variable.
-func sample(v *config.Variable) string {
-	texts := map[string]string{
-		"SIDECAR_APP_URL": "http://127.0.0.1:3000/events", "SIDECAR_BINDINGS": "orders.main-exchange:a", "SIDECAR_ADMIN_ADDR": ":9190",
-		"SIDECAR_CONTROL_ADDR": "127.0.0.1:9191", "SIDECAR_PARK_ON_STATUS": "400,422", "SIDECAR_CRASH_DIR": "/tmp/crash", "SIDECAR_SPOOL_DIR": "/tmp/spool",
-		"SIDECAR_APP_HEALTH_PATH": "/healthz", "SIDECAR_AMQP_URL": "amqps://rabbit/", "OTEL_TRACES_SAMPLER_ARG": "0.5",
-		"SIDECAR_PREFETCH": "10", "SIDECAR_MAX_CONCURRENCY": "20", "SIDECAR_PARTITIONS": "8", "SIDECAR_ROUTES": "order.created=/orders", "SIDECAR_MAX_BODY": "1MiB", "SIDECAR_MEMORY": "64MiB", "SIDECAR_RETRY_DELAYS": "1s,5s", "SIDECAR_AMQP_SASL": "plain",
-		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/", "SIDECAR_SHUTDOWN_GRACE": "20s", "SIDECAR_RETRY_AFTER_MAX": "1m",
-		"SIDECAR_DEAD_LETTER": "disabled", "SIDECAR_REQUEUE_DELAY_MAX": "2s", "SIDECAR_EXCHANGE_TYPE": "topic",
-		"SIDECAR_MAX_RETRIES": "2", "OTEL_TRACES_SAMPLER": "always_on",
-		"SIDECAR_PUBLISH_ADDR": "127.0.0.1:9192", "SIDECAR_PUBLISH_EXCHANGES": "audit=audit.events", "SIDECAR_OUTBOX_COLUMNS": "body=payload",
-		"SIDECAR_QUEUE_ARGUMENTS": "x-max-priority=10",
-	}
-	if text := texts[v.Name]; text != "" {
-		return text
-	}
-	if words := words(v); words != nil {
-		return words[0]
-	}
-	if text := v.Tag.Get("envDefault"); regexp.MustCompile(`^[0-9]+[a-zA-Z]*$`).MatchString(text) {
-		return text
-	}
-	return "text"
-}
-
-// TestEveryVariableByExtraEnv: there is no variable that only a value can set.
-func TestEveryVariableByExtraEnv(t *testing.T) {
-	t.Parallel()
-	variables := variables()
-	for name := range maps.Keys(variables) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			text := sample(variables[name])
-			args := []string{"--set", "app.image.repository=app,app.image.tag=1", extraEnv(t, name, text)}
-			if name != "SIDECAR_AMQP_URL" {
-				args = append(args, "--set", "broker.existingSecret=broker")
-			}
-			if preset := beside[name]; preset != "" {
-				args = append(args, "--set", "topology.preset="+preset, "--set", "topology.queue=q", "--set", "topology.bindings={orders:a}")
-			}
-			c := sidecar(t, pod(find(t, template(t, helm3, chart, args...), "Deployment")))
-			found := 0
-			for i := range c.at("env").([]any) {
-				if c.text("env", i, "name") == name {
-					found++
-					if c.text("env", i, "value") != text {
-						t.Errorf("%v", c.at("env", i))
-					}
-				}
-			}
-			if found != 1 {
-				t.Errorf("it is there %d times", found)
-			}
-		})
-	}
-}
-
-// TestAValueAndItsVariable cannot both be set, for every value.
-func TestAValueAndItsVariable(t *testing.T) {
-	t.Parallel()
-	variables := variables()
-	for name, path := range typedValues(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := path.(string)
-			text := sample(variables[name])
-			set := "--set-string=" + path + "=" + strings.ReplaceAll(text, ",", "\\,")
-			switch {
-			case path == "tracing.resourceAttributes":
-				set, text = "--set="+path+".a=b", "a=b"
-			case path == "publish.exchanges" || path == "outbox.columns" || path == "topology.queueArguments":
-				set = "--set=" + path + "." + text
-			case path == "topology.retryDelays" || path == "publish.routingKeys" || path == "topology.bindings" || path == "dispatch.parkOnStatus":
-			case regexp.MustCompile(`^[0-9]+ to [0-9]+$`).MatchString(variables[name].Allowed(plain)):
-				set = "--set=" + path + "=" + text
-			case strings.HasSuffix(path, "Headers"):
-				set = "--set=" + path + "={" + text + "}"
-			}
-			args := append([]string{set, extraEnv(t, name, text)}, twoValues...)
-			want := "- extraEnv " + name + ": " + path + " sets " + name + " already"
-			if message := refuses(t, helm3, args...); !strings.Contains(message, want) {
-				t.Errorf("not said: %s\n%s", want, message)
 			}
 		})
 	}

@@ -64,11 +64,8 @@ func (s *scene) apply(manifest string) {
 
 // pod is what the tests read of a pod.
 type pod struct {
-	Metadata struct {
-		Name, DeletionTimestamp string
-		Annotations             map[string]string
-	}
-	Status struct {
+	Metadata struct{ Name, DeletionTimestamp string }
+	Status   struct {
 		Phase                                    string
 		Conditions                               []condition
 		InitContainerStatuses, ContainerStatuses []container
@@ -103,22 +100,22 @@ func (p pod) container(name string) container {
 	return container{Name: name}
 }
 
-// pods returns the pods of the namespace, by a label selector that may be empty.
-func (s *scene) pods(selector string) []pod {
+// pods returns those of the release.
+func (s *scene) pods() []pod {
 	s.t.Helper()
 	var list struct {
 		Items []pod `json:"items"`
 	}
-	must.Do(s.t, json.Unmarshal([]byte(s.kubectl("get", "pods", "-l", selector, "-o", "json")), &list))
+	must.Do(s.t, json.Unmarshal([]byte(s.kubectl("get", "pods", "-l", s.ofRelease(), "-o", "json")), &list))
 	return list.Items
 }
 
-// waitPod waits for the one pod of a selector to be as it is asked for.
-func (s *scene) waitPod(selector, what string, is func(pod) bool) pod {
+// waitPod waits for the one pod of the release to be as it is asked for.
+func (s *scene) waitPod(what string, is func(pod) bool) pod {
 	s.t.Helper()
 	var found pod
 	eventually(s.t, "pod that "+what, func() error {
-		pods := s.pods(selector)
+		pods := s.pods()
 		if len(pods) != 1 {
 			return fmt.Errorf("there are %d pods", len(pods))
 		}
@@ -130,15 +127,15 @@ func (s *scene) waitPod(selector, what string, is func(pod) bool) pod {
 	return found
 }
 
-func (s *scene) waitReady(selector string) pod {
+func (s *scene) waitReady() pod {
 	s.t.Helper()
-	return s.waitPod(selector, "is ready", pod.ready)
+	return s.waitPod("is ready", pod.ready)
 }
 
 // stayed: the release's pod is the one of before, and did not restart this container.
 func (s *scene) stayed(before pod, container string) {
 	s.t.Helper()
-	p := s.waitReady(s.ofRelease())
+	p := s.waitReady()
 	if n := p.container(container).RestartCount; n != 0 || p.Metadata.Name != before.Metadata.Name {
 		s.t.Errorf("pod %s became %s, whose %s was restarted %d times", before.Metadata.Name, p.Metadata.Name, container, n)
 	}
@@ -188,15 +185,4 @@ func (s *scene) autopsy() {
 	for _, e := range s.ledger.all("boot", "sigterm") {
 		s.t.Logf("ledger: %s %s %s (run %s) inflight %d sidecar %q", e.At.Format("15:04:05.000"), e.Kind, e.Pod, e.Boot, e.Inflight, e.Sidecar)
 	}
-}
-
-// hasLine: one line of a text has all of these words.
-func hasLine(text string, words ...string) bool {
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(fields, w) }) {
-			return true
-		}
-	}
-	return false
 }

@@ -3,12 +3,11 @@
 package kubernetes
 
 import (
-	"errors"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/brokertest"
 )
 
 // The sidecar's process is killed: the app stays, and what was in flight comes again.
@@ -16,13 +15,13 @@ func TestKillOfSidecar(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
 	s.install(s.collectorValue()...)
-	before := s.waitReady(s.ofRelease())
+	before := s.waitReady()
 	stop := s.load(50*time.Millisecond, order{Work: "100ms"})
 	inHand := s.publish(order{Work: "20s"})
 	s.waitBegun(inHand...)
 
 	s.killContainer(before, "sidecar")
-	s.waitPod(s.ofRelease(), "has its sidecar again", func(p pod) bool {
+	s.waitPod("has its sidecar again", func(p pod) bool {
 		return p.ready() && p.container("sidecar").RestartCount == 1
 	})
 	after := s.publish(order{})
@@ -36,7 +35,7 @@ func TestKillOfSidecar(t *testing.T) {
 	if n := s.ledger.count("begin")[inHand[0]]; n != 2 {
 		t.Errorf("the message in flight came %d times", n)
 	}
-	s.broker.empty(dlqOf(s.service), queueOf(s.service))
+	s.empty(dlqOf(s.service), queueOf(s.service))
 }
 
 // A message over which the app runs out of memory is parked after so many crashes; all others are handled.
@@ -45,30 +44,24 @@ func TestOutOfMemory(t *testing.T) {
 	s := newScene(t)
 	s.install(append(s.collectorValue(), "--set", "app.resources.limits.memory=64Mi", "--set", "dispatch.crashLimit=1",
 		"--set", "flow.concurrency=2")...)
-	s.waitReady(s.ofRelease())
+	s.waitReady()
 	before := s.publish(make([]order, 10)...)
 	poison := s.publish(order{Then: "oom"})
 	after := s.publish(make([]order, 10)...)
 
-	eventually(t, "parked message", func() error {
-		n, err := s.broker.messages(dlqOf(s.service))
-		if err == nil && n != 1 {
-			err = fmt.Errorf("the dead-letter queue has %d messages", n)
-		}
-		return err
-	})
+	parked := brokertest.Get(t, env.amqp, dlqOf(s.service), patience)
 	s.ledger.waitHandled(t, append(before, after...)...)
-	if parked := s.broker.get(dlqOf(s.service)); parked.MessageId != poison[0] || parked.Headers["x-final-reason"] != "crash" {
+	if parked.MessageId != poison[0] || parked.Headers["x-final-reason"] != "crash" {
 		t.Errorf("message %s is parked with the reason %v; the poison is %s", parked.MessageId, parked.Headers["x-final-reason"], poison[0])
 	}
-	p := s.waitReady(s.ofRelease())
+	p := s.waitReady()
 	if app := p.container("app"); app.RestartCount == 0 || app.LastState.Terminated == nil || app.LastState.Terminated.Reason != "OOMKilled" {
 		t.Errorf("the app was restarted %d times, the last time after %+v", app.RestartCount, app.LastState.Terminated)
 	}
 	if n := p.container("sidecar").RestartCount; n != 0 {
 		t.Errorf("the sidecar was restarted %d times", n)
 	}
-	s.broker.empty(queueOf(s.service))
+	s.empty(queueOf(s.service), dlqOf(s.service))
 }
 
 // The app's own liveness probe fails: only the app is restarted, and its preStop hook does not wait for a drain that has
@@ -78,10 +71,10 @@ func TestLivenessOfApp(t *testing.T) {
 	s := newScene(t)
 	s.install(append(s.collectorValue(), "--set-json",
 		`app.livenessProbe={"httpGet":{"path":"/healthz","port":8080},"periodSeconds":1,"failureThreshold":2}`)...)
-	before := s.waitReady(s.ofRelease())
+	before := s.waitReady()
 	s.ledger.waitHandled(t, s.publish(order{Then: "sick"})...)
 
-	s.waitPod(s.ofRelease(), "has restarted its app", func(p pod) bool {
+	s.waitPod("has restarted its app", func(p pod) bool {
 		return p.ready() && p.container("app").RestartCount == 1
 	})
 	s.ledger.waitHandled(t, s.publish(order{})...)
@@ -90,7 +83,7 @@ func TestLivenessOfApp(t *testing.T) {
 	if len(terms) != 1 || terms[0].Sidecar != "consuming" {
 		t.Errorf("SIGTERM for the app: %+v; the sidecar should have been consuming", terms)
 	}
-	s.broker.empty(dlqOf(s.service))
+	s.empty(dlqOf(s.service))
 }
 
 // A broker that is away does not keep the pod from being ready and the app from being served.
@@ -100,7 +93,7 @@ func TestBrokerAway(t *testing.T) {
 	link := s.newForwarder()
 	s.secret("broker", link.url)
 	s.install()
-	p := s.waitReady(s.ofRelease())
+	p := s.waitReady()
 	s.kubectl("get", "--raw", s.proxyPath(p, "8080", "/healthz"))
 	if out, err := s.tryKubectl("", "get", "--raw", s.proxyPath(p, "9090", "/readyz")); err == nil {
 		t.Errorf("the sidecar says that it is ready: %s", out)
@@ -109,28 +102,6 @@ func TestBrokerAway(t *testing.T) {
 	link.open()
 	s.ledger.waitHandled(t, s.publish(order{})...)
 	s.stayed(p, "sidecar")
-}
-
-// With readiness broker the pod is not ready before the broker is there.
-func TestReadinessByBroker(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	link := s.newForwarder()
-	s.secret("broker", link.url)
-	s.install("--set", "sidecar.readiness=broker")
-	s.waitPod(s.ofRelease(), "has a ready app", func(p pod) bool { return p.container("app").Ready })
-	eventually(t, "readiness probe that fails", func() error {
-		if events := s.kubectl("get", "events", "--field-selector", "reason=Unhealthy"); !strings.Contains(events, "Readiness probe failed") {
-			return errors.New("none has: " + events)
-		}
-		return nil
-	})
-	if p := s.pods(s.ofRelease()); len(p) != 1 || p[0].ready() {
-		t.Errorf("without a broker the pods are %+v", p)
-	}
-	link.open()
-	s.waitReady(s.ofRelease())
-	s.ledger.waitHandled(t, s.publish(order{})...)
 }
 
 // A message that takes longer than the grace goes back, uncounted, and the next pod handles it.
@@ -149,8 +120,8 @@ func TestGraceExpires(t *testing.T) {
 	if n := s.ledger.count("end")[ids[0]]; n != 0 {
 		t.Errorf("the message was handled %d times before the pod was gone", n)
 	}
-	if _, found := log.find("grace expired"); !found {
-		t.Errorf("the sidecar does not say that it released the message: %+v", log.lines)
+	if _, found := log()["grace expired"]; !found {
+		t.Errorf("the sidecar does not say that it released the message: %+v", log())
 	}
 	s.ledger.waitHandled(t, ids...)
 	for _, e := range s.ledger.all("begin") {
@@ -158,7 +129,7 @@ func TestGraceExpires(t *testing.T) {
 			t.Errorf("the message came with %s retries", e.Retries)
 		}
 	}
-	s.broker.empty(dlqOf(s.service))
+	s.empty(dlqOf(s.service))
 }
 
 // proxyPath is the path below which the API server passes requests on to a port of a pod.

@@ -4,9 +4,9 @@ package kubernetes
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Two values are a complete installation, with either Helm.
@@ -15,23 +15,23 @@ func TestInstallUpgradeTestUninstall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
-			begin := time.Now()
 			s.helmOf(helm, s.release("install")...)
-			installed := time.Since(begin)
-			first := s.waitReady(s.ofRelease())
-			ready := time.Since(begin)
+			first := s.waitReady()
 			s.ledger.waitHandled(t, s.publish(order{})...)
-			t.Logf("helm install %s, pod ready %s, message handled %s", installed, ready, time.Since(begin))
 
 			if said := s.helmOf(helm, "test", s.service, "--logs"); !strings.Contains(said, "Succeeded") {
 				t.Errorf("no test of the chart succeeded: %s", said)
 			}
 
-			s.helmOf(helm, s.release("upgrade", "--set", "podAnnotations.changed=yes")...)
-			s.waitPod(s.ofRelease(), "is of the new release", func(p pod) bool {
-				return p.ready() && p.Metadata.Name != first.Metadata.Name && p.Metadata.Annotations["changed"] == "yes"
+			s.helmOf(helm, s.release("upgrade", "--set", "flow.concurrency=3")...) // a changed configuration rolls the pods
+			second := s.waitPod("is of the new release", func(p pod) bool {
+				return p.ready() && p.Metadata.Name != first.Metadata.Name
 			})
 			s.ledger.waitHandled(t, s.publish(order{})...)
+			config := s.kubectl("exec", second.Metadata.Name, "-c", "sidecar", "--", "/sidecar", "config")
+			if !regexp.MustCompile(`(?m)^SIDECAR_CONCURRENCY +3 `).MatchString(config) {
+				t.Errorf("the sidecar's configuration is\n%s", config)
+			}
 
 			s.helmOf(helm, "uninstall", s.service, "--wait")
 			eventually(t, "namespace without the release", func() error {
@@ -41,7 +41,7 @@ func TestInstallUpgradeTestUninstall(t *testing.T) {
 				}
 				return nil
 			})
-			s.broker.empty(queueOf(s.service), dlqOf(s.service))
+			s.empty(queueOf(s.service), dlqOf(s.service))
 		})
 	}
 }
@@ -54,6 +54,51 @@ func TestRestrictedNamespace(t *testing.T) {
 	s.kubectl("label", "namespace", s.namespace, "pod-security.kubernetes.io/enforce=restricted")
 	s.install("--set-json", `app.securityContext={"runAsNonRoot":true,"runAsUser":65532,"allowPrivilegeEscalation":false,`+
 		`"capabilities":{"drop":["ALL"]},"seccompProfile":{"type":"RuntimeDefault"}}`, "--set", "dispatch.crashLimit=3")
-	s.waitReady(s.ofRelease())
+	s.waitReady()
 	s.ledger.waitHandled(t, s.publish(order{})...)
+}
+
+// A Secret that changes is read again without a restart.
+func TestSecretRotation(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	first, second := s.newForwarder(), s.newForwarder()
+	first.open()
+	s.secret("broker", first.url)
+	s.install()
+	before := s.waitReady()
+	s.ledger.waitHandled(t, s.publish(order{})...)
+
+	second.open()
+	s.secret("broker", second.url)
+	first.Refuse()
+	s.ledger.waitHandled(t, s.publish(order{})...)
+	s.stayed(before, "sidecar")
+	if second.Accepted() == 0 {
+		t.Error("the sidecar did not come by the new address")
+	}
+}
+
+// A Job with a native sidecar ends when the app ends, and the sidecar with it.
+func TestJob(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	s.install(append(s.collectorValue(), "--set", "workload.kind=Job", "--set", "flow.concurrency=1", "--set", "flow.prefetch=1")...)
+	ids := s.publish(order{Work: "200ms"}, order{}, order{}, order{Then: "finish"})
+
+	eventually(t, "complete job", func() error {
+		if n := s.kubectl("get", "job", "-l", s.ofRelease(), "-o", "jsonpath={.items[*].status.succeeded}"); n != "1" {
+			return fmt.Errorf("pods that succeeded: %q", n)
+		}
+		return nil
+	})
+	s.ledger.exactlyOnce(t, ids...)
+	for _, p := range s.pods() {
+		for _, name := range []string{"sidecar", "app"} {
+			if e := p.container(name).State.Terminated; e == nil || e.ExitCode != 0 {
+				t.Errorf("container %s of pod %s has ended with %+v", name, p.Metadata.Name, e)
+			}
+		}
+	}
+	s.empty(queueOf(s.service), dlqOf(s.service))
 }

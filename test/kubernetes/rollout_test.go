@@ -3,12 +3,13 @@
 package kubernetes
 
 import (
-	"bufio"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,11 +31,44 @@ func TestRollout(t *testing.T) {
 	}
 }
 
+// labelled is a Deployment of the app without any sidecar. %[1]s is the service, %[2]s the app's image, %[3]s the
+// collector and %[4]s the sidecar's image.
+const labelled = `{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": %[1]q}, "spec": {
+	"replicas": 2, "selector": {"matchLabels": {"app.kubernetes.io/instance": %[1]q}}, "template": {
+		"metadata": {"labels": {"app.kubernetes.io/instance": %[1]q, "amqp-sidecar/inject": "true"}, "annotations": {
+			"amqp-sidecar/service": %[1]q, "amqp-sidecar/broker-secret": "broker", "amqp-sidecar/image": %[4]q}},
+		"spec": {"containers": [{"name": "web", "image": %[2]q, "env": [{"name": "COLLECTOR", "value": %[3]q}]}]}}}}`
+
+// A label is all that it takes, and pods that got their sidecar that way roll like those of the chart.
+// test/kubernetes/inject has what is admitted, and that the Kustomize component makes the same pods.
+func TestInjectedRollout(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	policies := filepath.Join(root, "deploy/inject")
+	must.Get(command("", "kubectl", "apply", "-k", policies))(t)
+	t.Cleanup(func() {
+		if _, err := command("", "kubectl", "delete", "-k", policies); err != nil {
+			t.Error(err)
+		}
+	})
+	probe := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "probe-", "labels": {"amqp-sidecar/inject": "true"},
+		"annotations": {"amqp-sidecar/service": "a", "amqp-sidecar/broker-secret": "a"}}, "spec": {"containers": [{"name": "a", "image": %q}]}}`, env.app)
+	eventually(t, "policies at work", func() error {
+		names, err := s.tryKubectl(probe, "create", "--dry-run=server", "-f", "-", "-o", "jsonpath={.spec.initContainers[*].name}")
+		if err == nil && names != "sidecar" {
+			err = errors.New("nothing was injected")
+		}
+		return err
+	})
+	s.apply(fmt.Sprintf(labelled, s.service, env.app, s.ledger.url, env.image))
+	s.rollout(true, func() { s.kubectl("rollout", "restart", "deployment", s.service) })
+}
+
 // rollout replaces two pods under load, by roll.
 func (s *scene) rollout(native bool, roll func()) {
 	s.t.Helper()
 	old := s.waitPods(2)
-	logs := map[string]*followed{}
+	logs := map[string]func() map[string]line{}
 	for _, p := range old {
 		logs[p] = s.follow(p)
 	}
@@ -44,7 +78,6 @@ func (s *scene) rollout(native bool, roll func()) {
 
 	roll()
 	s.waitGone(old...)
-	gone := time.Now()
 	s.waitPods(2)
 	ids := append(stop(), slow...)
 	s.t.Logf("%d messages", len(ids))
@@ -53,10 +86,11 @@ func (s *scene) rollout(native bool, roll func()) {
 	s.ledger.exactlyOnce(s.t, ids...)
 	returned := 0
 	for _, p := range old {
-		drained, _ := logs[p].find("drained")
-		returned += drained.Returned
-		s.drainedFirst(p, logs[p], native)
-		s.timeline(p, logs[p], gone)
+		drained, found := logs[p]()["drained"]
+		if returned += drained.Returned; !found {
+			s.t.Errorf("the sidecar of pod %s does not say that it has drained", p)
+		}
+		s.drainedFirst(p, native)
 	}
 	again := 0
 	for _, e := range s.ledger.all("begin") {
@@ -67,7 +101,7 @@ func (s *scene) rollout(native bool, roll func()) {
 	if again > returned {
 		s.t.Errorf("%d messages came again, only %d were given back unseen", again, returned)
 	}
-	s.broker.empty(queueOf(s.service), retryOf(s.service), dlqOf(s.service))
+	s.empty(queueOf(s.service), retryOf(s.service), dlqOf(s.service))
 }
 
 // collectorValue gives the app the collector's address before the first message does, so that a pod that never gets one
@@ -82,7 +116,7 @@ func (s *scene) waitPods(n int) []string {
 	var names []string
 	eventually(s.t, fmt.Sprintf("%d ready pods", n), func() error {
 		names = nil
-		for _, p := range s.pods(s.ofRelease()) {
+		for _, p := range s.pods() {
 			if !p.ready() || p.Metadata.DeletionTimestamp != "" {
 				return fmt.Errorf("pod %s is in phase %s, ready %t", p.Metadata.Name, p.Status.Phase, p.ready())
 			}
@@ -100,7 +134,7 @@ func (s *scene) waitPods(n int) []string {
 func (s *scene) waitGone(names ...string) {
 	s.t.Helper()
 	eventually(s.t, "end of the old pods", func() error {
-		for _, p := range s.pods("") {
+		for _, p := range s.pods() {
 			if slices.Contains(names, p.Metadata.Name) {
 				return fmt.Errorf("pod %s is still there", p.Metadata.Name)
 			}
@@ -123,54 +157,37 @@ func (s *scene) waitBegun(ids ...string) {
 	})
 }
 
-// followed is the log of a pod's sidecar, which would be gone with the pod.
-type followed struct {
-	mu    sync.Mutex
-	lines []line
-	ended chan struct{}
-}
-
+// line is one of a sidecar's log.
 type line struct {
-	Time     time.Time `json:"time"`
-	Event    string    `json:"msg"`
-	Inflight int       `json:"inflight"`
-	Returned int       `json:"returned"`
+	Event    string `json:"msg"`
+	Returned int    `json:"returned"`
 }
 
-func (s *scene) follow(pod string) *followed {
+// follow reads the log of a pod's sidecar, which would be gone with the pod. The lines, by their event, are there when the log
+// has ended.
+func (s *scene) follow(pod string) (lines func() map[string]line) {
 	s.t.Helper()
-	f := &followed{ended: make(chan struct{})}
+	var out bytes.Buffer
 	c := exec.Command("kubectl", "--namespace", s.namespace, "logs", "--follow", pod, "-c", "sidecar")
-	out := must.Get(c.StdoutPipe())(s.t)
+	c.Stdout = &out
 	must.Do(s.t, c.Start())
-	s.t.Cleanup(func() { _ = c.Process.Kill(); <-f.ended; _ = c.Wait() })
-	go func() {
-		defer close(f.ended)
-		for scan := bufio.NewScanner(out); scan.Scan(); {
-			var l line
-			if json.Unmarshal(scan.Bytes(), &l) == nil {
-				f.mu.Lock()
-				f.lines = append(f.lines, l)
-				f.mu.Unlock()
+	lines = sync.OnceValue(func() map[string]line {
+		_ = c.Wait()
+		found := map[string]line{}
+		for text := range bytes.Lines(out.Bytes()) {
+			if l := (line{}); json.Unmarshal(text, &l) == nil {
+				found[l.Event] = l
 			}
 		}
-	}()
-	return f
-}
-
-// find returns the first line of an event, after the log has ended.
-func (f *followed) find(event string) (line, bool) {
-	<-f.ended
-	i := slices.IndexFunc(f.lines, func(l line) bool { return l.Event == event })
-	if i < 0 {
-		return line{}, false
-	}
-	return f.lines[i], true
+		return found
+	})
+	s.t.Cleanup(func() { _ = c.Process.Kill(); lines() })
+	return lines
 }
 
 // drainedFirst: when the app of this pod got SIGTERM it had no message in its hands, and the sidecar beside it had
 // drained.
-func (s *scene) drainedFirst(pod string, log *followed, native bool) {
+func (s *scene) drainedFirst(pod string, native bool) {
 	s.t.Helper()
 	terms := slices.DeleteFunc(s.ledger.all("sigterm"), func(e event) bool { return e.Pod != pod })
 	if len(terms) != 1 {
@@ -190,37 +207,4 @@ func (s *scene) drainedFirst(pod string, log *followed, native bool) {
 			s.t.Errorf("pod %s: %s %s after SIGTERM", pod, e.Kind, e.ID)
 		}
 	}
-	if _, found := log.find("drained"); !found {
-		s.t.Errorf("the sidecar of pod %s does not say that it has drained", pod)
-	}
-}
-
-// timeline logs what happened when in the end of a pod.
-func (s *scene) timeline(pod string, log *followed, gone time.Time) {
-	s.t.Helper()
-	begin, found := log.find("draining")
-	if !found {
-		s.t.Errorf("the sidecar of pod %s did not drain", pod)
-		return
-	}
-	at := func(t time.Time) string { return fmt.Sprintf("%+.3fs", t.Sub(begin.Time).Seconds()) }
-	text := []string{fmt.Sprintf("draining, %d in flight", begin.Inflight)}
-	for _, e := range s.ledger.all("end", "sigterm") {
-		if e.Pod != pod || e.At.Before(begin.Time) {
-			continue
-		}
-		if e.Kind == "sigterm" {
-			text = append(text, at(e.At)+" SIGTERM for the app")
-		} else if len(text) < 2 || !strings.Contains(text[len(text)-1], "handled") {
-			text = append(text, at(e.At)+" handled")
-		} else {
-			text[len(text)-1] = at(e.At) + " the last one handled"
-		}
-	}
-	for _, name := range []string{"drained", "stopped"} {
-		if l, found := log.find(name); found {
-			text = append(text, at(l.Time)+" "+name)
-		}
-	}
-	s.t.Logf("%s: %s; %s both pods gone", pod, strings.Join(text, "; "), at(gone))
 }

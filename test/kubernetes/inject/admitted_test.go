@@ -55,7 +55,6 @@ var admittedPods = map[string]admitted{
 	"short grace":     {settings: usual, spec: `{"terminationGracePeriodSeconds": 5, "containers": [{"name": "app", "image": "a"}]}`},
 	"long grace":      {settings: usual, grace: 600, spec: `{"terminationGracePeriodSeconds": 600, "containers": [{"name": "app", "image": "a"}]}`},
 	"long drain":      {settings: with(settings{"shutdown-grace": "2m30s"}), grace: 185, env: map[string]string{"SIDECAR_SHUTDOWN_GRACE": "2m30s"}},
-	"short drain":     {settings: with(settings{"shutdown-grace": "500ms"}), env: map[string]string{"SIDECAR_SHUTDOWN_GRACE": "500ms"}},
 	"volumes": {settings: usual, volumes: []string{"data"},
 		spec: `{"volumes": [{"name": "data", "emptyDir": {}}], "containers": [{"name": "app", "image": "a"}]}`},
 	"crashes": {settings: with(settings{"crash-limit": "3"}), volumes: []string{"amqp-sidecar-crash"},
@@ -82,10 +81,8 @@ var admittedPods = map[string]admitted{
 		env: map[string]string{"SIDECAR_ADMIN_ADDR": ":8080", "SIDECAR_APP_URL": "http://127.0.0.1:3000/"}},
 	"port of an init container that ends": {settings: usual, first: []string{"migrate"},
 		spec: `{"initContainers": [{"name": "migrate", "image": "m", "ports": [{"containerPort": 9090}]}], "containers": [{"name": "app", "image": "a"}]}`},
-	"least memory":     {settings: with(settings{"memory-limit": "32Mi"})},
-	"queue of another": {settings: with(settings{"queue": "orders.dlq.orders-x"}), env: map[string]string{"SIDECAR_QUEUE": "orders.dlq.orders-x"}},
-	"large":            {settings: with(nil), spec: large(), waits: nil},
-	"long name":        {settings: with(settings{"service": strings.Repeat("a", 118) + "-b"})},
+	"least memory": {settings: with(settings{"memory-limit": "32Mi"})},
+	"large":        {settings: with(nil), spec: large(), waits: nil},
 }
 
 func TestAdmitted(t *testing.T) {

@@ -13,35 +13,40 @@ import (
 
 // values are what the policy and the binary have to agree about.
 var values = map[string]struct {
-	variable    string
+	variable    string // of the binary, with %s for the value
 	good, bad   []string
 	notByPolicy []string // what the binary would take: written another way, or by amqp-sidecar/config
 }{
-	"service": {variable: "SIDECAR_SERVICE",
+	"service": {variable: "SIDECAR_SERVICE=%s",
 		good:        []string{"a", "a-b", "9", "A.b_c-d", ".a", "_", "amq", "x-" + strings.Repeat("y", 118), strings.Repeat("y", 118) + "-x", strings.Repeat("y", 120)},
 		bad:         []string{"-a", "amq.a", "amq-x", "a b", "a/b", "ä", "a:b", "a,b", "${X}", strings.Repeat("y", 250)},
 		notByPolicy: []string{strings.Repeat("y", 121)}},
-	"app-timeout": {variable: "SIDECAR_APP_TIMEOUT",
+	"app-timeout": {variable: "SIDECAR_APP_TIMEOUT=%s",
 		good:        []string{"1ms", "30s", "1.5s", "20m", "1m30s", "0.25h"},
 		bad:         []string{"0s", "0", "30", "20m1ms", "-1s", "1d", "s", "1 s", "1h"},
 		notByPolicy: []string{"10000ms", "1000us", "1m1s1ms1ms", "+1s", ".5s"}},
-	"shutdown-grace": {variable: "SIDECAR_SHUTDOWN_GRACE",
+	"shutdown-grace": {variable: "SIDECAR_SHUTDOWN_GRACE=%s",
 		good: []string{"0s", "25s", "1h", "59m59.999s", "1500ms"}, bad: []string{"0", "25", "1h1ms", "-1s", "forever"}},
-	"concurrency": {variable: "SIDECAR_CONCURRENCY",
+	"concurrency": {variable: "SIDECAR_CONCURRENCY=%s",
 		good: []string{"1", "9", "10", "9999", "10000"}, bad: []string{"0", "-1", "10001", "+5", "1.0", "many", "99999999999999999999", "0x10"}, notByPolicy: []string{"007"}},
-	"max-retries": {variable: "SIDECAR_MAX_RETRIES",
+	"max-retries": {variable: "SIDECAR_MAX_RETRIES=%s",
 		good: []string{"0", "1", "10", "999999", "1000000"}, bad: []string{"-1", "1000001", "+1", "ten", "1e3"}, notByPolicy: []string{"010"}},
-	"crash-limit":   {variable: "SIDECAR_CRASH_LIMIT", good: []string{"0", "1", "999", "1000"}, bad: []string{"-1", "1001", "x"}},
-	"topology-mode": {variable: "SIDECAR_TOPOLOGY_MODE", good: []string{"declare", "verify", "none"}, bad: []string{"Declare", "off", "passive"}},
-	"queue-type":    {variable: "SIDECAR_QUEUE_TYPE", good: []string{"classic", "quorum"}, bad: []string{"Quorum", "stream"}},
-	"topology":      {variable: "SIDECAR_TOPOLOGY", good: []string{"fanout", "topic-tiers", "native"}, bad: []string{"Fanout", "topic", "headers"}},
-	"queue": {variable: "SIDECAR_QUEUE",
+	"crash-limit":   {variable: "SIDECAR_CRASH_LIMIT=%s", good: []string{"0", "1", "999", "1000"}, bad: []string{"-1", "1001", "x"}},
+	"topology-mode": {variable: "SIDECAR_TOPOLOGY_MODE=%s", good: []string{"declare", "verify", "none"}, bad: []string{"Declare", "off", "passive"}},
+	"queue-type":    {variable: "SIDECAR_QUEUE_TYPE=%s", good: []string{"classic", "quorum"}, bad: []string{"Quorum", "stream"}},
+	"topology":      {variable: "SIDECAR_TOPOLOGY=%s", good: []string{"fanout", "topic-tiers", "native"}, bad: []string{"Fanout", "topic", "headers"}},
+	"queue": {variable: "SIDECAR_QUEUE=%s",
 		good: []string{"q", "a.b-c_d:e/f", "-x", "amq", "orders.dlq.orders", strings.Repeat("q", 200)}, bad: []string{"amq.q", "orders.dlq.orders-billing", "orders.retry-queue.orders-billing", strings.Repeat("q", 256)},
 		notByPolicy: []string{".q", "a b", "a,b", "ä", "$(HOME)", strings.Repeat("q", 201)}},
-	"bindings": {variable: "SIDECAR_BINDINGS",
+	"bindings": {variable: "SIDECAR_BINDINGS=%s",
 		good: []string{"e:k", "e:", "e:#", "e:a.*,e:b.#", "e:k,f:k", "-e:a-b", "e:a:b", "e:a/b:#", "amq.topic:k"}, bad: []string{"e", ":k", "e:k,", "e:k,e:k", ",", "e:k,,f:k", "amq.zzz:k", "e:k,amq.:k", "orders.retry-exchange.orders-billing:k"},
 		notByPolicy: []string{"e:k, f:k", "e e:k"}},
-	"app-health-path": {variable: "SIDECAR_APP_HEALTH_PATH",
+	"app-port": {variable: "SIDECAR_APP_URL=http://127.0.0.1:%s/",
+		good: []string{"1", "9", "10000", "59999", "64999", "65499", "65529", "65535"},
+		bad:  []string{"0", "65536", "70000", "-1", "http", "80:80"}},
+	"app-path": {variable: "SIDECAR_APP_URL=http://127.0.0.1:8080%s",
+		good: []string{"/", "/a/b?c=d", "/?a", "/a/"}, bad: []string{"a", "//a", "/a#b", "/a/../b", "/a b", "/%00"}},
+	"app-health-path": {variable: "SIDECAR_APP_HEALTH_PATH=%s",
 		good:        []string{"/", "/healthz", "/a/b.c/", "/.well-known/x", "/a?b=c&d=/e", "/a;b=1,2@x:y*!~+", "/a..b", "/?x"},
 		bad:         []string{"healthz", "//a", "/a/..", "/../a", "/.", "/a b", "/a#b", "/a%0a", "/a%zz", "/a/./b", "/a/%2e%2E/b", "http://x/", "/ä", "/a\\b", "/a|b"},
 		notByPolicy: []string{"/a%20b", "/a//b", "/$(HOME)", "/it's"}},
@@ -66,41 +71,16 @@ func TestValues(t *testing.T) {
 				}
 			}
 			for _, value := range c.bad {
-				if starts(c.variable + "=" + value) {
-					t.Errorf("the binary takes %s=%q", c.variable, value)
+				if starts(fmt.Sprintf(c.variable, value)) {
+					t.Errorf("the binary takes "+c.variable, value)
 				}
 			}
 			for _, value := range c.notByPolicy {
-				if !starts(c.variable + "=" + value) {
-					t.Errorf("the binary does not take %s=%q either", c.variable, value)
+				if !starts(fmt.Sprintf(c.variable, value)) {
+					t.Errorf("the binary does not take "+c.variable+" either", value)
 				}
 			}
 		})
-	}
-}
-
-// TestURL does the same for what ends up in the app's URL.
-func TestURL(t *testing.T) {
-	t.Parallel()
-	for _, s := range []settings{
-		{"app-port": "1"}, {"app-port": "9"}, {"app-port": "10000"}, {"app-port": "59999"}, {"app-port": "64999"}, {"app-port": "65499"}, {"app-port": "65529"}, {"app-port": "65535"},
-		{"app-path": "/"}, {"app-path": "/a/b?c=d"}, {"app-path": "/?a"}, {"app-path": "/a/"}, {"app-port": "3000", "app-path": "/.well-known"},
-	} {
-		if err := taken(t, with(s)); err != nil {
-			t.Errorf("%v: %v", s, err)
-		}
-	}
-	for _, s := range []settings{
-		{"app-port": "0"}, {"app-port": "65536"}, {"app-port": "70000"}, {"app-port": "-1"}, {"app-port": "http"}, {"app-port": "80:80"}, {"app-path": "a"}, {"app-path": "//a"},
-		{"app-path": "/a#b"}, {"app-path": "/a/../b"}, {"app-path": "/a b"}, {"app-path": "/%00"},
-	} {
-		if _, err := ask(pod(with(s), one)); err == nil {
-			t.Errorf("%v is admitted", s)
-		}
-		port, path := cmp.Or(s["app-port"], "8080"), cmp.Or(s["app-path"], "/")
-		if starts("SIDECAR_APP_URL=http://127.0.0.1:"+port+path) && path != "a" { // 8080a is no port: refused for another reason
-			t.Errorf("the binary takes %v", s)
-		}
 	}
 }
 
@@ -114,12 +94,9 @@ func TestTopologies(t *testing.T) {
 				for _, bindings := range []string{"", "orders.events:order.*"} {
 					for _, service := range []string{"wms", "wms-", "wms-x", strings.Repeat("w", 118) + "-x"} {
 						s := settings{"service": service, "broker-secret": "rabbit", "topology": topology, "queue-type": queueType, "queue": queue, "bindings": bindings}
-						got, err := ask(pod(s, one))
-						ok := starts("SIDECAR_SERVICE="+service, "SIDECAR_TOPOLOGY="+topology, "SIDECAR_QUEUE_TYPE="+queueType, "SIDECAR_QUEUE="+queue, "SIDECAR_BINDINGS="+bindings)
-						if ok != (err == nil) {
-							t.Errorf("%v: the binary starts: %v, the policy says: %v", s, ok, err)
-						}
-						if err == nil {
+						got := agreed(t, s, "SIDECAR_SERVICE="+service, "SIDECAR_TOPOLOGY="+topology, "SIDECAR_QUEUE_TYPE="+queueType,
+							"SIDECAR_QUEUE="+queue, "SIDECAR_BINDINGS="+bindings)
+						if got != nil {
 							admitted++
 							if err := got.configured(t.TempDir()); err != nil {
 								t.Errorf("%v: %v", s, err)
@@ -153,12 +130,8 @@ func TestTakenNames(t *testing.T) {
 				name := strings.NewReplacer("P", prefix, "R", rest, "S", service).Replace(template)
 				for _, s := range []settings{{"queue": name, "bindings": "e:k"}, {"queue": "billing", "bindings": name + ":k"}, {"queue": "", "bindings": name + ":k"}} {
 					s["topology"], s["service"] = topology, service
-					_, err := ask(pod(with(s), one))
-					ok := starts("SIDECAR_SERVICE="+service, "SIDECAR_TOPOLOGY="+topology, "SIDECAR_QUEUE="+s["queue"], "SIDECAR_BINDINGS="+s["bindings"])
-					if ok != (err == nil) {
-						t.Errorf("%v: the binary starts: %v, the policy says: %v", s, ok, err)
-					}
-					if !ok {
+					if agreed(t, with(s), "SIDECAR_SERVICE="+service, "SIDECAR_TOPOLOGY="+topology, "SIDECAR_QUEUE="+s["queue"],
+						"SIDECAR_BINDINGS="+s["bindings"]) == nil {
 						refused++
 					}
 				}
@@ -175,20 +148,26 @@ func TestTogether(t *testing.T) {
 	t.Parallel()
 	for _, app := range []string{"", "8080", "9090", "3000"} {
 		for _, admin := range []string{"", "8080", "9090", "3000"} {
-			_, err := ask(pod(with(settings{"app-port": app, "admin-port": admin}), one))
-			if ok := starts("SIDECAR_APP_URL=http://127.0.0.1:"+cmp.Or(app, "8080"), "SIDECAR_ADMIN_ADDR=:"+cmp.Or(admin, "9090")); ok != (err == nil) {
-				t.Errorf("app %q, admin %q: the binary starts: %v, the policy says: %v", app, admin, ok, err)
-			}
+			agreed(t, with(settings{"app-port": app, "admin-port": admin}),
+				"SIDECAR_APP_URL=http://127.0.0.1:"+cmp.Or(app, "8080"), "SIDECAR_ADMIN_ADDR=:"+cmp.Or(admin, "9090"))
 		}
 	}
 	for _, limit := range []string{"16Mi", "21Mi"} {
-		if _, err := ask(pod(with(settings{"memory-limit": limit, "memory-request": "8Mi"}), one)); err == nil {
+		if agreed(t, with(settings{"memory-limit": limit, "memory-request": "8Mi"}), "GOMEMLIMIT="+limit+"B") != nil {
 			t.Errorf("a limit of %s is admitted", limit)
 		}
-		if starts("GOMEMLIMIT=" + limit + "B") {
-			t.Errorf("the binary takes a limit of %s", limit)
-		}
 	}
+}
+
+// agreed gives settings to the policy and a configuration to the binary: both take it, or neither. It returns what comes out
+// of the admission, nil when that is nothing.
+func agreed(t *testing.T, s settings, env ...string) *Pod {
+	t.Helper()
+	got, err := ask(pod(s, one))
+	if ok := starts(env...); ok != (err == nil) {
+		t.Errorf("%v: the binary starts: %v, the policy says: %v", s, ok, err)
+	}
+	return got
 }
 
 // taken gives settings to the policy, and what it makes of them to the binary.

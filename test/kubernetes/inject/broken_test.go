@@ -3,6 +3,7 @@
 package inject
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,7 +11,7 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// The tests of this file take a part of the installation away. They are not parallel: nothing else runs meanwhile.
+// The tests of this file take a part of the installation away, or add to it. They are not parallel: nothing else runs meanwhile.
 
 // TestNotInjected has no policy that injects.
 func TestNotInjected(t *testing.T) {
@@ -72,6 +73,55 @@ func TestNamespaceDefaults(t *testing.T) {
 	must.Get(kubectl("", "annotate", "namespace", plain, "--overwrite", "amqp-sidecar/concurrency=many", "amqp-sidecar/typo=1"))(t)
 	refused(t, metadata(pod(usual, one), "namespace", plain), `amqp-sidecar/concurrency="many" (an annotation of the namespace): allowed: 1 to 10000`)
 	refused(t, metadata(pod(usual, one), "namespace", plain), "amqp-sidecar/typo (an annotation of the namespace): unknown")
+}
+
+// latePolicy adds a container to some pods, as a mesh does, before us or after us: the API server promises no order.
+const latePolicy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: inject-test-late}
+spec:
+  failurePolicy: Fail
+  reinvocationPolicy: Never
+  matchConstraints:
+    objectSelector: {matchLabels: {inject-test: late}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], resources: [pods], operations: [CREATE]}]
+  mutations:
+    - patchType: ApplyConfiguration
+      applyConfiguration:
+        expression: "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'mesh', image: 'mesh'}]}}"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: inject-test-late}
+spec: {policyName: inject-test-late}
+`
+
+// TestLateContainer has a container that another process adds during the same admission: it waits for the drain, too.
+func TestLateContainer(t *testing.T) {
+	must.Get(kubectl(latePolicy, "apply", "-f", "-"))(t)
+	t.Cleanup(func() {
+		if _, err := kubectl(latePolicy, "delete", "-f", "-"); err != nil {
+			t.Error(err)
+		}
+	})
+	late := metadata(pod(usual, one), "labels", object{"amqp-sidecar/inject": "true", "inject-test": "late"})
+	var got *Pod
+	must.Do(t, eventually(func() (err error) {
+		if got, err = ask(late); err == nil && got.find("mesh") == nil {
+			err = errors.New("the other policy is not at work")
+		}
+		return err
+	}))
+	for _, c := range got.Spec.Containers {
+		if c.waits() != 9090 {
+			t.Errorf("container %s does not wait for the drain", c.Name)
+		}
+	}
+	got.sameContainer(t)
+	if names := got.initNames(); len(names) != 1 {
+		t.Errorf("init containers %v", names)
+	}
 }
 
 // restore installs everything again after the test.

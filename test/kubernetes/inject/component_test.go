@@ -5,8 +5,10 @@ package inject
 import (
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,19 +29,15 @@ func TestComponent(t *testing.T) {
 		t.Fatalf("%v\n%s", err, warned)
 	}
 	for name, want := range map[string]struct {
-		service, url string
-		inits        string
-		containers   int
+		url, inits string
+		containers int
 	}{
-		"orders-billing": {service: "orders-billing", url: "http://127.0.0.1:3000/events", inits: "sidecar", containers: 1},
-		"orders-mail":    {service: "orders-mail", url: "http://127.0.0.1:8080", inits: "sidecar migrate", containers: 2},
+		"orders-billing": {url: "http://127.0.0.1:3000/events", inits: "sidecar", containers: 1},
+		"orders-mail":    {url: "http://127.0.0.1:8080", inits: "sidecar migrate", containers: 2},
 	} {
 		p := deployment(t, built, name)
-		if shown := strings.Join(p.initNames(), " "); shown != want.inits {
-			t.Errorf("%s: init containers %s, want %s", name, shown, want.inits)
-		}
-		if len(p.Spec.Containers) != want.containers {
-			t.Errorf("%s: %d containers, want %d", name, len(p.Spec.Containers), want.containers)
+		if inits, n := strings.Join(p.initNames(), " "), len(p.Spec.Containers); inits != want.inits || n != want.containers {
+			t.Errorf("%s: init containers %s and %d containers, want %+v", name, inits, n, want)
 		}
 		for _, c := range p.Spec.Containers {
 			if c.waits() != 9090 {
@@ -53,7 +51,7 @@ func TestComponent(t *testing.T) {
 		p.sameContainer(t)
 		p.expand(t)
 		env := p.environment()
-		if env["SIDECAR_SERVICE"] != want.service || env["SIDECAR_APP_URL"] != want.url {
+		if env["SIDECAR_SERVICE"] != name || env["SIDECAR_APP_URL"] != want.url {
 			t.Errorf("%s: %v", name, env)
 		}
 		// The ConfigMap has a name that kustomize made; what is in it is read from the example.
@@ -69,6 +67,14 @@ func TestComponent(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestSameContainer: the chart and the injection make the same container, as the component does.
+func TestSameContainer(t *testing.T) {
+	t.Parallel()
+	rendered := must.Get(exec.Command(os.Getenv("E2E_HELM4"), "template", "orders-billing", "../../../deploy/helm/amqp-sidecar", "--namespace", space,
+		"--set", "app.image.repository=app,app.image.tag=1", "--set", "broker.existingSecret=broker").Output())(t)
+	deployment(t, string(rendered), "orders-billing").sameContainer(t)
 }
 
 // TestComponentOverOwnHook has an app with a preStop hook: the API server refuses the two, nothing is replaced in
@@ -130,5 +136,60 @@ func (p *Pod) expand(t *testing.T) {
 		}
 		env[i].Value = reference.ReplaceAllStringFunc(e.Value, func(r string) string { return known[r[2:len(r)-1]] })
 		known[e.Name] = env[i].Value
+	}
+}
+
+// The tests below compare files with each other; the cluster has no part in them.
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b := must.Get(os.ReadFile(path))(t)
+	return string(b)
+}
+
+// TestAnnotationsOfReadme has every annotation that the policies know in the table, and no other.
+func TestAnnotationsOfReadme(t *testing.T) {
+	list := regexp.MustCompile(`(?s)name: known\n.*?\[(.*?)\]`).FindStringSubmatch(read(t, deploy+"/settings.yaml"))
+	if list == nil {
+		t.Fatal("settings.yaml has no list of what is known")
+	}
+	var known, named []string
+	for _, m := range regexp.MustCompile(`'([a-z-]+)'`).FindAllStringSubmatch(list[1], -1) {
+		known = append(known, m[1])
+	}
+	_, table, _ := strings.Cut(read(t, deploy+"/README.md"), "\n|---|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for row := range strings.Lines(table) {
+		for _, m := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(strings.Split(row, "|")[1], -1) {
+			named = append(named, m[1])
+		}
+	}
+	if !sameSet(known, named) {
+		t.Errorf("the policies know %v\nREADME.md names %v", known, named)
+	}
+	rules := regexp.MustCompile(`(?m)^ +\['([a-z-]+)', (?:'\^|variables\.)`).FindAllStringSubmatch(read(t, deploy+"/problems.yaml"), -1)
+	var checked []string
+	for _, m := range rules {
+		checked = append(checked, m[1])
+	}
+	known = slices.DeleteFunc(known, func(k string) bool { return k == "app-container" }) // compared with the pod
+	if !sameSet(known, checked) {
+		t.Errorf("known are %v\nchecked are %v", known, checked)
+	}
+}
+
+// TestEditedImage sets the image where the release does, in kustomization.yaml itself.
+func TestEditedImage(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, os.CopyFS(dir, os.DirFS(deploy)))
+	file := filepath.Join(dir, "kustomization.yaml")
+	changed := strings.Replace(read(t, file), "  - name: amqp-sidecar\n", "  - name: amqp-sidecar\n    newName: registry.example.com/amqp-sidecar\n", 1)
+	must.Do(t, os.WriteFile(file, []byte(changed), 0o600))
+	out := must.Get(kubectl("", "kustomize", dir))(t)
+	if n := strings.Count(out, "registry.example.com/amqp-sidecar:"); n != 3 {
+		t.Errorf("the image is in %d policies, not in 3:\n%s", n, out)
+	}
+	if strings.Contains(out, "kind: PodTemplate") {
+		t.Error("the object that is only read by kustomize would be applied")
 	}
 }

@@ -38,6 +38,9 @@ func run(m *testing.M) (int, error) {
 	if os.Getenv("KUBECONFIG") == "" {
 		return 1, fmt.Errorf("KUBECONFIG is not set: run this through scripts/kube.sh")
 	}
+	if os.Getenv("E2E_HELM4") == "" {
+		return 1, fmt.Errorf("E2E_HELM4 is not set: scripts/helm.sh 4 prints it")
+	}
 	if _, err := os.Stat(binary); err != nil {
 		return 1, fmt.Errorf("no bin/sidecar: make build: %w", err)
 	}

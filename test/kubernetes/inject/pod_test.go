@@ -59,37 +59,32 @@ const one = `{"containers": [{"name": "app", "image": "app"}]}`
 // Pod is the part of a pod that the tests check. Everything else is in raw.
 type Pod struct {
 	Metadata struct {
-		GenerateName string            `json:"generateName,omitempty"`
-		Namespace    string            `json:"namespace,omitempty"`
-		Labels       map[string]string `json:"labels,omitempty"`
-		Annotations  map[string]string `json:"annotations,omitempty"`
-	} `json:"metadata"`
+		Namespace   string
+		Annotations map[string]string
+	}
 	Spec struct {
 		TerminationGracePeriodSeconds int
 		InitContainers, Containers    []Container
 		Volumes                       []struct {
-			Name     string
-			Secret   *struct{ SecretName string }
-			EmptyDir *struct{}
+			Name   string
+			Secret *struct{ SecretName string }
 		}
-	} `json:"spec"`
+	}
 	raw json.RawMessage
 }
 
 // Container is the part of a container that the tests check.
 type Container struct {
-	Name, Image, RestartPolicy string
-	Env                        []variable
-	EnvFrom                    []struct{ ConfigMapRef struct{ Name string } }
-	VolumeMounts               []struct{ Name, MountPath string }
-	Resources                  struct{ Requests, Limits map[string]string }
-	Lifecycle                  struct {
-		PreStop *struct {
-			HTTPGet *struct {
+	Name, Image string
+	Env         []variable
+	EnvFrom     []struct{ ConfigMapRef struct{ Name string } }
+	Resources   struct{ Requests, Limits map[string]string }
+	Lifecycle   struct {
+		PreStop struct {
+			HTTPGet struct {
 				Path string
 				Port int
 			}
-			Exec *struct{ Command []string }
 		}
 	}
 }
@@ -111,11 +106,10 @@ func (p *Pod) find(name string) *Container {
 
 // waits returns the port at which the container asks whether it may stop, 0 when it does not ask.
 func (c *Container) waits() int {
-	h := c.Lifecycle.PreStop
-	if h == nil || h.HTTPGet == nil || h.HTTPGet.Path != "/drained" {
-		return 0
+	if hook := c.Lifecycle.PreStop.HTTPGet; hook.Path == "/drained" {
+		return hook.Port
 	}
-	return h.HTTPGet.Port
+	return 0
 }
 
 // object is anything in JSON.
@@ -184,14 +178,14 @@ func call(method, path string, body any) (json.RawMessage, error) {
 	return answer, nil
 }
 
-// without returns a pod's JSON as a value, less what differs between any two requests.
+// without returns a pod's JSON as a value, less what differs between any two requests and their namespaces.
 func (p *Pod) without() object {
 	var all object
 	if err := json.Unmarshal(p.raw, &all); err != nil {
 		panic(err) // it was decoded once
 	}
 	meta := all["metadata"].(object)
-	for _, key := range []string{"name", "uid", "creationTimestamp", "managedFields"} {
+	for _, key := range []string{"name", "namespace", "uid", "creationTimestamp", "managedFields"} {
 		delete(meta, key)
 	}
 	return all

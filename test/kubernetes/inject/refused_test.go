@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"strings"
 	"testing"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestRefused sends pods that would come up wrong. Each is refused with a message that says what to do.
@@ -72,8 +74,6 @@ func TestRefused(t *testing.T) {
 			spec: `{"containers": [{"name": "app", "image": "a", "ports": [{"containerPort": 9092}]}]}`},
 		"port of a native sidecar": {settings: usual, want: []string{"container mesh has the port 9090, which is that of the sidecar", "container logs has the port 9091"},
 			spec: `{"initContainers": [{"name": "mesh", "image": "m", "restartPolicy": "Always", "ports": [{"containerPort": 9090}]}, {"name": "logs", "image": "m", "restartPolicy": "Always", "ports": [{"containerPort": 9091}]}], "containers": [{"name": "app", "image": "a"}]}`},
-		"hook at another port": {settings: usual, want: []string{"container app has a preStop hook of its own"},
-			spec: `{"containers": [{"name": "app", "image": "a", "lifecycle": {"preStop": {"httpGet": {"path": "/drained", "port": 1234}}}}]}`},
 		"hook at the port before": {settings: with(settings{"admin-port": "9190"}), want: []string{"container app has a preStop hook of its own"},
 			spec: `{"containers": [{"name": "app", "image": "a", "lifecycle": {"preStop": {"httpGet": {"path": "/drained", "port": 9090}}}}]}`},
 		"hook at a name": {settings: usual, want: []string{"container app has a preStop hook of its own"},
@@ -127,5 +127,50 @@ func TestLongMessage(t *testing.T) {
 	_, err := ask(pod(typos, one))
 	if err == nil || !strings.Contains(err.Error(), "more problems than a message can hold") {
 		t.Errorf("%v", err)
+	}
+}
+
+// quiet is a pod without the volume of the service account, whose name is random.
+const quiet = `{"automountServiceAccountToken": false, "containers": [{"name": "app", "image": "a"}]}`
+
+// TestUntouched sends pods that no policy is for, whatever else is on them. They pass as they would without
+// the policies, of which the namespace that is left alone is the proof.
+func TestUntouched(t *testing.T) {
+	const port = `"ports": [{"name": "sidecar-admin", "containerPort": 9090}], "env": [{"name": "SIDECAR_SERVICE", "value": "x"}]`
+	wrong := settings{"app-port": "nonsense", "whatever": "x"}
+	for name, p := range map[string]object{
+		"no label":      metadata(pod(wrong, quiet), "labels", object{"app": "x"}),
+		"label false":   metadata(pod(wrong, quiet), "labels", object{"amqp-sidecar/inject": "false"}),
+		"of the system": metadata(pod(wrong, quiet), "namespace", "kube-system"),
+		"left alone":    metadata(pod(wrong, quiet), "namespace", closed),
+		"host network":  metadata(pod(nil, `{"automountServiceAccountToken": false, "hostNetwork": true, "containers": [{"name": "sidecar", "image": "s"}]}`), "labels", object{}),
+		// A pod that brings a sidecar, as those of the chart do: the label changes nothing, and no annotation is asked for.
+		"own native sidecar": pod(nil, `{"automountServiceAccountToken": false, "initContainers": [{"name": "sidecar", "image": "s", "restartPolicy": "Always", `+port+`}], "containers": [{"name": "app", "image": "a"}]}`),
+		"own container":      pod(nil, `{"automountServiceAccountToken": false, "containers": [{"name": "app", "image": "a"}, {"name": "sidecar", "image": "s", `+port+`}]}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := must.Get(ask(p))(t)
+			reference := metadata(object{"apiVersion": "v1", "kind": "Pod", "spec": p["spec"], "metadata": p["metadata"]}, "namespace", closed)
+			want := must.Get(ask(reference))(t)
+			if c := want.find("sidecar"); c != nil && c.Image != "s" {
+				t.Fatal("the policies apply to the namespace that is left alone")
+			}
+			if !same(got, want) {
+				t.Errorf("changed to %s\nfrom %s", got.raw, want.raw)
+			}
+		})
+	}
+}
+
+// TestInjectedAgain sends what came out of the admission through it once more, as restoring a backup would.
+func TestInjectedAgain(t *testing.T) {
+	t.Parallel()
+	once := must.Get(ask(pod(with(settings{"crash-limit": "2", "app-port": "3000"}), quiet)))(t)
+	again := metadata(once.without(), "namespace", space)
+	delete(again, "status")
+	twice := must.Get(ask(again))(t)
+	if !same(once, twice) {
+		t.Errorf("injected twice: %s\nonce: %s", twice.raw, once.raw)
 	}
 }

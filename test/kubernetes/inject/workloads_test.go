@@ -45,6 +45,23 @@ func (w workload) create(namespace string, o object) error {
 	return err
 }
 
+func (w workload) taken(t *testing.T, namespace string, o object) {
+	t.Helper()
+	if err := w.create(namespace, o); err != nil {
+		t.Errorf("%v is refused: %v", o["metadata"], err)
+	}
+}
+
+func (w workload) refused(t *testing.T, o object, reasons ...string) {
+	t.Helper()
+	err := w.create(space, o)
+	for _, want := range reasons {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, does not say %q", o["metadata"], err, want)
+		}
+	}
+}
+
 // TestWorkloads says what is wrong with pods before there are any.
 func TestWorkloads(t *testing.T) {
 	const never = `{"restartPolicy": "Never", "containers": [{"name": "app", "image": "app"}]}`
@@ -55,33 +72,15 @@ func TestWorkloads(t *testing.T) {
 			if w.kind == "Job" || w.kind == "CronJob" {
 				spec = never
 			}
-			if err := w.create(space, w.of(pod(usual, spec), "good")); err != nil {
-				t.Errorf("refused: %v", err)
-			}
-			bad := w.of(pod(settings{"service": "a b"}, spec), "bad")
-			err := w.create(space, bad)
-			for _, want := range []string{`amqp-sidecar/service="a b": allowed:`, "amqp-sidecar/broker-secret is required"} {
-				if err == nil || !strings.Contains(err.Error(), want) {
-					t.Errorf("%v, does not say %q", err, want)
-				}
-			}
-			if err := w.create(closed, bad); err != nil {
-				t.Errorf("in a namespace that is left alone: %v", err)
-			}
-			unlabelled := w.of(metadata(pod(settings{"service": "a b"}, spec), "labels", object{"app": "x"}), "unlabelled")
-			if err := w.create(space, unlabelled); err != nil {
-				t.Errorf("without the label: %v", err)
-			}
-			misplaced := w.of(metadata(pod(usual, spec), "labels", object{"app": "x"}), "misplaced")
+			bad, unlabelled := pod(settings{"service": "a b"}, spec), object{"app": "x"}
+			misplaced := w.of(metadata(pod(usual, spec), "labels", unlabelled), "misplaced")
 			metadata(misplaced, "labels", object{"amqp-sidecar/inject": "true"})
-			want := "the label amqp-sidecar/inject is on the " + w.kind + " itself and does nothing there"
-			if err := w.create(space, misplaced); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v, does not say %q", err, want)
-			}
-			injected := with(settings{"injected": "true"})
-			if err := w.create(space, w.of(pod(injected, spec), "forged")); err == nil || !strings.Contains(err.Error(), "amqp-sidecar/injected: unknown annotation") {
-				t.Errorf("a template that says it was injected: %v", err)
-			}
+			w.taken(t, space, w.of(pod(usual, spec), "good"))
+			w.refused(t, w.of(bad, "bad"), `amqp-sidecar/service="a b": allowed:`, "amqp-sidecar/broker-secret is required")
+			w.taken(t, closed, w.of(bad, "bad-where-left-alone"))
+			w.taken(t, space, w.of(metadata(pod(settings{"service": "a b"}, spec), "labels", unlabelled), "unlabelled"))
+			w.refused(t, misplaced, "the label amqp-sidecar/inject is on the "+w.kind+" itself and does nothing there")
+			w.refused(t, w.of(pod(with(settings{"injected": "true"}), spec), "forged"), "amqp-sidecar/injected: unknown annotation")
 		})
 	}
 }

@@ -4,28 +4,104 @@ package charts
 
 import (
 	"encoding/json"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"sidecar/internal/testkit/must"
+	"sidecar/internal/config"
 )
 
-// rendered is the environment of the chart's sidecar with values as JSON, by name.
+// beside are values that a variable needs beside it to be possible at all.
+var beside = map[string]string{
+	"SIDECAR_MESSAGE_TTL": "dead-letter", "SIDECAR_DEAD_LETTER": "dead-letter",
+}
+
+// sample is a text that the sidecar takes for a variable.
+func sample(v *config.Variable) string {
+	texts := map[string]string{
+		"SIDECAR_APP_URL": "http://127.0.0.1:3000/events", "SIDECAR_BINDINGS": "orders.main-exchange:a", "SIDECAR_ADMIN_ADDR": ":9190",
+		"SIDECAR_CONTROL_ADDR": "127.0.0.1:9191", "SIDECAR_PARK_ON_STATUS": "400,422", "SIDECAR_CRASH_DIR": "/tmp/crash", "SIDECAR_SPOOL_DIR": "/tmp/spool",
+		"SIDECAR_APP_HEALTH_PATH": "/healthz", "SIDECAR_AMQP_URL": "amqps://rabbit/", "OTEL_TRACES_SAMPLER_ARG": "0.5",
+		"SIDECAR_PREFETCH": "10", "SIDECAR_MAX_CONCURRENCY": "20", "SIDECAR_PARTITIONS": "8", "SIDECAR_ROUTES": "order.created=/orders", "SIDECAR_MAX_BODY": "1MiB", "SIDECAR_MEMORY": "64MiB", "SIDECAR_RETRY_DELAYS": "1s,5s", "SIDECAR_AMQP_SASL": "plain",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/", "SIDECAR_SHUTDOWN_GRACE": "20s", "SIDECAR_RETRY_AFTER_MAX": "1m",
+		"SIDECAR_DEAD_LETTER": "disabled", "SIDECAR_REQUEUE_DELAY_MAX": "2s", "SIDECAR_EXCHANGE_TYPE": "topic",
+		"SIDECAR_MAX_RETRIES": "2", "OTEL_TRACES_SAMPLER": "always_on",
+		"SIDECAR_PUBLISH_ADDR": "127.0.0.1:9192", "SIDECAR_PUBLISH_EXCHANGES": "audit=audit.events", "SIDECAR_OUTBOX_COLUMNS": "body=payload",
+		"SIDECAR_QUEUE_ARGUMENTS": "x-max-priority=10",
+	}
+	if text := texts[v.Name]; text != "" {
+		return text
+	}
+	if words := words(v); words != nil {
+		return words[0]
+	}
+	if text := v.Tag.Get("envDefault"); regexp.MustCompile(`^[0-9]+[a-zA-Z]*$`).MatchString(text) {
+		return text
+	}
+	return "text"
+}
+
+// TestEveryVariableByExtraEnv: there is no variable that only a value can set.
+func TestEveryVariableByExtraEnv(t *testing.T) {
+	t.Parallel()
+	variables := variables()
+	for name := range maps.Keys(variables) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			text := sample(variables[name])
+			args := []string{"--set", "app.image.repository=app,app.image.tag=1", extraEnv(t, name, text)}
+			if name != "SIDECAR_AMQP_URL" {
+				args = append(args, "--set", "broker.existingSecret=broker")
+			}
+			if preset := beside[name]; preset != "" {
+				args = append(args, "--set", "topology.preset="+preset, "--set", "topology.queue=q", "--set", "topology.bindings={orders:a}")
+			}
+			c := sidecar(t, pod(find(t, template(t, helm3, chart, args...), "Deployment")))
+			if value := env(t, c)[name]; value != text {
+				t.Errorf("it is %q, not %q", value, text)
+			}
+		})
+	}
+}
+
+// TestAValueAndItsVariable cannot both be set, for every value.
+func TestAValueAndItsVariable(t *testing.T) {
+	t.Parallel()
+	variables := variables()
+	for name, path := range typedValues(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := path.(string)
+			text := sample(variables[name])
+			set := "--set-string=" + path + "=" + strings.ReplaceAll(text, ",", "\\,")
+			switch {
+			case path == "tracing.resourceAttributes":
+				set, text = "--set="+path+".a=b", "a=b"
+			case path == "publish.exchanges" || path == "outbox.columns" || path == "topology.queueArguments":
+				set = "--set=" + path + "." + text
+			case path == "topology.retryDelays" || path == "publish.routingKeys" || path == "topology.bindings" || path == "dispatch.parkOnStatus":
+			case regexp.MustCompile(`^[0-9]+ to [0-9]+$`).MatchString(variables[name].Allowed(plain)):
+				set = "--set=" + path + "=" + text
+			case strings.HasSuffix(path, "Headers"):
+				set = "--set=" + path + "={" + text + "}"
+			}
+			args := append([]string{set, extraEnv(t, name, text)}, twoValues...)
+			want := "- extraEnv " + name + ": " + path + " sets " + name + " already"
+			if message := refuses(t, helm3, args...); !strings.Contains(message, want) {
+				t.Errorf("not said: %s\n%s", want, message)
+			}
+		})
+	}
+}
+
+// rendered is the environment of the chart's sidecar with values, by name.
 func rendered(t *testing.T, values map[string]any) map[string]string {
 	t.Helper()
-	c := sidecar(t, pod(find(t, template(t, helm3, chart, append([]string{"-f", valuesFile(t, values)}, twoValues...)...), "Deployment")))
-	env := map[string]string{}
-	for i := range c.at("env").([]any) {
-		name := c.text("env", i, "name")
-		if _, twice := env[name]; twice {
-			t.Errorf("%s is there twice", name)
-		}
-		env[name] = c.text("env", i, "value")
-	}
-	return env
+	args := append([]string{"-f", valuesFile(t, values)}, twoValues...)
+	return env(t, sidecar(t, pod(find(t, template(t, helm3, chart, args...), "Deployment"))))
 }
 
 // TestEveryValueOfASubscription: each variable that the sidecar takes for one subscription, and that has a value, has that
@@ -40,20 +116,16 @@ func TestEveryValueOfASubscription(t *testing.T) {
 		if !v.Scoped || path == "" {
 			continue
 		}
-		section, key, _ := strings.Cut(path, ".")
-		if one[section] == nil {
-			one[section] = map[string]any{}
-		}
 		text := sample(v)
 		var value any = text
 		if words := regexp.MustCompile(`^[0-9]+ to [0-9]+$`); words.MatchString(v.Allowed(plain)) {
 			value = json.Number(text)
 		} else if pair, value2, found := strings.Cut(text, "="); found && name == "SIDECAR_QUEUE_ARGUMENTS" {
 			value = map[string]any{pair: value2}
-		} else if strings.HasSuffix(key, "Headers") {
+		} else if strings.HasSuffix(path, "Headers") {
 			value = []string{text}
 		}
-		one[section].(map[string]any)[key] = value
+		set(one, path, value)
 		want["SIDECAR_SUB_ORDER_LINES_"+strings.TrimPrefix(name, "SIDECAR_")] = text
 	}
 	env := rendered(t, map[string]any{"subscriptions": map[string]any{"order-lines": one}})
@@ -90,10 +162,9 @@ func TestSubscriptionsWithoutSettings(t *testing.T) {
 		"app": map[string]any{"port": 3000}, "topology": map[string]any{"preset": "topic-tiers"},
 		"subscriptions": map[string]any{"user": map[string]any{}, "order": map[string]any{}, "b-2": map[string]any{"app": map[string]any{"path": "/b"}}},
 	})
-	own := slices.DeleteFunc(must.Get(json.Marshal(env))(t), func(b byte) bool { return b == 0 })
-	if env["SIDECAR_SUBSCRIPTIONS"] != "b-2,order,user" || env["SIDECAR_SUB_B_2_APP_URL"] != "http://127.0.0.1:3000/b" ||
-		strings.Count(string(own), "SIDECAR_SUB_") != 1 {
-		t.Errorf("%s", own)
+	own := slices.DeleteFunc(slices.Collect(maps.Keys(env)), func(name string) bool { return !strings.HasPrefix(name, "SIDECAR_SUB_") })
+	if env["SIDECAR_SUBSCRIPTIONS"] != "b-2,order,user" || env["SIDECAR_SUB_B_2_APP_URL"] != "http://127.0.0.1:3000/b" || len(own) != 1 {
+		t.Errorf("%v", env)
 	}
 	if env := rendered(t, nil); env["SIDECAR_SUBSCRIPTIONS"] != "" {
 		t.Errorf("%v", env)
@@ -109,16 +180,13 @@ func TestTheMigrationKnowsSubscriptions(t *testing.T) {
 			"flow": {"concurrency": 2, "orderBy": "routing-key"}, "topology": {"partitions": 2, "bindings": ["domain.events:line.#"]}}}`,
 	}, twoValues...)
 	job := sidecar(t, pod(find(t, template(t, helm4, chart, args...), "Job")))
-	names := map[string]bool{}
-	for i := range job.at("env").([]any) {
-		names[job.text("env", i, "name")] = true
-	}
+	names := env(t, job)
 	for name, want := range map[string]bool{
 		"SIDECAR_SUBSCRIPTIONS": true, "SIDECAR_SUB_ORDER_LINES_PARTITIONS": true, "SIDECAR_SUB_ORDER_LINES_ORDER_BY": true,
 		"SIDECAR_SUB_ORDER_LINES_APP_URL": false, "SIDECAR_SUB_ORDER_LINES_CONCURRENCY": false,
 	} {
-		if names[name] != want {
-			t.Errorf("%s is there: %v", name, names[name])
+		if _, found := names[name]; found != want {
+			t.Errorf("%s is there: %v", name, found)
 		}
 	}
 	if _, err := ask(environment(t, job), "plan"); err != nil {
@@ -150,16 +218,5 @@ func TestDocumentedEnvironments(t *testing.T) {
 		if !found {
 			t.Errorf("%s shows none", file)
 		}
-	}
-}
-
-// TestExampleOfSubscriptions: the sidecar takes the values that examples/kubernetes has for several queues.
-func TestExampleOfSubscriptions(t *testing.T) {
-	t.Parallel()
-	values := filepath.Join(root, "examples/kubernetes")
-	d := find(t, template(t, helm4, chart, "-f", filepath.Join(values, "values.yaml"), "-f", filepath.Join(values, "subscriptions.yaml")), "Deployment")
-	environ := environment(t, sidecar(t, pod(d)))
-	if _, err := ask(environ, "config"); err != nil || !slices.Contains(environ, "SIDECAR_SUBSCRIPTIONS=orders,refunds") {
-		t.Errorf("%v\n%v", err, environ)
 	}
 }
