@@ -86,7 +86,7 @@ func TestTagsAreKept(t *testing.T) {
 	}
 }
 
-// texted is a number as somebody sets it: the opposite of numbers.
+// texted is a number as it is set: the opposite of numbers.
 func (v *Variable) texted(n int64) string {
 	switch v.value.Type() {
 	case reflect.TypeFor[time.Duration](), reflect.TypeFor[[]time.Duration]():

@@ -44,7 +44,7 @@ func (r *rig) batch(lines ...string) []result {
 	return r.results(r.post("/publish:batch", strings.Join(lines, "\n"), "Content-Type", "application/jsonl"))
 }
 
-// wantCodes checks what has become of each message of a batch.
+// wantCodes checks the outcome of each message of a batch.
 func (r *rig) wantCodes(what string, got []result, want ...code) {
 	r.Helper()
 	var codes []code

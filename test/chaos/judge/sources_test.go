@@ -56,7 +56,7 @@ func (s *story) others() {
 	s.take(vanish)
 }
 
-// unanswered makes the POST one of which nobody knows whether the broker took it.
+// unanswered makes the POST one of which it is unknown whether the broker took it.
 func (s *story) unanswered(status int) {
 	s.requests[posted].Result, s.requests[posted].Status = ledger.Unknown, status
 }
