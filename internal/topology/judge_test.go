@@ -196,6 +196,28 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
+// TestWhenRetriesArePublished: where a reject leads elsewhere than planned, and where what is rejected could be dropped.
+func TestWhenRetriesArePublished(t *testing.T) {
+	t.Parallel()
+	classic, quorum := build(t, Options{Service: "wms-in", QueueType: TypeClassic}), build(t, Options{Service: "wms-in", QueueType: TypeQuorum})
+	for _, c := range []struct {
+		p         *Plan
+		queue     string
+		found     amqp.Table
+		published bool
+	}{
+		{classic, classic.Queue, amqp.Table{ArgDLX: "elsewhere"}, true}, {classic, classic.Queue, amqp.Table{ArgDLKey: "elsewhere"}, true},
+		{classic, classic.Queue, amqp.Table{argMaxPriority: int64(9)}, false}, {quorum, quorum.Queue, amqp.Table{ArgStrategy: nil}, true},
+		{classic, classic.Waits[0].Queue, amqp.Table{argMaxLength: int64(9), ArgOverflow: overflowReject}, true},
+		{classic, classic.Waits[0].Queue, amqp.Table{argMaxBytes: int64(9)}, true}, {classic, classic.Park.Queue, amqp.Table{argMaxLength: int64(9)}, false},
+	} {
+		got, all := c.p.AsFound(asFound(c.p, c.queue, c.found))
+		if published := got.Waits[0].By != ByReject; published != c.published || len(all) == 0 {
+			t.Errorf("%s %v: published %v, %v", c.queue, c.found, published, all)
+		}
+	}
+}
+
 // TestExplainedDifferences: what another difference explains is not reported.
 func TestExplainedDifferences(t *testing.T) {
 	t.Parallel()
@@ -313,6 +335,8 @@ func TestOtherDelaysOfTheQueue(t *testing.T) {
 		{"everything waits", func(*Options) {}, delayAll, "5s wms.queue.wms-in.5s"},
 		{"nothing waits", func(*Options) {}, delayNothing, "5s in the queue"},
 		{"two", func(o *Options) { o.RetryDelays = []time.Duration{time.Second, time.Minute} }, delayFailed, "1s wms.queue.wms-in.1s, 1m0s wms.queue.wms-in.1m"},
+		{"another longest", func(o *Options) { o.RetryDelays = []time.Duration{9 * time.Millisecond, time.Second} }, delayFailed, "9ms wms.queue.wms-in.9ms, 1s wms.queue.wms-in.1s"},
+		{"another shortest", func(o *Options) { o.RetryDelays = []time.Duration{time.Millisecond, 90 * time.Millisecond} }, delayFailed, "1ms wms.queue.wms-in.1ms, 90ms wms.queue.wms-in.90ms"},
 		{"a dead-letter queue of that name", func(o *Options) { o.DLQ = "wms.queue.wms-in.5s" }, delayFailed, "5s in the queue"},
 		{"a long name", func(o *Options) { o.Queue, o.RetryDelays = long, []time.Duration{time.Second, 1250 * time.Millisecond} }, delayFailed, "1s in the queue"},
 	} {
