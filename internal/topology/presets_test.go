@@ -31,6 +31,7 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 	perQueue := Options{Preset: PresetPerQueue, Service: "y", Bindings: []Binding{{Exchange: "domain.events", Key: "#"}}}
 	deadLetter := Options{Preset: PresetDeadLetter, Service: "x-y", Queue: "q", Bindings: []Binding{{Exchange: "x", Key: "#"}}}
 	native := Options{Preset: PresetNative, Service: "x-y"}
+	limit := func(p *Plan) any { return p.OwnQueue().Args[ArgDeliveryLimit] }
 	exchange := func(p *Plan, i int) string { return p.Exchanges[i].Name + " " + p.Exchanges[i].Type }
 	queues := func(p *Plan) (names []string) {
 		for _, q := range p.Queues {
@@ -116,8 +117,8 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 		{"nothing kept, quorum", deadLetter, func(o *Options) { o.NoDeadLetter, o.QueueType = true, "quorum" },
 			func(p *Plan) any { return p.queue("q").Args }, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2147483647)}},
 
-		{"a limit for each retry", native, func(o *Options) { o.MaxRetries = new(3) }, func(p *Plan) any { return p.OwnQueue().Args[ArgDeliveryLimit] }, int64(60)},
-		{"a limit without retries", native, func(o *Options) { o.MaxRetries = new(0) }, func(p *Plan) any { return p.OwnQueue().Args[ArgDeliveryLimit] }, int64(20)},
+		{"a limit for each retry", native, func(o *Options) { o.MaxRetries = new(3) }, limit, int64(60)},
+		{"a limit without retries", native, func(o *Options) { o.MaxRetries = new(0) }, limit, int64(20)},
 	} {
 		t.Run(c.o.Preset+": "+c.name, func(t *testing.T) {
 			o := c.o
