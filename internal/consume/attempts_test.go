@@ -157,6 +157,11 @@ func TestReplicasWithoutDelay(t *testing.T) {
 		if reports != 1 {
 			t.Errorf("%d reports", reports)
 		}
+		a = newAttempts(func(int) time.Duration { return atOnce }, func() { t.Error("a short delay is one, too") })
+		for n := range 6 {
+			a.ended(returning(a, "m", n), topology.FinalDelay, false)
+			time.Sleep(atOnce - time.Millisecond)
+		}
 	})
 }
 
@@ -194,8 +199,8 @@ func TestMessagesThatWentElsewhereAreForgotten(t *testing.T) {
 				t.Errorf("%d attempts of a message that returned", kept.failed)
 			}
 		}
-		if a.ended(kept, topology.FinalAck, false); a.taken != 0 {
-			t.Errorf("%d places are kept", a.taken)
+		if a.ended(kept, topology.FinalAck, false); a.taken != 0 || len(a.known) != 1 {
+			t.Errorf("%d places are kept, %d messages known", a.taken, len(a.known))
 		}
 	})
 }
