@@ -271,6 +271,8 @@ func TestExpectedCopiesAreBounded(t *testing.T) {
 		k := &c.remembered
 		k.expect(1, &plain[0])
 		k.expect(2, &plain[0])
+		const long = maxRemembered // its attempt goes on
+		k.fate(long).out++
 		time.Sleep(rememberedFor)
 		if !c.knows(1) {
 			t.Error("forgotten too early")
@@ -285,6 +287,11 @@ func TestExpectedCopiesAreBounded(t *testing.T) {
 		if k.held != maxRemembered/2 || k.fates[2].done != nil {
 			t.Errorf("%d copies are expected", k.held)
 		}
+		if !c.knows(long) {
+			t.Error("forgotten while its attempt goes on")
+		}
+		k.fate(long).out--
+		k.tidy(long)
 		for id := range uint64(maxRemembered) {
 			k.expect(id, &message.Outcome{Answer: "text"})
 		}
