@@ -87,6 +87,30 @@ func TestConsumersTakeTurnsAtSlots(t *testing.T) {
 	})
 }
 
+// TestSlotOfWhatNoWorkerTook: a pause gives it back.
+func TestSlotOfWhatNoWorkerTook(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		slots, end, attempts := make(chan struct{}, 3), make(chan struct{}), 0
+		o := benchOptions(t, 8) // more than there are workers
+		o.Concurrency, o.Slots, o.Dispatcher = 1, []chan struct{}{slots}, dispatcher(func(context.Context, *message.Message) message.Outcome {
+			if attempts++; attempts > 10 { // behind the ramp-up
+				<-end
+			}
+			return answer(200)
+		})
+		limited(t, 20, o)
+		synctest.Wait()
+		before := len(slots)
+		o.Flow.Hold(flow.Operator, "")
+		synctest.Wait()
+		if after := len(slots); before != 2 || after != 1 {
+			t.Errorf("%d slots are taken, and %d in the pause; want 2 and 1", before, after)
+		}
+		close(end)
+	})
+}
+
 // TestWhatWaitsIsGivenBack: a pause and a stop return what waits for a rate or for a slot, uncounted, and what it has
 // taken of either.
 func TestWhatWaitsIsGivenBack(t *testing.T) {

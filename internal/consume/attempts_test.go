@@ -148,11 +148,19 @@ func TestReplicasWithoutDelay(t *testing.T) {
 		reports := 0
 		a := newAttempts(func(int) time.Duration { return time.Second }, func() { reports++ })
 		time.Sleep(time.Second)
-		for n := 0; n < 8; n += 2 {
+		for n := 0; n < 16; n += 2 {
+			if n == 12 {
+				time.Sleep(time.Second) // only this once it is delayed: after it three in a row are not reached
+			}
 			a.ended(returning(a, "m", n), topology.FinalDelay, false)
 		}
 		if reports != 1 {
 			t.Errorf("%d reports", reports)
+		}
+		a = newAttempts(func(int) time.Duration { return atOnce }, func() { t.Error("a short delay is one, too") })
+		for n := range 6 {
+			a.ended(returning(a, "m", n), topology.FinalDelay, false)
+			time.Sleep(atOnce - time.Millisecond)
 		}
 	})
 }
@@ -185,13 +193,14 @@ func TestMessagesThatWentElsewhereAreForgotten(t *testing.T) {
 		if _, ok := a.known[attempted{identity("new"), 1}]; !ok || len(a.known) != 1 {
 			t.Errorf("known: %v", a.known)
 		}
-		a.ended(kept, topology.FinalRequeue, true)
-		r := returning(a, "a", 2)
-		if r.failed != 1 {
-			t.Errorf("%d attempts of a message that returned", r.failed)
+		for _, by := range []topology.Final{topology.FinalRequeue, topology.FinalAck} { // lost with the connection
+			a.ended(kept, by, true)
+			if kept = returning(a, "a", 2); kept.failed != 1 {
+				t.Errorf("%d attempts of a message that returned", kept.failed)
+			}
 		}
-		if a.ended(r, topology.FinalAck, false); a.taken != 0 {
-			t.Errorf("%d places are kept", a.taken)
+		if a.ended(kept, topology.FinalAck, false); a.taken != 0 || len(a.known) != 1 {
+			t.Errorf("%d places are kept, %d messages known", a.taken, len(a.known))
 		}
 	})
 }

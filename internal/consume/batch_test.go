@@ -95,19 +95,20 @@ func three() settings {
 
 func (r *rig) split() int { return int(testutil.ToFloat64(r.metrics().split)) }
 
+// TestBatchIsSettledByMessage: those that fail go out again, each alone, although they would fill a batch.
 func TestBatchIsSettledByMessage(t *testing.T) {
 	t.Parallel()
 	d := &batched{answer: eachOf(func(m *message.Message) message.Outcome {
-		if m.MessageID == "b" && m.RetryCount < 2 {
+		if strings.Contains("bdf", m.MessageID) && m.RetryCount < 2 {
 			return answer(503)
 		}
 		return answer(200)
 	})}
 	r := start(t, d, three())
-	r.publish("a", "b", "c")
-	r.acked(3)
-	r.counted(2, message.Retry, message.ReasonServerError)
-	d.wants(t, "a#0 b#0 c#0", "b#1", "b#2")
+	r.publish("a", "b", "c", "d", "e", "f")
+	r.acked(6)
+	r.counted(6, message.Retry, message.ReasonServerError)
+	d.wants(t, "a#0 b#0 c#0", "b#1", "b#2", "d#0 e#0 f#0", "d#1", "d#2", "f#1", "f#2")
 	if r.split() != 0 {
 		t.Errorf("%d batches split", r.split())
 	}

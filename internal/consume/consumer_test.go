@@ -62,19 +62,24 @@ func TestEveryMessageIsAckedOnce(t *testing.T) {
 	r.holds(r.plan.Queue, 0)
 }
 
+// TestRequeueIsNotCounted: the message is held here each time, in the only place that there is.
 func TestRequeueIsNotCounted(t *testing.T) {
 	t.Parallel()
 	var s seen
+	f := &failing{}
 	answers := s.answers(425, 425)
 	r := start(t, dispatcher(func(ctx context.Context, m *message.Message) message.Outcome {
 		if m.RetryCount != 0 {
 			t.Errorf("a requeue was counted: %d", m.RetryCount)
 		}
 		return answers(ctx, m)
-	}), settings{})
+	}), settings{concurrency: 1, prefetch: 2, publisher: f.before})
 	r.publish("a")
 	r.acked(1)
 	r.counted(2, message.Requeue, message.ReasonTooEarly)
+	if n := f.failed.Load(); n != 0 {
+		t.Errorf("%d detours", n)
+	}
 }
 
 // refused is what the app that is away answers.

@@ -83,6 +83,9 @@ func TestSharedQueueIsReadOnce(t *testing.T) {
 	if lines, sum := shown(t, only, Scan{}); !slices.Equal(lines, []string{"refunds 2", "refunds 4"}) || sum.Matched != 2 || sum.Scanned != 4 {
 		t.Errorf("%q %+v", lines, sum)
 	}
+	if lines, sum := shown(t, must.Get(all.Of("orders"))(t), Scan{}); !slices.Equal(lines, []string{"orders 1"}) || sum.Matched != 1 {
+		t.Errorf("of orders: %q %+v", lines, sum)
+	}
 	groups, _, err := all.Groups(t.Context(), Filter{}, Scan{})
 	if err != nil || len(groups) != 3 || groups[0].Subscription != "refunds" || groups[0].Count != 2 || groups[0].ID != groups[1].ID {
 		t.Errorf("%+v", groups)

@@ -34,7 +34,7 @@ func TestExportPurgeImport(t *testing.T) {
 			odd := r.parked("odd", all)
 			odd.Body = []byte{0, 1, 0xff, '\n', '"'}
 			odd.ContentType, odd.ContentEncoding, odd.Priority, odd.CorrelationId, odd.ReplyTo = "", "gzip", 9, "c\"<", "answers"
-			odd.Timestamp, odd.Type, odd.AppId = time.Unix(1700000000, 0), "typé", "app"
+			odd.Timestamp, odd.Type, odd.AppId, odd.Expiration = time.Unix(1700000000, 0), "typé", "app", "3600000"
 			bare := amqp.Publishing{Body: nil}
 			list := append(r.numbered(15), odd, r.parked("", nil), bare, r.parked("duplicate", nil), r.parked("duplicate", nil))
 			ch := brokertest.Channel(t, r.url)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/httpguard"
 	"sidecar/internal/testkit/must"
 )
 
@@ -101,6 +102,10 @@ func TestBatchBusy(t *testing.T) {
 	r.server.o.Timeout = 100 * time.Millisecond
 	r.server.inflight.Enter()
 	r.wantCodes("messages", r.batch(item), busy)
+	b := &batch{server: r.server, window: make(httpguard.Slots, 1)}
+	if f := b.sendItem(0, &outgoing{}, 0, time.Now()); f != errBusy || len(b.window) != 0 {
+		t.Errorf("%v, and %d places of the batch are taken", f, len(b.window))
+	}
 	r.server.inflight.Leave()
 	// The batch itself finds memory, its item does not.
 	rest := r.memory.Limit()/2 - costOfBatch - resultStep*costOfResult - costOfMessage - 4<<10

@@ -128,7 +128,7 @@ func TestOwns(t *testing.T) {
 	}
 	p := *show(t, PresetFanout, nil)
 	p.Redrive.Exchange = "orders"
-	for queue, owned := range map[string]bool{p.Queue: true, "orders": false, "orders.p0": false, "orders.p63": false} {
+	for queue, owned := range map[string]bool{p.Queue: true, "": true, "orders": false, "orders.p0": false, "orders.p63": false} {
 		if p.Owns(queue) != owned {
 			t.Errorf("messages of %s", queue)
 		}

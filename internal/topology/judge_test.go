@@ -38,7 +38,7 @@ func TestJudgements(t *testing.T) {
 	classic, quorum := Options{Service: "wms-in", QueueType: TypeClassic}, Options{Service: "wms-in", QueueType: TypeQuorum}
 	bounded := Options{Service: "wms-in", QueueType: TypeClassic, QueueArguments: amqp.Table{argMaxLength: int64(9)}}
 	ordered := Options{Service: "wms-in", QueueType: TypeClassic, SingleActive: true}
-	native := Options{Preset: PresetNative, Service: "wms-in"}
+	native, many := Options{Preset: PresetNative, Service: "wms-in"}, Options{Preset: PresetNative, Service: "wms-in", MaxRetries: new(30)}
 	for _, c := range []struct {
 		o         Options
 		name      string
@@ -65,6 +65,7 @@ func TestJudgements(t *testing.T) {
 		{quorum, own, amqp.Table{ArgType: TypeClassic, ArgStrategy: nil, ArgOverflow: nil, ArgDeliveryLimit: nil}, Weaker, "can be lost when the broker is killed"},
 		{quorum, own, amqp.Table{ArgDeliveryLimit: nil}, Weaker, "more than 20 times"},
 		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(20)}, Weaker, "more than 20 times"},
+		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(1000)}, Weaker, "more than 1000 times"},
 		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(2)}, Breaks, "lost connections are enough"},
 		{quorum, own, amqp.Table{ArgDeliveryLimit: int64(-1)}, Harmless, "no message reaches it"},
 		{quorum, own, amqp.Table{ArgStrategy: nil, ArgOverflow: nil}, Harmless, "do not depend"},
@@ -85,6 +86,8 @@ func TestJudgements(t *testing.T) {
 		{native, own, amqp.Table{ArgDeliveryLimit: int64(9)}, Breaks, "before its retries are used up"},
 		{native, own, amqp.Table{ArgDeliveryLimit: int64(10)}, Weaker, "more than 10 times"},
 		{native, own, amqp.Table{ArgDeliveryLimit: nil}, Weaker, "more than 20 times"},
+		{many, own, amqp.Table{ArgDeliveryLimit: nil}, Breaks, "before its retries are used up"},
+		{native, own, amqp.Table{ArgDeliveryLimit: int64(-1)}, Weaker, "again after each delay"},
 		{native, own, amqp.Table{ArgDeliveryLimit: int64(200_000)}, Harmless, "ends what kills"},
 		{native, own, amqp.Table{ArgDeliveryLimit: NoDeliveryLimit, ArgDLX: "retry", ArgDLKey: "retry"}, Weaker, "again after each delay"},
 		{classic, wait, amqp.Table{ArgTTL: int64(9)}, Harmless, "retries wait in wms.retry-queue.wms-in.5s instead"},
@@ -196,6 +199,31 @@ func TestFullQueue(t *testing.T) {
 	}
 }
 
+// TestWhenRetriesArePublished: where a reject leads elsewhere than planned, and where what is rejected could be dropped.
+func TestWhenRetriesArePublished(t *testing.T) {
+	t.Parallel()
+	classic := build(t, Options{Service: "wms-in", QueueType: TypeClassic})
+	quorum := build(t, Options{Service: "wms-in", QueueType: TypeQuorum})
+	for _, c := range []struct {
+		p         *Plan
+		queue     string
+		found     amqp.Table
+		published bool
+	}{
+		{classic, classic.Queue, amqp.Table{ArgDLX: "elsewhere"}, true}, {classic, classic.Queue, amqp.Table{ArgDLKey: "elsewhere"}, true},
+		{classic, classic.Queue, amqp.Table{argMaxPriority: int64(9)}, false}, {quorum, quorum.Queue, amqp.Table{ArgStrategy: nil}, true},
+		{quorum, quorum.Queue, amqp.Table{ArgRetryType: delayFailed, ArgRetryMin: int64(9)}, false},
+		{classic, classic.Waits[0].Queue, amqp.Table{argMaxLength: int64(9), ArgOverflow: overflowReject}, true},
+		{classic, classic.Waits[0].Queue, amqp.Table{argMaxBytes: int64(9)}, true},
+		{classic, classic.Park.Queue, amqp.Table{argMaxLength: int64(9)}, false},
+	} {
+		got, all := c.p.AsFound(asFound(c.p, c.queue, c.found))
+		if published := got.Waits[0].By != ByReject; published != c.published || len(all) == 0 {
+			t.Errorf("%s %v: published %v, %v", c.queue, c.found, published, all)
+		}
+	}
+}
+
 // TestExplainedDifferences: what another difference explains is not reported.
 func TestExplainedDifferences(t *testing.T) {
 	t.Parallel()
@@ -298,6 +326,13 @@ func TestAnotherDelay(t *testing.T) {
 	}
 }
 
+// two are the delays of options, in milliseconds.
+func two(shortest, longest time.Duration) func(*Options) {
+	return func(o *Options) {
+		o.RetryDelays = []time.Duration{shortest * time.Millisecond, longest * time.Millisecond}
+	}
+}
+
 // TestOtherDelaysOfTheQueue: a queue that delays by other times keeps them, and retries wait beside it, one queue for each
 // end of the range, unless the name of one cannot be had.
 func TestOtherDelaysOfTheQueue(t *testing.T) {
@@ -312,7 +347,10 @@ func TestOtherDelaysOfTheQueue(t *testing.T) {
 		{"one delay", func(*Options) {}, delayFailed, "5s wms.queue.wms-in.5s"},
 		{"everything waits", func(*Options) {}, delayAll, "5s wms.queue.wms-in.5s"},
 		{"nothing waits", func(*Options) {}, delayNothing, "5s in the queue"},
-		{"two", func(o *Options) { o.RetryDelays = []time.Duration{time.Second, time.Minute} }, delayFailed, "1s wms.queue.wms-in.1s, 1m0s wms.queue.wms-in.1m"},
+		{"two", two(1000, 60_000), delayFailed, "1s wms.queue.wms-in.1s, 1m0s wms.queue.wms-in.1m"},
+		{"as planned", two(9, 90), delayFailed, "9ms in the queue"},
+		{"another longest", two(9, 1000), delayFailed, "9ms wms.queue.wms-in.9ms, 1s wms.queue.wms-in.1s"},
+		{"another shortest", two(1, 90), delayFailed, "1ms wms.queue.wms-in.1ms, 90ms wms.queue.wms-in.90ms"},
 		{"a dead-letter queue of that name", func(o *Options) { o.DLQ = "wms.queue.wms-in.5s" }, delayFailed, "5s in the queue"},
 		{"a long name", func(o *Options) { o.Queue, o.RetryDelays = long, []time.Duration{time.Second, 1250 * time.Millisecond} }, delayFailed, "1s in the queue"},
 	} {
@@ -338,6 +376,10 @@ func TestOtherDelaysOfTheQueue(t *testing.T) {
 		}
 		if !p.DelaysItself() || got.DelaysItself() != strings.Contains(c.want, "in the queue") {
 			t.Errorf("%s: delays itself: %v", c.name, got.DelaysItself())
+		}
+		f.Barred = map[string]bool{QueueTitle(got.Waits[0].Queue): true}
+		if got, _ := p.AsFound(f); !got.DelaysItself() {
+			t.Errorf("%s, and a queue that cannot be declared: %+v", c.name, got.Waits)
 		}
 	}
 }

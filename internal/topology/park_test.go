@@ -146,6 +146,9 @@ func TestRedriveOfAnotherConsumersMessage(t *testing.T) {
 			}
 			var again message.Message
 			again.FromDelivery(&amqp.Delivery{Headers: pub.Msg.Headers}, p.Queue, 10)
+			if from := pub.Msg.Headers["x-original-exchange"]; from != nil {
+				t.Errorf("%s, reset %t: comes from %q, which is not known", name, reset, from)
+			}
 			if again.RetryCount != want || message.Deliveries(pub.Msg.Headers) != 0 {
 				t.Errorf("%s, reset %t: %d retries, want %d: %v", name, reset, again.RetryCount, want, pub.Msg.Headers)
 			}
@@ -161,20 +164,48 @@ func TestRedriveToAnotherQueue(t *testing.T) {
 	p.CountHeader = "x-try"
 	d := &amqp.Delivery{MessageId: "m", Body: []byte("body"), Exchange: p.Park.Exchange, RoutingKey: p.Park.Key, Headers: amqp.Table{
 		"tenant": "acme", "x-try": "4", "CC": []any{"x"}, "x-delivery-count": int64(2), "x-acquired-count": int64(2), "x-first-death-queue": "q",
-		"x-death":       []any{amqp.Table{"queue": p.Queue, "reason": "rejected", "count": int64(3), "exchange": "orders", "routing-keys": []any{"order.created"}}},
-		"x-retry-count": int32(3), "x-retry-crashes": int32(1), "x-retry-queue": p.Queue, "x-original-queue": p.Queue, "x-original-exchange": "orders",
-		"x-original-routing-key": "order.created", "x-final-reason": "max_retries", "x-final-retry-count": int32(3), "x-redriven-reply-to": "old", "x-redriven-count": int32(1),
+		"x-death": []any{amqp.Table{
+			"queue": p.Queue, "reason": "rejected", "count": int64(3), "exchange": "orders", "routing-keys": []any{"order.created"},
+			"original-expiration": "60000",
+		}},
+		"x-retry-count": int32(3), "x-retry-crashes": int32(1), "x-retry-queue": p.Queue, "x-original-queue": p.Queue,
+		"x-final-reason": "max_retries", "x-final-retry-count": int32(3), "x-redriven-reply-to": "old", "x-redriven-count": int32(1),
 	}}
 	pub, fits := p.RedrivePublication(d, Redriving{By: "operator", At: time.Unix(1700000000, 0), Count: 1, To: "audit"})
 	if !fits || pub.Exchange != DefaultExchange && pub.Exchange != "" || pub.Key != "audit" || string(pub.Msg.Body) != "body" || pub.Msg.MessageId != "m" {
 		t.Errorf("%+v", pub)
 	}
 	want := amqp.Table{
-		"tenant": "acme", "x-original-exchange": "orders", "x-original-routing-key": "order.created", "x-original-cc": []any{"x"}, "x-redriven-count": int32(2),
+		"tenant": "acme", "x-original-exchange": "orders", "x-original-routing-key": "order.created", "x-original-cc": []any{"x"},
+		"x-original-expiration": "60000", "x-redriven-count": int32(2),
 		"x-redriven-by": "operator", "x-redriven-from": p.Park.Queue, "x-redriven-at": "2023-11-14T22:13:20.000Z",
 	}
 	if !reflect.DeepEqual(pub.Msg.Headers, want) {
 		t.Errorf("got %v\nwant %v", pub.Msg.Headers, want)
+	}
+}
+
+// TestRedriveToAPartition: the key decides.
+func TestRedriveToAPartition(t *testing.T) {
+	t.Parallel()
+	for name, p := range partitioned(t) {
+		if pub, _ := p.RedrivePublication(&amqp.Delivery{RoutingKey: "order.7"}, Redriving{}); pub.Key != "order.7" {
+			t.Errorf("%s: %q", name, pub.Key)
+		}
+	}
+}
+
+// TestRestored: what was taken out of the dead-letter queue returns as it was, but for what would act on the broker.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-cincout"})
+	death := []any{amqp.Table{"queue": p.Queue}}
+	pub, _ := p.RestorePublication(&amqp.Delivery{Expiration: "60000", Headers: amqp.Table{
+		"tenant": "acme", "x-death": death, "x-delivery-count": int64(2), "CC": []any{"x"},
+	}})
+	want := amqp.Table{"tenant": "acme", "x-death": death, "x-original-cc": []any{"x"}}
+	if pub.Msg.Expiration != "60000" || !reflect.DeepEqual(pub.Msg.Headers, want) {
+		t.Errorf("expiration %q, headers %v, want %v", pub.Msg.Expiration, pub.Msg.Headers, want)
 	}
 }
 

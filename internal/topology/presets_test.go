@@ -30,6 +30,8 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 	ladder := Options{Preset: PresetDelayLadder, Service: "x-y", Bindings: events}
 	perQueue := Options{Preset: PresetPerQueue, Service: "y", Bindings: []Binding{{Exchange: "domain.events", Key: "#"}}}
 	deadLetter := Options{Preset: PresetDeadLetter, Service: "x-y", Queue: "q", Bindings: []Binding{{Exchange: "x", Key: "#"}}}
+	native := Options{Preset: PresetNative, Service: "x-y"}
+	limit := func(p *Plan) any { return p.OwnQueue().Args[ArgDeliveryLimit] }
 	exchange := func(p *Plan, i int) string { return p.Exchanges[i].Name + " " + p.Exchanges[i].Type }
 	queues := func(p *Plan) (names []string) {
 		for _, q := range p.Queues {
@@ -114,6 +116,9 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 			func(p *Plan) any { return queues(p) }, []string{"q.dlq", "q.retry.1s", "q"}},
 		{"nothing kept, quorum", deadLetter, func(o *Options) { o.NoDeadLetter, o.QueueType = true, "quorum" },
 			func(p *Plan) any { return p.queue("q").Args }, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2147483647)}},
+
+		{"a limit for each retry", native, func(o *Options) { o.MaxRetries = new(3) }, limit, int64(60)},
+		{"a limit without retries", native, func(o *Options) { o.MaxRetries = new(0) }, limit, int64(20)},
 	} {
 		t.Run(c.o.Preset+": "+c.name, func(t *testing.T) {
 			o := c.o
