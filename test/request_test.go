@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"maps"
 	"net"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -72,7 +73,7 @@ func TestRequest(t *testing.T) {
 			continue
 		}
 		got := sc.app.await(id, 1)[0]
-		if got.Method != "POST" || got.Target != "/in/box?source=amqp" || got.Header.Get("Host") != l.Addr().String() || !bytes.Equal(got.Body, m.Body) {
+		if got.Method != http.MethodPost || got.Target != "/in/box?source=amqp" || got.Header.Get("Host") != l.Addr().String() || !bytes.Equal(got.Body, m.Body) {
 			t.Errorf("%q: %s %s to %s with %d bytes", id, got.Method, got.Target, got.Header.Get("Host"), len(got.Body))
 		}
 		checkHeaders(t, id, got, map[string]string{

@@ -44,12 +44,6 @@ func (c *counts) of(id string) []int {
 	return slices.Clone(c.seen[id])
 }
 
-// fail answers each attempt with a 409, which the breaker does not count.
-func (c *counts) fail(_ context.Context, m *message.Message) message.Outcome {
-	c.add(m)
-	return answer(409)
-}
-
 // allParked waits for n parked messages, each after as many retries.
 func (r *rig) allParked(n, retries int) {
 	r.t.Helper()

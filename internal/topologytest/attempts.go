@@ -34,7 +34,7 @@ func success(t *testing.T, r *shared) {
 func (r *rig) attempts(t *testing.T, id string, n int) []*apptest.Request {
 	t.Helper()
 	exchange, key, _ := front(r.plan)
-	list := r.receipts(t, id, numbers(0, n-1)...)
+	list := r.receipts(t, id, counting(n-1)...)
 	for i := range list {
 		h := list[i].Header
 		last := h.Get("Amqp-Last-Attempt") == "true"

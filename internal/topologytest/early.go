@@ -94,7 +94,7 @@ func senderProperties(t *testing.T, r *shared) {
 			reason, attempts = "max_retries", r.plan.MaxRetries+1
 		}
 		d := r.givenUp(t, id, reason)
-		r.receipts(t, id, numbers(0, attempts-1)...)
+		r.receipts(t, id, counting(attempts-1)...)
 		if d != nil {
 			takenOff(t, d, user, aside)
 		}

@@ -217,9 +217,9 @@ func (r *rig) receipts(t testing.TB, id string, counts ...int) []*apptest.Reques
 	return list
 }
 
-// numbers are those from one to another.
-func numbers(from, to int) (all []int) {
-	for n := from; n <= to; n++ {
+// counting are the numbers from 0 to the last one.
+func counting(last int) (all []int) {
+	for n := range last + 1 {
 		all = append(all, n)
 	}
 	return all

@@ -105,7 +105,7 @@ func (r *shared) uncounted(t *testing.T, sent map[string]bool) {
 	for _, name := range []string{"string", "empty", "negative", "text-count", "foreign", "expired", "maxlen",
 		"delivery_limit", "retry-text", "retry-negative", "attempt-text", "delivery-huge"} {
 		if id := "forged-" + name; sent[id] {
-			r.receipts(t, id, numbers(0, r.plan.MaxRetries)...)
+			r.receipts(t, id, counting(r.plan.MaxRetries)...)
 		}
 	}
 }

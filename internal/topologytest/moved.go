@@ -47,7 +47,7 @@ func movedBeforeItsTime(t *testing.T, r *shared) {
 		t.Errorf("x-final-retry-count is %v", d.Headers["x-final-retry-count"])
 	}
 	// The second is the attempt that parked, and the third the first one after the move.
-	r.receipts(t, id, slices.Insert(numbers(0, r.plan.MaxRetries), 1, 1)...)
+	r.receipts(t, id, slices.Insert(counting(r.plan.MaxRetries), 1, 1)...)
 }
 
 // movedOutOfWaiting: a message that a user takes out of a retry queue and puts into the service's queue brings a count
@@ -73,7 +73,7 @@ func movedOutOfWaiting(t *testing.T, r *shared) {
 // parkedAgain checks a message that was moved back moves times.
 func (r *rig) parkedAgain(t testing.TB, d *amqp.Delivery, moves int) {
 	t.Helper()
-	counts := append(numbers(0, r.plan.MaxRetries), slices.Repeat([]int{r.plan.MaxRetries}, moves)...)
+	counts := append(counting(r.plan.MaxRetries), slices.Repeat([]int{r.plan.MaxRetries}, moves)...)
 	list := r.receipts(t, d.MessageId, counts...)
 	last := list[len(list)-1].Header
 	exchange, key, _ := front(r.plan)

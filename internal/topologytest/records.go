@@ -132,7 +132,7 @@ func foreignRetries(t *testing.T, plan *topology.Plan) {
 	r.send(t, ids...)
 	for _, id := range ids {
 		r.ends(t, id, 1, "park", "max_retries")
-		r.receipts(t, id, numbers(0, plan.MaxRetries)...)
+		r.receipts(t, id, counting(plan.MaxRetries)...)
 		brokertest.Eventually(t, patience, "the other service settles all of "+id, func() bool {
 			return len(everything.log.finals(id)) > plan.MaxRetries
 		})

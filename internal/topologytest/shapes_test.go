@@ -203,12 +203,12 @@ func (s *shape) endings(r *rig) map[string]ending {
 	}
 	mode := string(r.mode)
 	all := map[string]ending{
-		"often " + mode:   {then(retries, failing()), numbers(0, retries), "ack", "success"},
+		"often " + mode:   {then(retries, failing()), counting(retries), "ack", "success"},
 		"early " + mode:   {then(early, status(http.StatusTooEarly)), make([]int, early+1), "ack", "success"},
 		"at once " + mode: {[]apptest.Reply{parking()}, []int{0}, "park", "disposition"},
 	}
 	if !s.unhurried {
-		all["always "+mode] = ending{[]apptest.Reply{failing()}, numbers(0, retries), "park", "max_retries"}
+		all["always "+mode] = ending{[]apptest.Reply{failing()}, counting(retries), "park", "max_retries"}
 	}
 	return all
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Table is an AMQP table, of the types that the client library, the sidecar and brokers send: bool, int32, int64, string,
-// time.Time, nil, Table and []any.
+// Table is an AMQP table, of the types that the client library, the sidecar and brokers send: bool, int32, int64,
+// string, time.Time, nil, Table and []any.
 type Table map[string]any
 
 // reader takes arguments off a payload. After the first field that is not there everything is zero and ok is false.
@@ -149,8 +149,8 @@ type Properties struct {
 // fields are the properties in the order of their flags, the highest one first, and of their values.
 func (p *Properties) fields() []any {
 	return []any{
-		&p.ContentType, &p.ContentEncoding, &p.Headers, &p.DeliveryMode, &p.Priority, &p.CorrelationID, &p.ReplyTo, &p.Expiration,
-		&p.MessageID, &p.Timestamp, &p.Type, &p.UserID, &p.AppID, &p.ClusterID,
+		&p.ContentType, &p.ContentEncoding, &p.Headers, &p.DeliveryMode, &p.Priority, &p.CorrelationID, &p.ReplyTo,
+		&p.Expiration, &p.MessageID, &p.Timestamp, &p.Type, &p.UserID, &p.AppID, &p.ClusterID,
 	}
 }
 
