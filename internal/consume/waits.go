@@ -16,7 +16,8 @@ import (
 // The functions of this file wait, so they run beside the workers: a message that waits holds its prefetch slot, never
 // a worker.
 
-// publishTimeout bounds one publish with its confirm; between two tries the original stays unacked.
+// publishTimeout bounds one publish of a small message with its confirm, see timeToPublish. Between two tries the
+// original stays unacked.
 const (
 	publishTimeout  = 10 * time.Second
 	publishPauseMin = 500 * time.Millisecond
@@ -84,12 +85,17 @@ func (s *session) unchecked(r *record, by topology.Settlement) bool {
 	return true
 }
 
+// timeToPublish is publishTimeout and a second for each MiB of the body. A try that ends too early is a copy too many.
+func timeToPublish(p *message.Publication) time.Duration {
+	return publishTimeout + time.Duration(len(p.Msg.Body)>>20)*time.Second
+}
+
 // publish publishes once. When the session has ended it fails: the message is delivered again.
 func (s *session) publish(r *record, p *message.Publication) error {
 	if s.gone() {
 		return broker.ErrDisconnected
 	}
-	ctx, cancel := context.WithTimeout(s.c.interrupt, publishTimeout)
+	ctx, cancel := context.WithTimeout(s.c.interrupt, timeToPublish(p))
 	defer cancel()
 	r.span.Send(p.Exchange, p.Key)
 	err := s.c.o.Publisher.Publish(ctx, p)

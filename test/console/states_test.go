@@ -38,7 +38,7 @@ var states = map[string]func(*scene){
 	},
 	"app fails everything": func(sc *scene) {
 		sc.everything(apptest.Status(500))
-		sc.run().publish("order.created", messages(100)...)
+		sc.run().publish("order.created", messages(300)...) // each trial parks ten: so many outlast a slow browser
 	},
 	"app refuses everything": func(sc *scene) {
 		sc.everything(apptest.Status(404))
