@@ -11,6 +11,7 @@
 # A server works for several packages at a time: what it takes between two samples counts for the packages that ran then, in equal parts.
 # TEST_PACKAGES=1 runs one at a time.
 set -euo pipefail
+export LC_ALL=C # a decimal point
 cd_root() { cd "$(dirname "${BASH_SOURCE[0]}")/.."; }
 
 run() {
@@ -40,7 +41,7 @@ sample() {
         kind = ""
         if (server[f[3]] == "broker") kind = "broker"
         if (server[pid] == "database" || server[f[2]] == "database") kind = "database"
-        if (kind != "") {of[pid] = kind; spent[pid] = (f[12] + f[13] + (pid in server ? f[14] + f[15] : 0)) / tick}
+        if (kind != "") {of[pid] = kind; spent[pid] = (f[12] + f[13] + (server[pid] == "broker" ? f[14] + f[15] : 0)) / tick}
       }
       close("cat /proc/[0-9]*/stat 2>/dev/null")
     }

@@ -52,7 +52,7 @@ figure docs/decisions/0011-deliveries-bypass-the-client-library.md '^About \K[0-
 figure docs/decisions/0008-otlp-without-grpc.md 'some \K[0-9]+(?= lines)' "$(lines internal/telemetry/exporter.go)"
 figure docs/testing.md 'runs \K[0-9]+(?= packages at a time)' "$(sed -nE 's/.*TEST_PACKAGES:-([0-9]+).*/\1/p' scripts/test.sh)"
 figure docs/testing.md 'at a time, \K[0-9]+(?= tests of each)' "$(sed -nE 's/.*TEST_PARALLEL:-([0-9]+).*/\1/p' scripts/test.sh)"
-figure docs/testing.md '`topologytest`: \K[0-9]+' "$(sed -nE 's/.*"test.parallel", "([0-9]+)".*/\1/p' internal/topologytest/main_test.go)"
+figure docs/testing.md '`topologytest`: \K[0-9]+' "$(sed -nE 's/.*"test.parallel", "([0-9]+)".*/\1/p' internal/topologytest/*_test.go)"
 
 # follow ROW: the files of a row of the table exist, and are as many as it counts.
 follow() {

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# gotest.sh FLAG... -- PACKAGE...: go test -json. What is below test and bench drives another process (a sidecar, a browser, a Prometheus), in which the
-# race detector of its own process finds nothing; simulation and topologytest run the packages again that have it in their own tests, a thousand
-# times; and some packages start no goroutine and share nothing: these go without, beside the others. RACE=all has it everywhere, RACE=none nowhere.
+# gotest.sh FLAG... -- PACKAGE...: go test -json. Without the race detector run, beside the others: test, bench and scripts, which drive another process (a
+# sidecar, a browser, a Prometheus); simulation and topologytest, which repeat code that has it in its own tests; and packages that start no
+# goroutine and share nothing. RACE=all has it everywhere, RACE=none nowhere.
 set -euo pipefail
 
 flags=(-json -vet=off) # vet is a part of make lint
 while [ "$1" != -- ]; do flags+=("$1"); shift; done
 shift
-mapfile -t packages < <(go list "$@")
-without='^sidecar/(test|bench|scripts|internal/(sim|topologytest|amqpvalue|management|message|retry|terminal|openapitest|postgrestest|testkit))(/|$)|/topology$'
+list=$(go list "$@")
+mapfile -t packages <<<"$list"
+without='^sidecar/(test|bench|scripts|internal/(sim|topologytest|amqpvalue|management|message|retry|terminal|testkit/(ca|console|judge|must|prometheus)))(/|$)|internal/topology$'
 case ${RACE:-} in all) without='^$' ;; none) without=. ;; esac
 mapfile -t plain < <(printf '%s\n' "${packages[@]}" | grep -E "$without")
 mapfile -t raced < <(printf '%s\n' "${packages[@]}" | grep -vE "$without")

@@ -39,6 +39,23 @@ func TestReliabilityDocNamesRealTests(t *testing.T) {
 	}
 }
 
+// TestDocsNameRealTests: a test that a page names exists. docs/testing.md names removed ones as well.
+func TestDocsNameRealTests(t *testing.T) {
+	t.Parallel()
+	list := must.Get(exec.Command("grep", "-rhoE", "--include=*_test.go", `^func (Test|Fuzz|Benchmark)\w+`, "..").Output())(t)
+	pages := must.Get(filepath.Glob("../docs/*.md"))(t)
+	for _, page := range append(append(pages, must.Get(filepath.Glob("../docs/decisions/*.md"))(t)...), "../README.md") {
+		if filepath.Base(page) == "testing.md" {
+			continue
+		}
+		for _, name := range regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w*`).FindAllString(string(must.Get(os.ReadFile(page))(t)), -1) {
+			if !bytes.Contains(list, []byte("func "+name+"\n")) {
+				t.Errorf("%s names %s, which does not exist", page, name)
+			}
+		}
+	}
+}
+
 var row = regexp.MustCompile(`^\| ([ABCD]\d+|\d+(?:–\d+)?) \|`)
 
 // missingRows compares with the rows that the page promises by their numbers.
