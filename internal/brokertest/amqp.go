@@ -174,15 +174,22 @@ func Ready(t testing.TB, url, queue string) int {
 // WaitReady waits until queue holds exactly n ready messages.
 func WaitReady(t testing.TB, url, queue string, n int) {
 	t.Helper()
-	Eventually(t, time.Minute, fmt.Sprintf("%d ready messages in %s", n, queue), func() bool {
-		return Ready(t, url, queue) == n
+	eventually(t, time.Minute, func() (bool, string) {
+		have := Ready(t, url, queue)
+		return have == n, fmt.Sprintf("%d ready messages in %s; there are %d", n, queue, have)
 	})
 }
 
 func inspect(t testing.TB, url, queue string) (q amqp.Queue) {
 	t.Helper()
 	err := poll(t, url, func(ch *amqp.Channel) (err error) {
-		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		for range 20 { // a broker that has no answer of a quorum queue after 250 ms says that it is empty
+			asked := time.Now()
+			q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+			if err != nil || q.Messages+q.Consumers > 0 || time.Since(asked) < 250*time.Millisecond {
+				break
+			}
+		}
 		return err
 	})
 	if closed, ok := errors.AsType[*amqp.Error](err); ok && closed.Code == amqp.NotFound {
@@ -192,6 +199,19 @@ func inspect(t testing.TB, url, queue string) (q amqp.Queue) {
 		t.Fatalf("inspect queue %q: %v", queue, err)
 	}
 	return q
+}
+
+// Leader evaluates an Erlang expression about L, the process that leads a quorum queue.
+func Leader(t testing.TB, queue, expression string) {
+	t.Helper()
+	Eval(t, fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(%s, queue, %s)), L = amqqueue:get_pid(Q), %s`,
+		console.Binary(VhostName(t)), console.Binary(queue), expression))
+}
+
+// Busy keeps the leader of a quorum queue from answering for a time in which the broker gives up on it twice.
+func Busy(t testing.TB, queue string) {
+	t.Helper()
+	Leader(t, queue, `ok = sys:suspend(L), spawn(fun() -> timer:sleep(600), sys:resume(L) end)`)
 }
 
 // QueueLimit allows the test's virtual host n queues.

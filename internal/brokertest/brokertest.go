@@ -44,8 +44,15 @@ func Version(t testing.TB) string {
 // asynchronously; limit is not an assertion about duration.
 func Eventually(t testing.TB, limit time.Duration, what string, ok func() bool) {
 	t.Helper()
+	eventually(t, limit, func() (bool, string) { return ok(), what })
+}
+
+// eventually waits until seen returns true; its text says what was seen last.
+func eventually(t testing.TB, limit time.Duration, seen func() (bool, string)) {
+	t.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
-		if ok() {
+		ok, what := seen()
+		if ok {
 			return
 		}
 		if time.Now().After(end) {

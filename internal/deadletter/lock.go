@@ -176,7 +176,7 @@ func (q *Queue) Depth(ctx context.Context) (Depth, error) {
 func (q *Queue) depth(ctx context.Context, s *broker.Session) (Depth, error) {
 	var state amqp.Queue
 	err := onChannel(ctx, s, fmt.Sprintf("read the depth of queue %q", q.name), func(ch *amqp.Channel) (err error) {
-		state, err = ch.QueueDeclarePassive(q.name, true, false, false, false, nil)
+		state, err = declare.Count(ch, q.name)
 		return err
 	})
 	return Depth{Ready: state.Messages, Consumers: state.Consumers}, q.missing(err)

@@ -203,7 +203,7 @@ func (r *reader) waitQuiet(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		empty = d.Ready == 0
+		empty = d.Ready == 0 && d.Consumers > 0 // the window is one: without any the queue has not answered
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package deadletter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -95,6 +94,22 @@ func TestEndedAtAnyTime(t *testing.T) {
 	}, "classic", "quorum without a limit", "quorum with 3")
 }
 
+// TestBusyQueue: the broker says that a quorum queue is empty when the queue does not tell it in time. A read that believed
+// it would take a message and give it back, which counts.
+func TestBusyQueue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, quorum)
+	r.park(r.numbered(3)...)
+	brokertest.Busy(t, r.name)
+	if d, err := r.Depth(t.Context()); d.Ready != 3 || err != nil {
+		t.Errorf("%+v, %v", d, err)
+	}
+	brokertest.Busy(t, r.name)
+	if views, sum := r.browse(Filter{}, Scan{}); len(views) != 3 || sum.Total != 3 {
+		t.Errorf("%d messages, %+v", len(views), sum)
+	}
+}
+
 // TestQueueWithoutLeader: a quorum queue whose leader is away says that it holds nothing. That is not the end of a redrive:
 // it goes on when the leader is back, or reports that it was stopped.
 func TestQueueWithoutLeader(t *testing.T) {
@@ -103,8 +118,7 @@ func TestQueueWithoutLeader(t *testing.T) {
 	r.park(r.numbered(200)...)
 	leader := func(call string) {
 		t.Helper()
-		brokertest.Eval(t, fmt.Sprintf(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)), `+
-			`ok = sys:%s(amqqueue:get_pid(Q)).`, brokertest.VhostName(t), r.name, call))
+		brokertest.Leader(t, r.name, "ok = sys:"+call+"(L)")
 	}
 	begun, ended := make(chan struct{}), make(chan struct{})
 	begin := sync.OnceFunc(func() { close(begun) })

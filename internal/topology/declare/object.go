@@ -147,9 +147,12 @@ func queueOf(q *topology.Queue) object {
 		unseen:     q.Unseen,
 		properties: q.Properties(), queue: q, counts: new(amqp.Queue),
 	}
-	o.passive = func(ch *amqp.Channel, noWait bool) error {
-		var err error
-		*o.counts, err = ch.QueueDeclarePassive(q.Name, true, false, false, noWait, nil)
+	o.passive = func(ch *amqp.Channel, noWait bool) (err error) {
+		if noWait { // nothing is counted
+			_, err = ch.QueueDeclarePassive(q.Name, true, false, false, noWait, nil)
+		} else {
+			*o.counts, err = Count(ch, q.Name)
+		}
 		return err
 	}
 	if _, _, ok := q.DeadLetter(); ok {

@@ -130,18 +130,6 @@ func (u *unconsumed) see(consumer Consumer, begun time.Time, gap time.Duration) 
 	}
 }
 
-// Ready returns the number of messages that are ready in a queue; 0 if it does not exist, or the user may not ask. An
-// error is a failure of the session.
-func Ready(ctx context.Context, s Session, queue string) (int, error) {
-	p := prober{s: s}
-	defer p.close(ctx)
-	o := queueOf(&topology.Queue{Name: queue})
-	if p.ask(ctx, lookFor+o.title, o.passive) != nil {
-		return 0, nil
-	}
-	return o.counts.Messages, p.err
-}
-
 // measure returns the number of ready messages in every queue of the plan, and the missing objects that a retried or
 // parked message passes through; Ensure has checked the rest. A queue that the user may not read (from RabbitMQ 4.3)
 // has no depth and is not a finding. An error is a failure of the session.
