@@ -16,8 +16,8 @@ import (
 // maxAnswer bounds what is read of a local answer, in bytes.
 const maxAnswer = 64 << 10
 
-// askTimeout bounds one request.
-const askTimeout = 3 * time.Second
+// askTimeout bounds one request. On a busy node an answer of a few bytes has taken more than three seconds.
+const askTimeout = 10 * time.Second
 
 // adminClient asks the sidecar that runs beside this process.
 type adminClient struct {
