@@ -33,7 +33,7 @@ func TestChannelThatOpensLateIsKept(t *testing.T) {
 func TestSilenceWithoutAnAlarmEndsThePublishersSession(t *testing.T) {
 	t.Parallel()
 	proxy, o := proxied(t)
-	o.Timeout = time.Second
+	o.Timeout = 3 * time.Second
 	p, q := publisher(t, o), queue(t)
 	s := p.current()
 	proxy.Stall(brokertest.Down)

@@ -165,7 +165,7 @@ func TestSmallMemory(t *testing.T) {
 func TestNoMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.options.Database.Timeout = 100 * time.Millisecond
+	r.options.Database.Timeout = 2 * time.Second
 	b := budget.New(8 << 20)
 	r.options.Memory = b.Account(budget.Outbox)
 	others := []*budget.Account{b.Account(budget.Deliveries), b.Account(budget.Publish)}

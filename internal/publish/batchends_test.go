@@ -99,7 +99,7 @@ func TestBatchBusy(t *testing.T) {
 	r := start(t, "", func(o *Options) { o.MaxInflight = 1 })
 	const item = `{"routing_key":"","body":"x"}`
 	timeout := r.server.o.Timeout
-	r.server.o.Timeout = 100 * time.Millisecond
+	r.server.o.Timeout = 500 * time.Millisecond
 	r.server.inflight.Enter()
 	r.wantCodes("messages", r.batch(item), busy)
 	b := &batch{server: r.server, window: make(httpguard.Slots, 1)}

@@ -63,7 +63,7 @@ func TestMayPublishInAnAlarm(t *testing.T) {
 	node := brokertest.OwnNode(t)
 	p := build(t, topology.Options{Service: "wms-cincout"})
 	s := must.Get(broker.NewDialer(broker.Options{
-		URLs: func() ([]string, error) { return []string{brokertest.URL(t)}, nil }, Name: "test", Timeout: time.Second,
+		URLs: func() ([]string, error) { return []string{brokertest.URL(t)}, nil }, Name: "test", Timeout: 3 * time.Second,
 	}).Dial(t.Context()))(t)
 	t.Cleanup(s.Close)
 	calm := node.Alarm()
@@ -72,7 +72,7 @@ func TestMayPublishInAnAlarm(t *testing.T) {
 			t.Errorf("during the alarm: %v, %v", findings, err)
 		}
 	}
-	time.Sleep(1200 * time.Millisecond) // longer than any call may take
+	time.Sleep(3200 * time.Millisecond) // longer than any call may take
 	calm()
 	brokertest.Eventually(t, time.Minute, "not blocked", func() bool { return !s.Blocked() })
 	if findings, err := MayPublish(t.Context(), s, p, topology.ModeDeclare); len(findings) > 0 || err != nil {
