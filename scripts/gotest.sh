@@ -21,6 +21,8 @@ finish() {
   rm -f "$lines"
 }
 trap finish EXIT
+both=$((${#plain[@]} && ${#raced[@]}))
+flags=(-p "${TEST_PACKAGES:-$((both ? 2 : 4))}" "${flags[@]}")
 raced() { if ((${#raced[@]})); then go test -race "${flags[@]}" "${raced[@]}"; fi; }
 plain() { if ((${#plain[@]})); then CGO_ENABLED=0 go test "${flags[@]}" "${plain[@]}"; fi; }
 rc=0

@@ -41,7 +41,7 @@ for part in ${PARTS:-sim bugs storm native order batches cuts memory nightly top
     cuts) make chaos KIND=cuts ARGS="$*" ;;
     memory) LARGE_MESSAGES=all make test PKG=./test/ ARGS='-run LargeMessages -v -timeout 2h' ;;
     nightly) nightly ;;
-    mutants) GOFLAGS=-tags=nightly TEST_PARALLEL=2 PKG=./test/mutants/ ARGS='-v -timeout 4h' scripts/postgres.sh run 0 scripts/test.sh ;;
+    mutants) GOFLAGS="${GOFLAGS:-} -tags=nightly" TEST_PARALLEL=2 PKG=./test/mutants/ ARGS='-v -timeout 4h' scripts/postgres.sh run 0 scripts/test.sh ;;
     topologies) TOPOLOGY_SEED=all make test PKG=./internal/topologytest/ ;;
     *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts, memory, nightly, topologies, mutants" >&2; exit 64 ;;
   esac

@@ -5,7 +5,8 @@
 #   RACE    all: the sidecar that the black-box tests run has the race detector, too; none: nothing has it
 #   FAST=1  takes results of unchanged tests from Go's cache, and leaves out packages that need PostgreSQL; tests that talk to a
 #           broker always run
-# scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (2 with the race detector and 2 without), and TEST_PARALLEL tests of each (12: those that wait for the second node count, too).
+# scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (2 with the race detector beside 2
+# without, 4 where all are of one kind), and TEST_PARALLEL tests of each (12: those that wait for the second node count, too).
 # The tests of the console need a Chromium and axe-core: CONSOLE_BROWSER and CONSOLE_AXE name those to take, else both are
 # fetched. CONSOLE_SCREENSHOTS names a directory for its pictures (else only failed tests make one).
 # The broker of a shell below scripts/broker.sh (AMQP_URL, BROKER_CTL, BROKER_DIR, BROKER_SCRIPT) is used instead of a private one, and so is
@@ -93,7 +94,7 @@ trap finish EXIT
 order=(-shuffle=on -count=1 -exec "'$PWD/scripts/cpu.sh' run")
 if [ -n "${FAST:-}" ]; then order=(); fi # a result of a binary that another program runs is not kept
 suite=("$runner" --format "${FORMAT:-pkgname-and-test-fails}" --format-hide-empty-pkg --jsonfile "$events" --raw-command -- scripts/gotest.sh
-  "${order[@]}" -p "${TEST_PACKAGES:-2}" -parallel "${TEST_PARALLEL:-12}" -trimpath -ldflags=-w -timeout 30m "${extra[@]}" -- "${packages[@]}")
+  "${order[@]}" -parallel "${TEST_PARALLEL:-12}" -trimpath -ldflags=-w -timeout 30m "${extra[@]}" -- "${packages[@]}")
 
 if [ -z "${AMQP_URL:-}" ]; then suite=(scripts/broker.sh run 0 "${suite[@]}"); fi
 if [ -z "${POSTGRES_DSN:-}" ] &&
