@@ -94,7 +94,7 @@ func TestEndedAtAnyTime(t *testing.T) {
 	}, "classic", "quorum without a limit", "quorum with 3")
 }
 
-// TestBusyQueue: the broker says that a quorum queue is empty when the queue does not tell it in time. A read that believed
+// TestBusyQueue: the broker counts nothing in a quorum queue that does not answer it in time. A read that believed
 // it would take a message and give it back, which counts.
 func TestBusyQueue(t *testing.T) {
 	t.Parallel()
