@@ -57,7 +57,7 @@ check: build ## before each commit: lint of what changed, the tests of cmd and i
 	@scripts/check.sh
 
 .PHONY: test
-test: build ## all tests, on a private broker and database; minutes (PKG=./internal/flow/ ARGS='-run TestX' narrow it, RACE=all: the sidecar under test has the race detector too)
+test: build ## all tests, on a private broker and database; minutes (PKG=./internal/flow/ ARGS='-run TestX' narrow it, RACE=all: everything has the race detector, the sidecar under test too)
 	@scripts/test.sh
 
 .PHONY: slowest

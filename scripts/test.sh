@@ -2,7 +2,8 @@
 # test.sh: runs the tests against a private broker and ends with the runner's own summary.
 #   PKG     packages, default ./...
 #   ARGS    more flags of go test
-#   RACE    all: the sidecar that the black-box tests run has the race detector, too; none: nothing has it
+#   RACE    all: every package and the sidecar that the black-box tests run have the race detector; none: nothing has it;
+#           unset: see scripts/gotest.sh
 #   FAST=1  takes results of unchanged tests from Go's cache, and leaves out packages that need PostgreSQL; tests that talk to a
 #           broker always run
 # scripts/slowest.sh shows what took long. TEST_PACKAGES packages run at a time (2 with the race detector beside 2
