@@ -15,12 +15,9 @@ import (
 // TestProduceLedgerFindsWhatIsWrong: a figure of messages that were not sent, or sent twice, is none.
 func TestProduceLedgerFindsWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	b := newTestBench(t, produce)
+	b := newTestBench(t)
 	must.Do(t, b.declareSent())
-	unbound := func(key string) func() error {
-		return func() error { return b.ch.QueueUnbind(sentQueue, key, sentQueue, nil) }
-	}
-	must.Do(t, unbound(sentQueue)())
+	must.Do(t, b.ch.QueueUnbind(sentQueue, sentQueue, sentQueue, nil))
 	for _, l := range []asked{{Requests: 5, Body: 10, Connections: 1}, {Requests: 2, Batch: 5, Body: 10, Connections: 1}} {
 		for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.tools, "publisher")}) {
 			if _, err := b.publishing(c, l); err == nil || !strings.Contains(err.Error(), "were answered well") {

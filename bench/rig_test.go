@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
-	"sidecar/internal/postgrestest"
 	"sidecar/internal/testkit/must"
 )
 
@@ -34,18 +33,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newTestBench is a benchmark in a virtual host, and with a database, of its own.
-func newTestBench(t *testing.T, half string) *bench {
+// newTestBench is a benchmark in a virtual host of its own, without a database.
+func newTestBench(t *testing.T) *bench {
 	t.Helper()
-	path, out := filepath.Join(programs, "sidecar"), t.TempDir()
-	o, err := parse([]string{"-sidecar", path, "-against", "other=" + path, "-runs", "1", "-n", "500", "-out", out, "-only", half}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(parse([]string{"-sidecar", filepath.Join(programs, "sidecar"), "-only", "publish"}, io.Discard))(t)
 	o.tools, o.amqpURL = programs, brokertest.URL(t)
-	if half == produce {
-		o.dsn = postgrestest.New(t).DSN
-	}
 	r := must.Get(newRig(t.Context(), o))(t)
 	t.Cleanup(r.close)
 	r.filled, r.settled, r.rest = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
@@ -58,7 +50,7 @@ func newTestBench(t *testing.T, half string) *bench {
 // lost, one is published twice, one is parked, and one came from nowhere.
 func TestBenchNotices(t *testing.T) {
 	t.Parallel()
-	b := newTestBench(t, consume)
+	b := newTestBench(t)
 	b.silence = time.Second // for what never comes
 	l := load{Messages: 50, Body: 100, Concurrency: 5}
 	must.Do(t, b.fill(l))
