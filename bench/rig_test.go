@@ -3,9 +3,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -15,7 +13,6 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
-	"sidecar/internal/postgrestest"
 	"sidecar/internal/testkit/must"
 )
 
@@ -36,21 +33,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newTestBench is a benchmark in a virtual host, and with a database, of its own.
-func newTestBench(t *testing.T, half string) *bench {
+// newTestBench is a benchmark in a virtual host of its own, without a database.
+func newTestBench(t *testing.T) *bench {
 	t.Helper()
-	path, out := filepath.Join(programs, "sidecar"), t.TempDir()
-	o, err := parse([]string{"-sidecar", path, "-against", "other=" + path, "-runs", "1", "-n", "500", "-out", out, "-only", half}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if half == retried {
-		brokertest.Delaying(t)
-	}
+	o := must.Get(parse([]string{"-sidecar", filepath.Join(programs, "sidecar"), "-only", "publish"}, io.Discard))(t)
 	o.tools, o.amqpURL = programs, brokertest.URL(t)
-	if half == produce {
-		o.dsn = postgrestest.New(t).DSN
-	}
 	r := must.Get(newRig(t.Context(), o))(t)
 	t.Cleanup(r.close)
 	r.filled, r.settled, r.rest = 10*time.Millisecond, 10*time.Millisecond, 10*time.Millisecond
@@ -59,57 +46,11 @@ func newTestBench(t *testing.T, half string) *bench {
 	return b
 }
 
-func TestBenchLedger(t *testing.T) {
-	t.Parallel()
-	b := newTestBench(t, consume)
-	l := load{Messages: 100, Body: 1024, Concurrency: 5}
-	runs := must.Get(b.collected(l, b.candidates))(t)
-	if names := candidatesOf(runs); len(runs) != 3 || len(names) != 3 {
-		t.Fatalf("%d runs of %q: one of each was asked for, and the warm-up does not count", len(runs), names)
-	}
-	for _, r := range runs {
-		if err := r.balance(); err != nil {
-			t.Error(err)
-		}
-		if r.Stats.MaxInflight != 5 || r.Stats.Held != 5 || r.Rate <= 0 || r.Peak <= 0 || r.Stats.Connections < 5 {
-			t.Errorf("%+v", r)
-		}
-	}
-	b.result.Drained = runs
-	headers := load{Messages: 50, Body: 10, Headers: 8, Concurrency: 5}
-	withHeaders := must.Get(b.one(b.sidecar, headers))(t)
-	c := curve{Name: "headers", Unit: "headers", Points: []point{{X: 8, Load: headers}}}
-	c.finish([][]*run{{withHeaders}})
-	b.result.Growth = []curve{c}
-	if _, err := b.ceiling(load{Messages: 50, Body: 1024, Concurrency: 5, Sleep: time.Millisecond}); err != nil {
-		t.Errorf("ceiling: %v", err)
-	}
-	checkFiles(t, b)
-}
-
-// checkFiles writes the result and reads it as others would.
-func checkFiles(t *testing.T, b *bench) {
-	t.Helper()
-	shows(t, b, "| baseline |", "| sidecar |", "| other |")
-	encoded := must.Get(os.ReadFile(filepath.Join(b.o.out, "result.json")))(t)
-	var back result
-	if err := json.Unmarshal(encoded, &back); err != nil || len(back.Drained) != 3 || len(back.Growth[0].Points[0].Runs) != 1 {
-		t.Errorf("result.json: %v\n%s", err, encoded)
-	}
-	host := must.Get(os.Hostname())(t)
-	for _, private := range []string{b.o.out, b.dir, `"` + host + `"`} {
-		if bytes.Contains(encoded, []byte(private)) {
-			t.Errorf("result.json shows %q", private)
-		}
-	}
-	must.Get(os.ReadFile(filepath.Join(b.o.out, "plot.svg")))(t)
-}
-
 // TestBenchNotices that a ledger does not balance when it should not, from the queue to the error: of 50 messages one is
 // lost, one is published twice, one is parked, and one came from nowhere.
 func TestBenchNotices(t *testing.T) {
 	t.Parallel()
-	b := newTestBench(t, consume)
+	b := newTestBench(t)
 	b.silence = time.Second // for what never comes
 	l := load{Messages: 50, Body: 100, Concurrency: 5}
 	must.Do(t, b.fill(l))

@@ -25,14 +25,6 @@ func startApp(t *testing.T) (b *books, data, control string) {
 	return b, l.Addr().String(), server.URL
 }
 
-// call calls the control listener and returns its status.
-func call(t *testing.T, url, body string) int {
-	t.Helper()
-	resp := must.Get(http.Post(url, "application/json", strings.NewReader(body)))(t)
-	defer func() { _ = resp.Body.Close() }()
-	return resp.StatusCode
-}
-
 func dial(t *testing.T, addr string) net.Conn {
 	t.Helper()
 	c := must.Get(net.Dial("tcp", addr))(t)
@@ -60,7 +52,8 @@ func send(t *testing.T, c net.Conn, parts ...string) {
 func TestEveryRequestIsInTheBooks(t *testing.T) {
 	t.Parallel()
 	b, data, control := startApp(t)
-	call(t, control+"/reset", `{"expect":500,"latency":true}`)
+	resp := must.Get(http.Post(control+"/reset", "application/json", strings.NewReader(`{"expect":500,"latency":true}`)))(t)
+	_ = resp.Body.Close()
 	c := dial(t, data)
 	send(t, c, request("0", ""))
 	send(t, c, request("1", "x"))
@@ -84,75 +77,5 @@ func TestEveryRequestIsInTheBooks(t *testing.T) {
 	}
 	if s.First == 0 || s.Last < s.First {
 		t.Errorf("first at %d, last at %d", s.First, s.Last)
-	}
-}
-
-// TestMessagesOfABatchAreCounted, however their request is cut, and each says when it was published.
-func TestMessagesOfABatchAreCounted(t *testing.T) {
-	t.Parallel()
-	b, data, control := startApp(t)
-	call(t, control+"/reset", `{"expect":1000,"latency":true,"item":"\n"}`)
-	reached := make(chan int)
-	go func() { reached <- call(t, control+"/wait", `{"received":305,"timeout":60000000000}`) }()
-	published := time.Now().Add(-time.Hour).UnixNano()
-	line := fmt.Sprintf(`{"message_id":"1","body":{"t":%d,"x":"%s"}}`+"\n", published, strings.Repeat("x", 1000))
-	c := dial(t, data)
-	for _, n := range []int{300, 7} { // the goal is passed, not met
-		whole := request("", strings.Repeat(line, n))
-		send(t, c, whole[:50], whole[50:90], whole[90:])
-	}
-	if code := <-reached; code != http.StatusOK {
-		t.Errorf("all have come: %d", code)
-	}
-	s := b.stats()
-	if s.Received != 307 || s.Distinct != 0 || s.Unknown != 0 || s.MaxInflight != 1 || len(s.Latencies) != 307 {
-		t.Errorf("in the books: %d latencies, %+v", len(s.Latencies), s)
-	}
-	if time.Duration(s.Latencies[0]) < time.Hour || time.Duration(s.Latencies[306]) > 2*time.Hour {
-		t.Errorf("latencies from %d to %d", s.Latencies[0], s.Latencies[306])
-	}
-	must.Get(io.WriteString(c, request("", line)[:200]))(t)
-	_ = c.(*net.TCPConn).CloseWrite()
-	if _, err := c.Read(make([]byte, 1)); err == nil || b.received.Load() != 307 {
-		t.Errorf("half a batch was answered, or received: %d", b.received.Load())
-	}
-}
-
-func TestAnswersAreHeldUntilReleased(t *testing.T) {
-	t.Parallel()
-	b, data, control := startApp(t)
-	call(t, control+"/reset", `{"expect":3,"hold":true}`)
-	answered := make(chan struct{}, 3)
-	for i := range 3 {
-		c := dial(t, data)
-		go func() {
-			_, _ = io.WriteString(c, request(fmt.Sprint(i), "x"))
-			_, _ = c.Read(make([]byte, 100))
-			answered <- struct{}{}
-		}()
-	}
-	if code := call(t, control+"/wait", `{"inflight":3,"timeout":60000000000}`); code != http.StatusOK {
-		t.Fatalf("waited for 3 in flight: %d", code)
-	}
-	select {
-	case <-answered:
-		t.Fatal("an answer was not held")
-	default:
-	}
-	if s := b.stats(); s.Released != 0 {
-		t.Errorf("released at %d", s.Released)
-	}
-	for b.stats().Received < 3 { // one that is in flight is counted a moment later
-		time.Sleep(time.Millisecond)
-	}
-	call(t, control+"/release", "")
-	for range 3 {
-		<-answered
-	}
-	if s := b.stats(); s.MaxInflight != 3 || s.Held != 3 || s.Released < s.First {
-		t.Errorf("in the books: %+v", s)
-	}
-	if n := b.inflight.Load(); n != 0 {
-		t.Errorf("%d in flight after the last answer", n)
 	}
 }

@@ -76,20 +76,6 @@ func (s *story) row(n int) *ledger.Stored {
 func TestJudgeOfOtherSources(t *testing.T) {
 	t.Parallel()
 	judges(t, []chapter{
-		{"answered with 204 and never seen", func(s *story) { s.drop(plan.HTTP.Seq(posted), true, false) }, []string{"I1", "I12"}},
-		{"no answer and never seen", func(s *story) {
-			s.drop(plan.HTTP.Seq(posted), true, false)
-			s.unanswered(504)
-			s.fault("broker-freeze", ClassSidecar, 40*time.Second, 41*time.Second)
-		}, nil},
-		{"no answer, and there", func(s *story) {
-			s.unanswered(504)
-			s.fault("broker-freeze", ClassSidecar, 40*time.Second, 41*time.Second)
-		}, nil},
-		{"no answer when the sidecar was asked to end", func(s *story) {
-			s.unanswered(0)
-			s.fault(SidecarEnded, ClassNone, 40*time.Second, 41*time.Second)
-		}, nil},
 		{"no answer for no reason", func(s *story) { s.unanswered(504) }, []string{"I12"}},
 		{"no answer long after the broker was suspended", func(s *story) {
 			s.unanswered(504)
@@ -105,18 +91,11 @@ func TestJudgeOfOtherSources(t *testing.T) {
 			s.receive(plan.HTTP.Seq(wrong), 42*time.Second, 0, 200)
 		}, []string{"I12"}},
 		{"refused and parked", func(s *story) { s.park(plan.HTTP.Seq(wrong)) }, []string{"I4", "I7", "I12"}},
-		{"taken although it cannot be routed", func(s *story) { s.requests[wrong].Result, s.requests[wrong].Status = ledger.Confirmed, 204 }, []string{"I1", "I12"}},
 		{"refused for another reason", func(s *story) { s.requests[wrong].Status = 400 }, []string{"I12"}},
-		{"refused for no reason", func(s *story) {
-			s.drop(plan.HTTP.Seq(posted), true, false)
-			s.requests[posted].Result, s.requests[posted].Status = ledger.Refused, 400
-		}, []string{"I12"}},
 		{"POSTed once, there twice", func(s *story) { s.receive(plan.HTTP.Seq(posted), 43*time.Second, 0, 200) }, []string{"I5", "I6"}},
 		{"never POSTed", func(s *story) { s.requests = s.requests[:posted] }, []string{"I3"}},
 		{"a number that no message had", func(s *story) { s.run.HTTP = 0; s.requests = nil }, []string{"I3"}},
 
-		{"committed and never sent", func(s *story) { s.row(late).SentAt = 0; s.drop(plan.Outbox.Seq(late), true, false) }, []string{"I1", "I13"}},
-		{"marked and never sent", func(s *story) { s.drop(plan.Outbox.Seq(late), true, false) }, []string{"I1", "I13"}},
 		{"sent and never marked", func(s *story) { s.row(late).SentAt = 0 }, []string{"I13"}},
 		{"gone from the table", func(s *story) { s.take(late) }, []string{"I13"}},
 		{"rolled back and sent", func(s *story) { s.receive(plan.Outbox.Seq(undone), 46*time.Second, 0, 200) }, []string{"I13"}},
@@ -134,12 +113,6 @@ func TestJudgeOfOtherSources(t *testing.T) {
 		{"poison that is tried for ever", func(s *story) { s.row(poison).Quarantined = false }, []string{"I13"}},
 		{"poison without a reason", func(s *story) { s.row(poison).Error = "" }, []string{"I13"}},
 		{"one key, in another order", func(s *story) { s.row(keyed + 1).SentAt = s.row(keyed).SentAt - int64(time.Second) }, []string{"I13"}},
-		{"sent twice for nothing", func(s *story) { s.receive(plan.Outbox.Seq(late), 47*time.Second, 0, 200) }, []string{"I5", "I6"}},
-		{"sent twice because of its database", func(s *story) {
-			s.fault("postgres-kill", ClassData, 44*time.Second, 45*time.Second)
-			s.row(late).SentAt = at(46 * time.Second)
-			s.receive(plan.Outbox.Seq(late), 80*time.Second, 0, 200)
-		}, nil},
 		{"sent twice, and its database broke when it was marked long since", func(s *story) {
 			s.fault("postgres-kill", ClassData, 45*time.Second, 46*time.Second)
 			s.receive(plan.Outbox.Seq(late), 46*time.Second+time.Millisecond, 0, 200)
@@ -171,23 +144,5 @@ func TestFiguresOfOtherSources(t *testing.T) {
 	}
 	if o.Messages != rowed || o.Confirmed != rowed-2 || o.RolledBack != 2 || o.Unknown != 2 || o.Quarantined != 1 || o.Overtaken != 1 {
 		t.Errorf("of the outbox: %+v", o)
-	}
-}
-
-// TestWithoutOtherSources: nothing is said where there is nothing to say.
-func TestWithoutOtherSources(t *testing.T) {
-	t.Parallel()
-	s := history()
-	s.run.HTTP, s.run.Outbox = 0, 0
-	s.requests, s.rows, s.table = nil, nil, nil
-	s.receipts = slices.DeleteFunc(s.receipts, func(r ledger.Receipt) bool { return r.Seq >= plan.HTTP.Seq(0) })
-	v := s.judged(t)
-	if len(v.Broken()) > 0 || len(v.Sources) > 0 {
-		t.Error(v.Markdown())
-	}
-	for _, i := range v.Invariants {
-		if (i.ID == "I12" || i.ID == "I13") && !i.Idle {
-			t.Errorf("%s says something", i.ID)
-		}
 	}
 }
