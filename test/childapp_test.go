@@ -33,15 +33,15 @@ type appProcess struct {
 	got   apptest.Tally // ids received, in all its lives
 }
 
-func newAppProcess(t testing.TB) *appProcess {
+// withAppProcess replaces the scene's app by one in a process of its own.
+func withAppProcess(t *testing.T, sc *scene) *appProcess {
 	t.Helper()
 	a := &appProcess{t: t, addr: freeAddr(t)}
 	a.start()
 	t.Cleanup(a.kill)
+	sc.with("APP_URL", "http://"+a.addr+"/")
 	return a
 }
-
-func (a *appProcess) url() string { return "http://" + a.addr + "/" }
 
 func (a *appProcess) start() {
 	a.t.Helper()

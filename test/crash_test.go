@@ -87,51 +87,6 @@ func TestMessageThatKillsTheSidecar(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestCrashesWithoutARetryQueue: a topology that has no queue in which the message could wait with its count.
-func TestCrashesWithoutARetryQueue(t *testing.T) {
-	t.Parallel()
-	sc := guarded(t, 2)
-	p := presets(sc.prefix)[4]
-	sc.with("TOPOLOGY", p.name, "RETRY_DELAYS", "none", "RETRY_DELAY", "", "BINDINGS", p.exchange+":order.#")
-	sc.app.on("bad", never(t))
-	s := sc.run()
-	sc.publish(p.exchange, p.key, message("bad"))
-	for i := range 2 {
-		sc.app.await("bad", i+1)
-		s.kill()
-		s = sc.run()
-	}
-	d := sc.take(p.dlq, 1)[0]
-	if n := len(sc.app.Seen("bad")); n != 2 || d.Headers["x-final-reason"] != "crash" || asInt(d.Headers["x-retry-crashes"]) != 2 ||
-		asInt(d.Headers["x-final-retry-count"]) != 0 {
-		t.Errorf("parked after %d receipts: %v", n, d.Headers)
-	}
-}
-
-// TestCrashesOfReplicasAddUp: the count travels with the message.
-func TestCrashesOfReplicasAddUp(t *testing.T) {
-	t.Parallel()
-	sc := guarded(t, 2)
-	sc.app.on("bad", never(t))
-	other := sc.envWith("SIDECAR_CRASH_DIR", t.TempDir())
-	a := sc.run()
-	sc.send("bad")
-	sc.app.await("bad", 1)
-	a.kill()
-	b := start(t, other)
-	sc.app.await("bad", 2) // b has no journal of it
-	b.kill()
-	a = sc.run() // writes its crash down
-	sc.app.await("bad", 3)
-	a.awaitCounted(1)
-	a.kill()
-	b = start(t, other) // adds its own
-	if d := sc.take(sc.dlq(), 1)[0]; d.Headers["x-final-reason"] != "crash" || asInt(d.Headers["x-retry-crashes"]) != 2 {
-		t.Errorf("parked: %v", d.Headers)
-	}
-	sc.settledAll(b, 0)
-}
-
 // thrice ends the sidecar three times while the app has a message, which it then takes.
 func (sc *scene) thrice(end func(*sidecar)) *sidecar {
 	hang := never(sc.t)

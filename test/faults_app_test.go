@@ -1,25 +1,13 @@
 package test
 
 import (
-	"net/http"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"sidecar/internal/apptest"
 	"sidecar/internal/brokertest"
 )
-
-// withAppProcess replaces the scene's app by one in a process of its own.
-func withAppProcess(t *testing.T, sc *scene) *appProcess {
-	t.Helper()
-	a := newAppProcess(t)
-	sc.with("APP_URL", a.url())
-	return a
-}
 
 // TestAppSuspended: a process that is stopped still has its port open, the kernel accepts for it. The sidecar must
 // find out by its timeouts, stop taking messages before the retries of all are used up, and go on by itself.
@@ -127,41 +115,6 @@ func TestAppDownAtStart(t *testing.T) {
 	eventually(t, "sidecar_app_up is 1", func() bool { return s.metric("sidecar_app_up") == 1 })
 	sc.settledAll(s.awaitReady(), 0)
 	checkUncounted(t, sc, ids)
-}
-
-// TestHealthPath decides when there is one. The pause and its line name the path, and what the app answered to it.
-func TestHealthPath(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("APP_HEALTH_PATH", "/h?token=secret", "APP_HEALTH_INTERVAL", "100ms").seed()
-	var healthy atomic.Bool
-	sc.app.Health(0) // a request as any other
-	sc.app.Otherwise(func(r *delivery) apptest.Reply {
-		if healthy.Load() {
-			return status(204).reply()
-		}
-		if r.Method == http.MethodPost {
-			t.Error("a message was POSTed although the health check fails")
-		}
-		return apptest.Say(apptest.Status(301, "Location: https://login.example/in?next=secret"))
-	})
-	sc.send("m")
-	s := start(t, sc.env)
-	detail := `"detail":"the app answered 301 and Location https://login.example/in to GET ` + sc.app.url() + `h, not 2xx"`
-	eventually(t, "the detail", func() bool {
-		_, body := s.get(s.control, "/status")
-		return strings.Contains(body, detail)
-	})
-	eventually(t, "the line", func() bool {
-		return len(s.log.find(func(e entry) bool {
-			return e.is("paused") && e.text("reason") == "app_down" && e.text("url") == sc.app.url()+"h" && e["status"] == 301.0
-		})) > 0
-	})
-	if s.log.mentions("secret") {
-		t.Error("the log has the query of the path or of the location")
-	}
-	healthy.Store(true)
-	s.awaitAcked("m")
-	sc.settledAll(s.awaitReady(), 0)
 }
 
 func checkUncounted(t *testing.T, sc *scene, ids []string) {

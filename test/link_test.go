@@ -23,14 +23,26 @@ func linked(t testing.TB, sc *scene) *brokertest.Proxy {
 	return p
 }
 
-// TestReconnectsAfterEveryCut: readiness goes and returns, the messages go on.
+// TestReconnectsAfterEveryCut: the broker is away at the start, a link is cut, the broker is away again. Readiness goes and
+// returns, the messages go on.
 func TestReconnectsAfterEveryCut(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).seed()
 	p := linked(t, sc)
-	s := sc.run()
+	p.Refuse()
+	s := start(t, sc.env)
+	eventually(t, "GET /startupz is 200 without a broker", func() bool { status, _ := s.get(s.admin, "/startupz"); return status == 200 })
+	eventually(t, "a line about the broker", func() bool {
+		return len(s.log.find(func(e entry) bool { return e.text("cause") == "network" })) > 0
+	})
+	if s.ready() || s.ended() {
+		t.Errorf("ready %v, ended %v without a broker", s.ready(), s.ended())
+	}
+	p.Restore(t)
+	s.awaitReady()
+	before := s.metric("sidecar_amqp_reconnects_total")
 	p.Cut()
-	eventually(t, "reconnected", func() bool { return s.metric("sidecar_amqp_reconnects_total") > 0 && s.ready() })
+	eventually(t, "reconnected", func() bool { return s.metric("sidecar_amqp_reconnects_total") > before && s.ready() })
 	sc.send("m")
 	sc.app.await("m", 1)
 	p.Refuse()
@@ -50,25 +62,6 @@ func TestReconnectsAfterEveryCut(t *testing.T) {
 	sc.send("last")
 	sc.app.await("last", 1)
 	sc.settledAll(s, 0)
-}
-
-func TestBrokerAwayAtStart(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).seed()
-	p := linked(t, sc)
-	p.Refuse()
-	s := start(t, sc.env)
-	eventually(t, "GET /startupz is 200 without a broker", func() bool { status, _ := s.get(s.admin, "/startupz"); return status == 200 })
-	eventually(t, "a line about the broker", func() bool {
-		return len(s.log.find(func(e entry) bool { return e.text("cause") == "network" })) > 0
-	})
-	if s.ready() || s.ended() {
-		t.Errorf("ready %v, ended %v without a broker", s.ready(), s.ended())
-	}
-	sc.send("m")
-	p.Restore(t)
-	sc.app.await("m", 1)
-	sc.settledAll(s.awaitReady(), 0)
 }
 
 // TestAccessIsLost: a wrong password at the start, another one under a running sidecar, and a virtual host that is deleted.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sidecar/internal/brokertest"
 )
@@ -95,44 +94,4 @@ func (sc *scene) leastPrivilegeOfCommands() {
 	if d := sc.acted("redrive", "--all", "--canary", "1"); d.Done != 3 || d.Canary.Good != 1 {
 		sc.t.Errorf("%+v", d)
 	}
-}
-
-// TestMayNotPublish: a user who may consume but not park would be stuck at the first failure. The sidecar says so
-// before it takes anything, and goes on when the right is given. When the right is taken away again the message that cannot
-// be parked stays, until the right is back.
-func TestMayNotPublish(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).seed()
-	user := newAccount(t)
-	sc.with("AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password", "TOPOLOGY_MODE", "verify")
-	user.may("^$", `^`+sc.prefix+`\..*$`, `^`+sc.prefix+`\..*$`)
-	if r := command(t, sc.env, "check"); r.code != 1 || !strings.Contains(r.all(), `write permission on "amq.default"`) {
-		t.Errorf("check exits %d:\n%s", r.code, r.all())
-	}
-	s := start(t, sc.env)
-	eventually(t, "the finding in /status", func() bool {
-		_, body := s.get(s.control, "/status")
-		return strings.Contains(body, "amq.default") && strings.Contains(body, "permission")
-	})
-	eventually(t, "not ready", func() bool { return !s.ready() })
-	sc.send("m")
-	stays(t, time.Second, "up and taking nothing", func() bool { return !s.ended() && len(sc.app.Seen("m")) == 0 })
-	user.least(sc.env)
-	s.awaitReady() // without being started again
-	sc.app.await("m", 1)
-
-	sc.app.on("bad", answer{status: 500, header: map[string]string{"Amqp-Disposition": "park"}})
-	stays(t, time.Second, "ready", s.ready) // its rights are checked; a publish would leave them cached in the broker's channel
-	user.may("^$", "^$", `^`+sc.prefix+`\..*$`)
-	sc.send("bad")
-	eventually(t, "a park that is refused, in log, metrics and a ready /readyz", func() bool {
-		code, body := s.get(s.admin, "/readyz")
-		return code == 200 && strings.Contains(body, "1 messages wait for a park or retry publish") &&
-			s.metric("sidecar_park_failures_total") > 0 && s.log.mentions("refused by the broker: 403")
-	})
-	user.least(sc.env)
-	if d := sc.take(sc.dlq(), 1)[0]; d.MessageId != "bad" {
-		t.Errorf("parked %q", d.MessageId)
-	}
-	sc.settledAll(s, 0)
 }

@@ -39,7 +39,8 @@ func (x surfaces) clean(t *testing.T, canaries ...string) {
 // Canaries: the secrets of the sidecar, and what belongs to messages and answers alone.
 var (
 	secretCanaries = []string{
-		"canary-amqp-password", "canary-url-password", "canary-app-token", "canary-control-token", "canary-otlp-token", "canary-wrong-password", "canary-query",
+		"canary-amqp-password", "canary-url-password", "canary-app-token", "canary-control-token", "canary-control-read-token",
+		"canary-otlp-token", "canary-wrong-password", "canary-query",
 	}
 	payloadCanaries = []string{"canary-body", "canary-header-value", "canary-answer-body", "canary-answer-header"}
 )
@@ -110,7 +111,8 @@ func withSecrets(t *testing.T, sc *scene, otlp string) {
 	sc.with(
 		"AMQP_URL", brokerURLWith(t, func(u *url.URL) { u.User = url.UserPassword("absent", "canary-url-password") }),
 		"AMQP_USERNAME", user, "AMQP_PASSWORD_FILE", file,
-		"APP_URL", sc.app.url()+"?key=canary-query", "APP_TOKEN", "canary-app-token", "CONTROL_TOKEN", "canary-control-token", "MAX_RETRIES", "1",
+		"APP_URL", sc.app.url()+"?key=canary-query", "APP_TOKEN", "canary-app-token", "CONTROL_TOKEN", "canary-control-token",
+		"CONTROL_READ_TOKEN", "canary-control-read-token", "MAX_RETRIES", "1",
 	)
 	sc.env["OTEL_EXPORTER_OTLP_ENDPOINT"], sc.env["OTEL_BSP_SCHEDULE_DELAY"] = otlp, "100"
 	sc.env["OTEL_EXPORTER_OTLP_HEADERS"] = "authorization=canary-otlp-token"
@@ -122,7 +124,7 @@ func ask(s *sidecar, out surfaces) {
 		_, body := s.get(s.admin, path)
 		out.add("admin "+path, body)
 	}
-	for _, auth := range []string{"", "Bearer canary-control-token", "Bearer canary-control-tokenx"} {
+	for _, auth := range []string{"", "Bearer canary-control-token", "Bearer canary-control-read-token", "Bearer canary-control-tokenx"} {
 		for _, path := range []string{"/status", "/nowhere", "/pause"} {
 			_, header, body := s.do(http.MethodGet, s.control, path, func(r *http.Request) { r.Header.Set("Authorization", auth) })
 			out.add("control "+path, body+fmt.Sprint(header))

@@ -39,6 +39,9 @@ var service = []string{"SIDECAR_SERVICE=wms-cincout"}
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	two := slices.Concat(service, []string{"SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_SUB_ORDERS_CONCURRENCY=2"})
+	routed := slices.Concat(service, []string{"SIDECAR_ROUTES=order.#=/orders/{routing_key}, type:refund.*=/refunds", "SIDECAR_ROUTES_ELSE=park",
+		"SIDECAR_APP_URL=unix:///run/app.sock:/in?key=hunter2", "SIDECAR_RESPONSE_DIALECT=dapr"})
+	order := []string{"explain", "--routing-key", "order.created", "--body"}
 	for _, c := range []struct {
 		name    string
 		environ []string
@@ -94,6 +97,11 @@ func TestCommandLine(t *testing.T) {
 		{"plan of subscriptions that only send", slices.Concat(two, []string{"SIDECAR_CONSUME=off", "SIDECAR_PUBLISH_ADDR=127.0.0.1:0"}), []string{"plan"}, 0, "  exchange wms.main-exchange\n", ""},
 		{"explain without a subscription", two, []string{"explain", "--status", "500"}, 64, "", "choose a subscription, one of orders, refunds, with --subscription"},
 		{"explain for a subscription", two, []string{"explain", "--status", "500", "--subscription", "refunds"}, 0, "then returns to wms.queue.wms-cincout.refunds", ""},
+		{"explain a body", routed, append(order, `{"status":"DROP"}`), 0, "/orders/order.created, by the route order.#=/orders/{routing_key}\n  detail: dapr: DROP\n", ""},
+		{"explain a body that is too large", routed, append(order, strings.Repeat(" ", 70000)), 0, "malformed answer: too large for SIDECAR_RESPONSE_DIALECT=dapr: over 64 KiB", ""},
+		{"explain a body without a dialect", service, []string{"explain", "--status", "200", "--body", "{}"}, 64, "", "SIDECAR_RESPONSE_DIALECT"},
+		{"explain a type", routed, []string{"explain", "--routing-key", "x", "--type", "refund.v2"}, 0, "POST to unix:///run/app.sock:/refunds, by the route type:refund.*=/refunds", ""},
+		{"explain no route", routed, []string{"explain", "--routing-key", "x"}, 0, "park (reason no_route)\n  not POSTed", ""},
 		{"check without a broker", append(service, "SIDECAR_AMQP_URL=amqp://user:hunter2@127.0.0.1:1/"), []string{"check"}, 1, "", "connect to the broker"},
 		{"health without a sidecar", append(service, "SIDECAR_ADMIN_ADDR=127.0.0.1:1"), []string{"health"}, 1, "", "SIDECAR_ADMIN_ADDR"},
 		{"health at a random port", append(service, "SIDECAR_ADMIN_ADDR=:0"), []string{"health"}, 1, "", "port 0"},

@@ -12,6 +12,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/apptest"
 	"sidecar/internal/message"
 )
 
@@ -22,12 +23,23 @@ var idsOfTable = []string{"a", "0", ""}
 
 const allDone, others = "all done", "; the others are done"
 
-// TestAnswersInOtherNotations: verdicts in a text that is not JSON are not understood, and no message is acked.
+// TestAnswersInOtherNotations: verdicts in a text that is not JSON are not understood, and no message is acked. A warning, at
+// most one a minute, shows such an answer.
 func TestAnswersInOtherNotations(t *testing.T) {
 	t.Parallel()
 	for _, body := range inOtherNotations {
 		line := 1 + strings.Count(body[:len(body)-len(strings.TrimLeft(body, blanks))], "\n")
 		wantSaid(t, body, "failed: line "+itoa(line)+": verdicts in a text that is not JSON", undeclared)
+	}
+	var log apptest.Log
+	answer := apptest.Full(200, "[{&quot;index&quot;:0,&quot;status&quot;:503}]", "Content-Type: text/html")
+	s := apptest.Listen(t, apptest.Answer(answer))
+	target := newTarget(t, s.URL, inBatches("jsonl"), func(o *Options) { o.Logger = log.Logger() })
+	for range 2 {
+		dispatchAll(t, target, samples(2)...)
+	}
+	if n := len(log.Lines("answer not understood", "messages=2", "[{&quot;index&quot;")); n != 1 {
+		t.Errorf("%d warnings: %s", n, log.String())
 	}
 }
 
