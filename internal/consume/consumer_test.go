@@ -2,7 +2,6 @@ package consume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 	"sidecar/internal/brokertest"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
-	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -150,15 +148,6 @@ func TestNothingCanBeParked(t *testing.T) {
 	r.holds(r.plan.Queue, 0)
 }
 
-func TestDetourThatFailsHoldsInstead(t *testing.T) {
-	t.Parallel()
-	f := &failing{}
-	var s seen
-	r := start(t, s.answers(425), settings{concurrency: 2, prefetch: 2, publisher: f.before})
-	r.publish("a", "b")
-	r.acked(2)
-}
-
 // TestPauseReturnsWhatHadNoTurn, and the message that finds no app when the consumer is already cancelled: all of it
 // goes back uncounted, and waits in the retry queue instead when the broker has counted as many deliveries as the plan
 // allows.
@@ -200,35 +189,6 @@ func TestPauseReturnsWhatHadNoTurn(t *testing.T) {
 	}
 }
 
-func TestAppThatIsAwayCostsNothing(t *testing.T) {
-	t.Parallel()
-	var away atomic.Bool
-	away.Store(true)
-	var attempts atomic.Int64
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if m.RetryCount != 0 {
-			t.Errorf("retry count %d after an absence", m.RetryCount)
-		}
-		if away.Load() {
-			attempts.Add(1)
-			return refused
-		}
-		return answer(200)
-	}), settings{probe: func(context.Context) error {
-		if away.Load() && attempts.Load() > 0 { // up at the start, away once an attempt was counted
-			return errRefused
-		}
-		return nil
-	}})
-	r.publish(bodies(20)...)
-	r.eventually("a refusal", func() bool { return attempts.Load() > 0 })
-	r.eventually("the pause", func() bool { return !r.flow.Open() && !r.Active() })
-	r.holds(r.plan.Queue, 20)
-	away.Store(false)
-	r.acked(20)
-	r.holds(r.dlq(), 0)
-}
-
 // TestAppThatIsBackBeforeThePause: no cancel comes with which it could go back. With one worker nothing else moves the
 // gate.
 func TestAppThatIsBackBeforeThePause(t *testing.T) {
@@ -243,19 +203,6 @@ func TestRetryAfterPausesTheReplica(t *testing.T) {
 	r := start(t, inAnHour(503), settings{})
 	r.publish("a")
 	r.eventually("the pause", func() bool { return r.heldFor(flow.RetryAfter) && !r.Active() })
-}
-
-func TestSubscribeFails(t *testing.T) {
-	t.Parallel()
-	r := start(t, always(200), settings{})
-	r.eventually("active", func() bool { return r.Active() })
-	d := broker.NewDialer(broker.Options{URLs: func() ([]string, error) { return []string{r.url}, nil }})
-	s := must.Get(d.Dial(context.Background()))(t)
-	s.Kill()
-	if err := r.Serve(context.Background(), s, func() *topology.Plan { return r.plan }); !errors.Is(err, broker.ErrDisconnected) {
-		t.Errorf("Serve on a dead session: %v", err)
-	}
-	s.Close()
 }
 
 // TestPublishPauseGrows: a park that fails again and again is tried less and less often.

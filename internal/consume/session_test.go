@@ -3,7 +3,6 @@ package consume
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -11,36 +10,7 @@ import (
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
-	"sidecar/internal/testkit/must"
 )
-
-// TestLateAnswerOfALostSession is the stale-ack experiment: an answer that arrives after the reconnect settles the copy
-// of its message that the broker has delivered again, which waited for it, and no other one.
-func TestLateAnswerOfALostSession(t *testing.T) {
-	t.Parallel()
-	hold := make(chan struct{})
-	var once sync.Once
-	var s seen
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		s.Add(m.MessageID)
-		if m.MessageID == "A" {
-			once.Do(func() { <-hold })
-		}
-		return answer(200)
-	}), settings{concurrency: 1, prefetch: 1})
-	r.publish("A", "B", "C")
-	r.eventually("A in flight", func() bool { return s.Of("A") == 1 })
-	r.proxy.Cut()
-	r.eventually("a new session holds a delivery", func() bool { return testutil.ToFloat64(r.metrics().received[1]) == 1 })
-	close(hold)
-	r.acked(3)
-	if s.Of("A") != 1 || s.Of("B") != 1 || s.Of("C") != 1 {
-		t.Errorf("attempts A %d B %d C %d, want 1 each", s.Of("A"), s.Of("B"), s.Of("C"))
-	}
-	if got := testutil.ToFloat64(r.metrics().stale); got != 1 {
-		t.Errorf("%v stale deliveries, want 1", got)
-	}
-}
 
 // awaited reports whether a copy has waited for an attempt that is under way.
 func (r *rig) awaited() bool {
@@ -139,16 +109,6 @@ func TestDelaysAndParksOfALostSessionEnd(t *testing.T) {
 	r.eventually("both are given up", func() bool {
 		return r.Delayed() == 0 && testutil.ToFloat64(r.metrics().stale) == 2
 	})
-}
-
-func TestQueueDeletedUnderTheConsumer(t *testing.T) {
-	t.Parallel()
-	r := start(t, always(200), settings{})
-	r.publish("a")
-	r.acked(1)
-	must.Get(r.ch.QueueDelete(r.plan.Queue, false, false, false))(t)
-	r.publish("b") // waits until the queue is declared again
-	r.acked(2)
 }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

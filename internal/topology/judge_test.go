@@ -172,33 +172,6 @@ func TestConsumerTimeout(t *testing.T) {
 	}
 }
 
-// TestFullQueue: what waits in a classic queue, or dead-letters at most once, is lost when the service's classic queue is
-// full.
-func TestFullQueue(t *testing.T) {
-	t.Parallel()
-	p := build(t, Options{Service: "wms-in", QueueType: TypeQuorum})
-	limited := amqp.Table{argMaxLength: int64(9), ArgType: TypeClassic, ArgStrategy: nil, ArgOverflow: overflowReject, ArgDeliveryLimit: nil}
-	for _, c := range []struct {
-		wait amqp.Table
-		own  string
-		want Judgement
-	}{
-		{nil, TypeClassic, Harmless}, {amqp.Table{ArgStrategy: nil}, TypeClassic, Weaker},
-		{amqp.Table{ArgType: TypeClassic}, TypeClassic, Weaker}, {amqp.Table{ArgType: TypeClassic}, TypeQuorum, Harmless},
-	} {
-		f := asFound(p, p.Queue, limited)
-		f.Queues[p.Queue][ArgType] = c.own
-		wait := f.Queues[p.Waits[0].Queue]
-		maps.Copy(wait, c.wait)
-		maps.DeleteFunc(wait, func(_ string, v any) bool { return v == nil })
-		_, all := p.AsFound(f)
-		i := slices.IndexFunc(all, func(d Difference) bool { return d.Property == argMaxLength })
-		if i < 0 || all[i].Judgement != c.want {
-			t.Errorf("%s, %v: %v", c.own, c.wait, all)
-		}
-	}
-}
-
 // TestWhenRetriesArePublished: where a reject leads elsewhere than planned, and where what is rejected could be dropped.
 func TestWhenRetriesArePublished(t *testing.T) {
 	t.Parallel()
@@ -239,19 +212,6 @@ func TestExplainedDifferences(t *testing.T) {
 	f.Queues[p.Queue] = amqp.Table{PropertyDurable: true, PropertyAutoDelete: false, ArgType: "stream"}
 	if _, all := p.AsFound(f); len(all) != 1 || all[0].Property != ArgType {
 		t.Errorf("stream: %v", all)
-	}
-}
-
-// TestAsFoundIsThePlanItself: nothing differs, nothing changes.
-func TestAsFoundIsThePlanItself(t *testing.T) {
-	t.Parallel()
-	for name, p := range otherShapes(t) {
-		if got, all := p.AsFound(asFound(p, "", nil)); got != p || all != nil {
-			t.Errorf("%s: %v", name, all)
-		}
-		if got, all := p.AsFound(Found{}); got != p || all != nil {
-			t.Errorf("%s, nothing there: %v", name, all)
-		}
 	}
 }
 

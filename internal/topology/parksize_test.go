@@ -114,14 +114,3 @@ func TestTextsAreCutBeforeHeadersAreDropped(t *testing.T) {
 		t.Errorf("an answer of %d bytes before %d of the problem", len(answer), len(fmt.Sprint(h["x-final-problem-detail"])))
 	}
 }
-
-// TestFitGivesUpQuietly: a frame size no broker has. Nothing of ours can be dropped, so it does not fit, but it ends.
-func TestFitGivesUpQuietly(t *testing.T) {
-	t.Parallel()
-	pub := build(t, Options{Service: "wms-cincout"}).Settlement(arrived(nil), verdict(message.Park, message.ReasonCrash)).Publish
-	shrinkToFrame(&pub.Msg, 76)
-	h := pub.Msg.Headers
-	if h["x-a"] != nil || h["x-final-headers-dropped"] != int32(1) || h["x-final-reason"] != "crash" {
-		t.Errorf("%v", h)
-	}
-}

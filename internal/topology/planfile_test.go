@@ -98,20 +98,6 @@ func TestPlanFileDeliveryLimit(t *testing.T) {
 	}
 }
 
-// TestPlanFileInOrder: the file has to give the service's queue a single active consumer.
-func TestPlanFileInOrder(t *testing.T) {
-	t.Parallel()
-	for arguments, want := range map[string]string{
-		`{"x-single-active-consumer": true}`: "",
-		`{}`:                                 `$.queues: queue "q": SIDECAR_ORDER_BY needs x-single-active-consumer=true; SIDECAR_ORDER_SCOPE=replica`,
-	} {
-		p := must.Get(ParsePlan([]byte(strings.Replace(smallPlan, `{}`, arguments, 1)), "s", 0))(t)
-		if err := p.DemandSingleActive(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
-			t.Errorf("%s: %v", arguments, err)
-		}
-	}
-}
-
 // smallPlan is the smallest plan: a queue whose failed messages are discarded.
 const smallPlan = `{
 	"exchanges": [],

@@ -31,38 +31,6 @@ func verdict(a message.Action, r message.Reason) message.Verdict {
 	return message.Verdict{Action: a, Reason: r, Cause: message.Outcome{Status: 503}}
 }
 
-// TestSettlementOfEveryAction is the table of the package: what each verdict means in the fanout topology.
-func TestSettlementOfEveryAction(t *testing.T) {
-	t.Parallel()
-	p := build(t, Options{Service: "wms-cincout"})
-	for _, c := range []struct {
-		name    string
-		v       message.Verdict
-		final   Final
-		publish string // kind and key
-	}{
-		{"ack", verdict(message.Ack, message.ReasonSuccess), FinalAck, ""},
-		{"discard", verdict(message.Discard, message.ReasonDisposition), FinalAck, ""},
-		{"retry", verdict(message.Retry, message.ReasonServerError), FinalReject, ""},
-		{"requeue", verdict(message.Requeue, message.ReasonTooEarly), FinalRequeue, ""},
-		{"release", verdict(message.Release, message.ReasonShutdown), FinalRequeue, ""},
-		{"park", verdict(message.Park, message.ReasonMaxRetries), FinalAck, "park wms.dlq.wms-cincout"},
-		{"unknown action", verdict(message.Action(200), message.ReasonSuccess), FinalRequeue, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := p.Settlement(arrived(nil), c.v)
-			publish := ""
-			if s.Publish != nil {
-				publish = s.Publish.Kind + " " + s.Publish.Exchange + s.Publish.Key
-			}
-			if s.Final != c.final || publish != c.publish || s.Verdict.Action != c.v.Action ||
-				s.Verdict.Reason != c.v.Reason || s.Verdict.Cause.Status != c.v.Cause.Status {
-				t.Errorf("%+v", s)
-			}
-		})
-	}
-}
-
 // TestSettlementIsTotal walks every action, reason, plan and kind of message: nothing panics, and nothing leaves the
 // queue without a trace unless the verdict says so.
 func TestSettlementIsTotal(t *testing.T) {
@@ -518,14 +486,6 @@ func TestRetryPublicationKeepsTheMessage(t *testing.T) {
 	}
 	if !reflect.DeepEqual(m.Headers, before) {
 		t.Error("the message's own header table was changed")
-	}
-}
-
-func TestParkWithoutADeadLetterQueueDiscards(t *testing.T) {
-	t.Parallel()
-	s := otherShapes(t)["dead-letter disabled"].Settlement(arrived(nil), verdict(message.Park, message.ReasonMaxRetries))
-	if s.Verdict.Action != message.Discard || s.Verdict.Reason != message.ReasonMaxRetries || s.Final != FinalAck || s.Publish != nil {
-		t.Errorf("%+v", s)
 	}
 }
 

@@ -151,22 +151,6 @@ func remove(t testing.TB, ch *amqp.Channel, p *topology.Plan) {
 	}
 }
 
-// TestExclusiveQueueIsRefused: another connection holds the name.
-func TestExclusiveQueueIsRefused(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	must.Get(channel(t, url).QueueDeclare(p.Queue, true, false, true, false, nil))(t)
-	for _, mode := range []topology.Mode{topology.ModeVerify, topology.ModeDeclare} {
-		f := ensure(t, url, p, mode)
-		f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
-		if len(f) != 1 || f[0].Problem != ProblemRefused || !strings.Contains(f[0].Found, "405") ||
-			!strings.Contains(f[0].Fix, "not exclusive") {
-			t.Errorf("%s: %v", mode, f)
-		}
-	}
-}
-
 // TestQueueLimit: in every mode each queue that the virtual host does not allow is one finding, with the broker's words
 // and without the advice to declare it.
 func TestQueueLimit(t *testing.T) {
@@ -294,24 +278,6 @@ func TestDeclaredWithAndWithoutAType(t *testing.T) {
 	for _, p := range []*topology.Plan{typed, untyped, typed} {
 		fits(t, url, p, topology.ModeDeclare)
 	}
-}
-
-func TestForeignExchange(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout", Bindings: []topology.Binding{{Exchange: "foreign", Key: "k"}}})
-	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
-		f := ensure(t, url, p, mode)
-		if len(f) == 0 || f[0].Object != `exchange "foreign"` || f[0].Problem != ProblemMissing || !strings.Contains(f[0].Fix, "owner") {
-			t.Errorf("%s: %v", mode, f)
-		}
-		if mode == topology.ModeDeclare && len(f) != 1 {
-			t.Errorf("said twice: %v", f)
-		}
-	}
-	must.Do(t, channel(t, url).ExchangeDeclare("foreign", "topic", true, false, false, false, nil))
-	fits(t, url, p, topology.ModeDeclare)
-	publish(t, url, "foreign", "k", amqp.Publishing{})
 }
 
 // overtaking does something right before a question of that name is asked, as often as it is asked.
