@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"time"
 
@@ -135,31 +134,6 @@ func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {
 	wantErr(t, freshSub.Err())                                 // the new session suffered
 	fresh.Close()
 	brokertest.WaitReady(t, url, q, 3)
-}
-
-func TestHeartbeatsFindAHalfOpenLink(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	o := options(t, proxy.URL(t, url+"?heartbeat=0")) // ours wins over the URL's
-	o.Heartbeat = time.Second
-	s := dial(t, o)
-	proxy.Stall(brokertest.Down)
-	ended(t, s.Done(), "the session")
-	wantCause(t, s.Err(), causeTimeout, "")
-	proxy.Restore(t)
-}
-
-func TestHeartbeatsKeepAnIdleSession(t *testing.T) {
-	t.Parallel()
-	o := options(t)
-	o.Heartbeat = time.Second
-	s := dial(t, o)
-	select {
-	case <-s.Done():
-		t.Errorf("an idle session ended: %v", s.Err())
-	case <-time.After(4 * time.Second): // both ends give an idle link up within three intervals
-	}
 }
 
 func TestCallObeysAnEarlierDeadlineAndIgnoresCancellation(t *testing.T) {
@@ -309,27 +283,4 @@ func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 		}
 	}
 	wantErr(t, <-stopped)
-}
-
-// The session reports why it ended, and its deliveries end with it.
-func TestBrokenDeliveryEndsTheSession(t *testing.T) {
-	t.Parallel()
-	url := listen(t, func(c net.Conn) {
-		p := &brokertest.Peer{Conn: c, Consuming: make(chan string, 1)}
-		go func() {
-			if tag, ok := <-p.Consuming; ok {
-				_ = p.Send(brokertest.DeliverFrame(1, tag, 1, false, "", "k"), brokertest.Frame(3, 1, []byte("a body before its header")))
-			}
-		}()
-		p.Serve("PLAIN")
-		close(p.Consuming)
-	})
-	s := dial(t, options(t, url))
-	sub, deliveries := subscribe(t, s, "q", 10)
-	if n := deliveries.drain(t); n != 0 {
-		t.Errorf("%d deliveries", n)
-	}
-	ended(t, s.Done(), "the session")
-	ended(t, sub.Done(), "the subscription")
-	wantCause(t, s.Err(), causeBroker, "the broker sent a body of another length than announced")
 }

@@ -218,3 +218,40 @@ func TestPublishPauseGrows(t *testing.T) {
 	}
 	f.works.Store(true)
 }
+
+// TestGraceEndsInOrder: what the end of the grace interrupts returns to its place.
+func TestGraceEndsInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	posting := make(chan struct{}, 1)
+	r := start(t, dispatcher(func(ctx context.Context, m *message.Message) message.Outcome {
+		return l.Dispatch(m, func() message.Outcome {
+			posting <- struct{}{}
+			<-ctx.Done()
+			return message.Outcome{Failure: message.FailureInterrupted, RetryAfter: -1, At: time.Now()}
+		})
+	}), settings{order: byKey})
+	r.publishKeyed("a", 0, 3)
+	<-posting
+	if d := r.drain(0); d.Interrupted != 1 {
+		t.Errorf("%+v, want 1 interrupted", d)
+	}
+	other := r.replica(l.answers(func(*message.Message) message.Outcome { return answer(200) }), settings{order: byKey})
+	other.acked(3)
+	same(t, &l, "a", []string{"a/0#0", "a/0#0", "a/1#0", "a/2#0"})
+}
+
+// TestStopClosesTheChannel: what is unsettled returns at once, also while other queues keep the connection.
+func TestStopClosesTheChannel(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	linger := make(chan struct{})
+	r := start(t, l.answers(func(*message.Message) message.Outcome { return answer(500) }),
+		settings{order: byKey, retryDelay: time.Hour, linger: linger})
+	t.Cleanup(func() { close(linger) }) // before that of the rig
+	r.publishKeyed("a", 0, 3)
+	r.eventually("a failed message is held", func() bool { return r.Delayed() == 1 })
+	queue := r.plan.Queue
+	r.drain(time.Minute)
+	r.holds(queue, 3)
+}

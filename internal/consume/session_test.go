@@ -3,12 +3,20 @@ package consume
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
+	"golang.org/x/time/rate"
 
+	"sidecar/internal/amqpwire"
+	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/flow"
 	"sidecar/internal/message"
 )
 
@@ -110,5 +118,172 @@ func TestDelaysAndParksOfALostSessionEnd(t *testing.T) {
 		return r.Delayed() == 0 && testutil.ToFloat64(r.metrics().stale) == 2
 	})
 }
+
+// ordered is a session in virtual time, without a broker, of which a key can be read.
+func ordered(t *testing.T, d dispatcher, change func(*Options)) (*Consumer, *session) {
+	t.Helper()
+	o := benchOptions(t, 2)
+	o.OrderBy, o.Dispatcher, o.Plan.InPlace = byKey, d, true
+	change(&o)
+	c := New(o)
+	t.Cleanup(func() { c.Drain(context.Background()) })
+	return c, benchSession(t, c)
+}
+
+// returns pumps deliveries until the session has to return everything.
+func (s *session) returns(t *testing.T, list ...*broker.Delivery) {
+	t.Helper()
+	deliveries := amqpwire.NewDeliveries(0)
+	for _, d := range list {
+		deliveries.Add(d)
+	}
+	if err := s.pump(deliveries); err != errPaused { //nolint:errorlint // it is itself
+		t.Error(err)
+	}
+	s.leftover()
+	synctest.Wait()
+	s.c.order.drop(s)
+	if n := len(s.c.order.all); n != 0 {
+		t.Errorf("%d entries are left", n)
+	}
+}
+
+// TestOldDeliveriesReturn: no delivery is handled that the broker may take away soon, or before its attempt ends.
+func TestOldDeliveriesReturn(t *testing.T) {
+	t.Parallel()
+	for attempt, takes := range map[time.Duration]time.Duration{0: maxStay + time.Second, 20 * time.Minute: 9 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			attempts := 0
+			c, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
+				attempts++
+				time.Sleep(takes)
+				return answer(200)
+			}, func(o *Options) { o.OrderBy, o.Attempt = "queue", attempt })
+			now := time.Now()
+			s.returns(t, benchDelivery(1, nil, now), benchDelivery(2, nil, now), benchDelivery(3, nil, now))
+			if attempts != 1 || c.returned.Load() != 2 {
+				t.Errorf("%d attempts, %d returned", attempts, c.returned.Load())
+			}
+		})
+	}
+}
+
+// TestNothingPassesALostKey: behind a delivery without headers, for want of memory, nothing is handled; everything
+// returns after a while.
+func TestNothingPassesALostKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		_, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
+			attempts++
+			return answer(200)
+		}, func(*Options) {})
+		began, key := time.Now(), amqp.Table{"key": "a"}
+		lost := benchDelivery(2, nil, began)
+		lost.Missing, lost.MissingWhy = 1, broker.ErrNoMemory
+		s.returns(t, benchDelivery(1, key, began), lost, benchDelivery(3, key, began))
+		if attempts != 1 || time.Since(began) < missingPause {
+			t.Errorf("%d attempts, after %v", attempts, time.Since(began))
+		}
+	})
+}
+
+// TestAttemptsAreOfOneMessage: without a message id another message may be the same, and begins anew.
+func TestAttemptsAreOfOneMessage(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]int{"": 0, "m": 1} {
+		c, s := ordered(t, nil, func(*Options) {})
+		for attempt := range 2 {
+			d := benchDelivery(uint64(attempt+1), amqp.Table{"key": "a"}, time.Time{})
+			d.MessageId, d.Redelivered = id, attempt > 0
+			c.order.add(s, d)
+			e := c.order.take().held
+			if attempt > 0 && e.failed != want {
+				t.Errorf("id %q: %d attempts, want %d", id, e.failed, want)
+			}
+			e.failed++
+			c.order.hold(e, 0)
+			c.order.drop(s)
+			s = benchSession(t, c)
+		}
+	}
+}
+
+// TestLateAttemptHasADelay: what an attempt of a lost session asked for holds for the next delivery.
+func TestLateAttemptHasADelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		c, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
+			close(done)
+			return answer(500)
+		}, func(*Options) {})
+		s.done = done
+		s.pending = []*broker.Delivery{benchDelivery(1, amqp.Table{"key": "a"}, time.Now())}
+		var r record
+		d := s.next()
+		r.begin(d)
+		c.order.drop(s)
+		c.handle(&r)
+		for _, was := range c.order.kept {
+			if was.failed == 1 && was.due.After(time.Now()) {
+				return
+			}
+		}
+		t.Errorf("remembered: %+v", c.order.kept)
+	})
+}
+
+// TestLeavingDoesNotWaitForARate: a session that has to return everything does so at once.
+func TestLeavingDoesNotWaitForARate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := ordered(t, always(200), func(o *Options) { o.Rates = []*rate.Limiter{rate.NewLimiter(rate.Every(time.Hour), 1)} })
+		s.c.o.Rates[0].Allow()
+		time.AfterFunc(time.Minute, s.leave)
+		began := time.Now()
+		s.returns(t, benchDelivery(1, amqp.Table{"key": "a"}, began))
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
+// TestFailingParkInOrder: where nothing else can be handled, the gate and an error say how many messages cannot be parked,
+// and a pause returns the message to its place.
+func TestFailingParkInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	f := &failing{}
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		if m.MessageID == "a/0" {
+			return answer(500)
+		}
+		return answer(200)
+	}), settings{order: "queue", concurrency: 1, prefetch: 2, maxRetries: 1, publisher: f.before})
+	r.publishKeyed("a", 0, 4)
+	r.eventually("the reason", func() bool {
+		return r.heldFor(flow.Publishing) && strings.Contains(r.flow.Holds()[0].Detail, "cannot be parked") && r.flow.Open() && r.Active()
+	})
+	r.eventually("the log line", func() bool {
+		return strings.Contains(r.log.String(), `"level":"error","msg":"paused","reason":"publishing","waiting":1,`)
+	})
+	r.flow.Hold(flow.Operator, "")
+	r.holds(r.plan.Queue, 4)
+	if !r.heldFor(flow.Operator) {
+		t.Errorf("reasons %+v", r.flow.Holds())
+	}
+	f.works.Store(true)
+	r.flow.Lift(flow.Operator)
+	r.acked(3)
+	if d := r.parked(); d.MessageId != "a/0" || d.Headers["x-final-retry-count"] != int32(1) {
+		t.Errorf("parked %s with %v", d.MessageId, d.Headers)
+	}
+	same(t, &l, "a", []string{"a/0#0", "a/0#1", "a/1#0", "a/2#0", "a/3#0"})
+}
+
+type publisherFunc func(ctx context.Context, p *message.Publication) error
+
+func (f publisherFunc) Publish(ctx context.Context, p *message.Publication) error { return f(ctx, p) }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

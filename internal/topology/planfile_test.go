@@ -170,3 +170,20 @@ func TestPlanFileIsBounded(t *testing.T) {
 		t.Errorf("%.200v", err)
 	}
 }
+
+// TestFixOfAPlanFile: no variable changes a plan from a file.
+func TestFixOfAPlanFile(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-in", QueueType: TypeQuorum})
+	p.FromFile = true
+	for name, change := range map[string]amqp.Table{
+		p.Queue: {argExpires: int64(9), ArgType: TypeClassic}, "wms.dlq.wms-in": {ArgType: TypeClassic}, "wms.main-exchange": {PropertyType: "topic"},
+	} {
+		_, all := p.AsFound(asFound(p, name, change))
+		for _, d := range all {
+			if d.Judgement != Harmless && (d.Fix == "" || strings.Contains(d.Fix, "SIDECAR_") || strings.Contains(d.Fix, "{")) {
+				t.Errorf("%s: %s: %q", name, d.Property, d.Fix)
+			}
+		}
+	}
+}
