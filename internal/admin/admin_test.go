@@ -2,12 +2,8 @@ package admin
 
 import (
 	"context"
-	"errors"
-	"io"
 	"net"
 	"net/http"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -51,51 +47,11 @@ func TestNothingElseIsServed(t *testing.T) {
 	}
 }
 
-func TestListenRefuses(t *testing.T) {
-	t.Parallel()
-	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer func() { _ = listener.Close() }()
-	const free = "127.0.0.1:0"
-	taken := listener.Addr().String()
-	for want, addrs := range map[string]Addrs{
-		"listen for admin: SIDECAR_ADMIN_ADDR=192.0.2.1:1: listen tcp":                         {"192.0.2.1:1", free},
-		"listen for admin: SIDECAR_ADMIN_ADDR=" + taken + ": address already in use: stop":     {taken, free},
-		"listen for control: SIDECAR_CONTROL_ADDR=" + taken + ": address already in use: stop": {free, taken},
-		"is not a loopback address and no token ":                                              {free, "0.0.0.0:0"},
-	} {
-		o := optionsOf(newFakeState(), io.Discard)
-		o.AdminAddr, o.ControlAddr = addrs.Admin, addrs.Control
-		s := New(o)
-		if _, err := s.Listen(); err == nil || !strings.Contains(err.Error(), want) ||
-			errors.Is(err, syscall.EADDRINUSE) != strings.Contains(want, "in use") {
-			t.Errorf("got %v, want %q", err, want)
-		}
-		if s.admin.Listener != nil { // what was bound before the failure
-			wantFree(t, s.admin.Listener.Addr().String())
-		}
-	}
-}
-
 // wantFree fails when something still listens on an address.
 func wantFree(t *testing.T, addr string) {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", addr))(t)
 	_ = l.Close()
-}
-
-func TestServeReturnsWhatBroke(t *testing.T) {
-	t.Parallel()
-	s, _ := bound(t, newFakeState())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := s.Serve(ctx); err != nil {
-		t.Errorf("its context has ended: %v", err)
-	}
-	s, _ = bound(t, newFakeState())
-	_ = s.control.Listener.Close()
-	if err := s.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "serve control:") {
-		t.Errorf("got %v", err)
-	}
 }
 
 func TestShutdownBeforeServeFreesThePorts(t *testing.T) {

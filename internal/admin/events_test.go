@@ -105,17 +105,6 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-func TestEventsAreForGET(t *testing.T) {
-	t.Parallel()
-	r := start(t, nil)
-	if got := r.do(http.MethodHead, r.control, "/events", nil); got.StatusCode != http.StatusOK || got.Header.Get("Content-Type") != "text/event-stream" {
-		t.Errorf("HEAD: %d %v", got.StatusCode, got.Header)
-	}
-	if r.state.flows != 0 {
-		t.Error("the flow was asked for without a listener")
-	}
-}
-
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)

@@ -75,23 +75,6 @@ func free(list []*Delivery) {
 	}
 }
 
-func TestDeliveriesWaitForMemory(t *testing.T) {
-	t.Parallel()
-	body := bytes.Repeat([]byte("b"), 300<<10)
-	r := receive(t, Options{Patience: time.Hour}, 1<<20, slices.Concat(wholeDelivery(1, body), wholeDelivery(2, body), wholeDelivery(3, []byte("small"))))
-	first := r.take(t, 1)
-	brokertest.Eventually(t, time.Minute, "it waits", r.full.Load)
-	if len(first) != 1 || r.memory.Held() < int64(len(body)) || len(first[0].Body) != len(body) {
-		t.Fatalf("%d deliveries, %d bytes held", len(first), r.memory.Held())
-	}
-	first[0].Free()
-	rest := r.take(t, 2)
-	if len(rest) != 2 || string(rest[1].Body) != "small" || rest[0].Missing != 0 || rest[0].spooled != nil {
-		t.Fatalf("%d deliveries", len(rest))
-	}
-	free(rest)
-}
-
 // TestALargeBodyGoesToAFile: larger than the budget at once, others after a while; the next ones of that size do not
 // wait.
 func TestALargeBodyGoesToAFile(t *testing.T) {

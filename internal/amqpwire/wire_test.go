@@ -48,21 +48,6 @@ func consuming(o Options, stream []byte, size func() int) (*Wire, *Deliveries) {
 	return w, q
 }
 
-// What is no AMQP at all, an HTTP answer or the header of another protocol version, ends the connection.
-func TestWireRefusesForeignBytes(t *testing.T) {
-	t.Parallel()
-	for _, text := range []string{"AMQP\x00\x00\x09\x01", "HTTP/1.1 400 Bad Request\r\n\r\n", "\x02\x00\x01\xff\xff\xff\xffabc"} {
-		w, _ := consuming(Options{Hidden: func(int) {}}, []byte(text), whole)
-		if got, err := io.ReadAll(w); !errors.Is(err, errNotAMQP) || !errors.Is(w.Err(), errNotAMQP) || len(got) > 0 {
-			t.Errorf("%q became %q, %v", text, got, err)
-		}
-	}
-	w, _ := consuming(Options{}, []byte("\x02\x00"), whole) // may still become a frame
-	if got, err := io.ReadAll(w); err != nil || len(got) > 0 {
-		t.Errorf("became %q, %v", got, err)
-	}
-}
-
 func TestWireReportsWhatItHid(t *testing.T) {
 	t.Parallel()
 	hidden := 0

@@ -110,37 +110,6 @@ func rendered(t *testing.T, format string, more ...string) string {
 
 func withID(id string) amqp.Publishing { return amqp.Publishing{MessageId: id} }
 
-func TestDriftKeepsItUpAndUnready(t *testing.T) {
-	t.Parallel()
-	url, cfg := brokertest.URL(t), live(t)
-	plan := must.Get(newPlan(cfg))(t)
-	wait := plan.Waits[0].Queue
-	brokertest.Queue(t, url, wait, amqp.Table{
-		"x-message-ttl": int64(5000), "x-dead-letter-exchange": "", "x-dead-letter-routing-key": plan.Queue, "x-expires": int64(3_600_000),
-	})
-	a, log, stop := run(t, cfg)
-	brokertest.Eventually(t, time.Minute, "the finding in the log", func() bool { return strings.Contains(log.String(), "topology does not fit") })
-	st := a.Status()
-	if len(st.Findings) == 0 || st.Findings[0].Problem != "drift" || !strings.Contains(st.Findings[0].Object, wait) || a.Ready("").Ready {
-		t.Errorf("ready: %v, findings %+v", a.Ready("").Ready, st.Findings)
-	}
-	if out := problems(t, cfg); !strings.Contains(out, "3600000") {
-		t.Errorf("check:\n%s", out)
-	}
-
-	// After the repair the next check may be half a minute away, so ask for one.
-	must.Get(brokertest.Channel(t, url).QueueDelete(wait, false, false, false))(t)
-	ask(a.subscriptions[0].check)
-	brokertest.Eventually(t, time.Minute, "it fits again", func() bool {
-		findings, checked := a.subscriptions[0].status.last()
-		return checked && len(findings) == 0
-	})
-	if out := printed(t, cfg); !strings.Contains(out, "ok ") {
-		t.Errorf("check:\n%s", out)
-	}
-	must.Do(t, stop())
-}
-
 func TestDefinitionsNameTheVhost(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{"amqp://127.0.0.1/orders": "orders", "amqp://127.0.0.1/": "/", "amqp://127.0.0.1": "/"} {

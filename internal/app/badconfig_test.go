@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"sidecar/internal/apptest"
 	"sidecar/internal/config"
 	"sidecar/internal/testkit/must"
 )
@@ -132,7 +131,7 @@ func TestOneProblemEach(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(env, "=")
 		refused(t, "", name, env)
-		for _, preset := range []string{"topic-tiers", "delay-ladder"} { // which name the most after others
+		for _, preset := range []string{"topic-tiers", "delay-ladder", "per-queue"} { // which name the most after others
 			if name != "SIDECAR_TOPOLOGY" && name != "SIDECAR_MESSAGE_TTL" && name != "SIDECAR_RETRY_DELAY" {
 				refused(t, "", name, env, "SIDECAR_TOPOLOGY="+preset, "SIDECAR_BINDINGS=a:b")
 			}
@@ -141,23 +140,6 @@ func TestOneProblemEach(t *testing.T) {
 	refused(t, "", "SIDECAR_RETRY_DELAY", "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s,2s")
 	refused(t, "", "SIDECAR_BINDINGS", "SIDECAR_TOPOLOGY=per-queue", "SIDECAR_BINDINGS=orders")
 	refused(t, "", "SIDECAR_TOPOLOGY", "SIDECAR_TOPOLOGY=ring", "SIDECAR_QUEUE=q", "SIDECAR_DLQ=q", "SIDECAR_DEAD_LETTER=disabled")
-}
-
-// TestUnjudgedConfiguration: a caller that loads without the rule gets the error from the plan, and in time.
-func TestUnjudgedConfiguration(t *testing.T) {
-	t.Parallel()
-	cfg := must.Get(config.Load([]string{"SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY=per-queue"}, 0))(t)
-	for name, use := range map[string]func() error{
-		"New":          func() error { _, err := New(cfg, Build{}, &apptest.Log{}); return err },
-		"RenderPlan":   func() error { _, err := RenderPlan(cfg, "text"); return err },
-		"PresetValues": func() error { _, _, err := PresetValues(cfg); return err },
-		"Explain":      func() error { _, err := Explain(cfg, Question{Status: 200}); return err },
-		"Check":        func() error { return Check(t.Context(), cfg, &apptest.Log{}, false, plain) },
-	} {
-		if err := use(); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "SIDECAR_BINDINGS") {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 // TestBadOutbox: a connection string that cannot be used is one problem among all others, and shows no password.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -241,9 +242,15 @@ func TestOneOfTwoQueuesCannotBeConsumed(t *testing.T) {
 func TestQueueWithoutPlugin(t *testing.T) {
 	t.Parallel()
 	brokertest.OwnNode(t).WithoutPlugin("rabbitmq_consistent_hash_exchange")
-	a, _, _ := run(t, live(t, "SIDECAR_ORDER_BY=routing-key", "SIDECAR_PARTITIONS=2"))
+	const enable = "rabbitmq-plugins enable rabbitmq_consistent_hash_exchange"
+	cfg := live(t, "SIDECAR_ORDER_BY=routing-key", "SIDECAR_PARTITIONS=2")
+	var out bytes.Buffer
+	if err := Check(t.Context(), cfg, &out, false, plain); err == nil || !strings.Contains(out.String()+err.Error(), enable) {
+		t.Errorf("check: %v\n%s", err, &out)
+	}
+	a, _, _ := run(t, cfg)
 	brokertest.Eventually(t, time.Minute, "the plugin is named", func() bool {
-		return strings.Contains(refusal(a.Status().Pauses), "rabbitmq_consistent_hash_exchange")
+		return strings.Contains(refusal(a.Status().Pauses), enable)
 	})
 	if a.Ready("").Ready {
 		t.Error("ready without a queue")

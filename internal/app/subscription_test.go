@@ -209,6 +209,7 @@ func TestOrderWithAPlanFile(t *testing.T) {
 	file := planFile(t, load(t), nil)
 	refused(t, "SIDECAR_ORDER_BY needs x-single-active-consumer=true", "SIDECAR_PLAN_FILE", file, "SIDECAR_ORDER_BY=queue")
 	load(t, file, "SIDECAR_ORDER_BY=queue", "SIDECAR_ORDER_SCOPE=replica")
+	load(t, planFile(t, load(t, "SIDECAR_ORDER_BY=queue"), nil), "SIDECAR_ORDER_BY=queue")
 }
 
 // TestOneMainExchange: rows of the outbox and requests without another exchange go to the service's main exchange, and

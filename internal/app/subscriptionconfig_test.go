@@ -178,12 +178,6 @@ func TestBrokenPlanFile(t *testing.T) {
 	if lines := strings.Split(err.Error(), "\n"); !slices.EqualFunc(lines, want, strings.HasPrefix) {
 		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
 	}
-	unjudged := must.Get(config.Load([]string{file, "SIDECAR_SERVICE=wms-cincout"}, 0))(t)
-	for _, format := range PlanFormats {
-		if _, err := RenderPlan(unjudged, format); err == nil || !strings.Contains(err.Error(), "$.queue") {
-			t.Errorf("%s: %v", format, err)
-		}
-	}
 }
 
 // TestPlanFileWithoutBindings: what the app publishes without saying where goes to the default exchange.

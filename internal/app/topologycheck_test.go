@@ -170,7 +170,11 @@ func TestToleratedBreaksAndReturns(t *testing.T) {
 			return sub.consumer.Active() && len(sub.status.tolerated()) == 1 && !sub.status.bad()
 		})
 		remade(t, plan.Park.Queue, amqp.Table{topology.ArgTTL: int64(1000)})
-		brokertest.Eventually(t, time.Minute, "a pause", func() bool { return sub.status.bad() && !sub.consumer.Active() })
+		brokertest.Eventually(t, time.Minute, "a pause that names the argument and a fix", func() bool {
+			all, _ := sub.status.last()
+			return sub.status.bad() && len(all) == 1 && all[0].Property == topology.ArgTTL && all[0].Fix != "" &&
+				!sub.consumer.Active() && !a.Ready("").Ready
+		})
 		remade(t, plan.Park.Queue, weaker)
 	}
 	brokertest.Eventually(t, time.Minute, "consuming at last", sub.consumer.Active)

@@ -249,3 +249,28 @@ func brokerAddr(t *testing.T) string {
 	t.Helper()
 	return must.Get(NewDialer(options(t)).targets())(t)[0].addr()
 }
+
+func TestHeartbeatsFindAHalfOpenLink(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	proxy := brokertest.NewProxy(t, url)
+	o := options(t, proxy.URL(t, url+"?heartbeat=0")) // ours wins over the URL's
+	o.Heartbeat = time.Second
+	s := dial(t, o)
+	proxy.Stall(brokertest.Down)
+	ended(t, s.Done(), "the session")
+	wantCause(t, s.Err(), causeTimeout, "")
+	proxy.Restore(t)
+}
+
+func TestHeartbeatsKeepAnIdleSession(t *testing.T) {
+	t.Parallel()
+	o := options(t)
+	o.Heartbeat = time.Second
+	s := dial(t, o)
+	select {
+	case <-s.Done():
+		t.Errorf("an idle session ended: %v", s.Err())
+	case <-time.After(4 * time.Second): // both ends give an idle link up within three intervals
+	}
+}

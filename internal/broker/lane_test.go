@@ -130,23 +130,6 @@ func TestLaneOfAMissingExchange(t *testing.T) {
 	wantErr(t, publish(l, "k"), ErrUnroutable)
 }
 
-// TestLaneReplacesAStream: one with a message that was given up makes way for another, and nothing under way on it is
-// lost.
-func TestLaneReplacesAStream(t *testing.T) {
-	t.Parallel()
-	queue := queue(t)
-	l := lane(t, options(t), "")
-	wait := must.Get(l.Begin(within(t, 30*time.Second), publication(queue, "x")))(t)
-	old := l.current()
-	old.retired.Store(true)
-	if err := publish(l, queue); err != nil || l.current() == old {
-		t.Errorf("%v", err)
-	}
-	wantErr(t, wait())
-	brokertest.Eventually(t, time.Minute, "the old one is closed", old.closed)
-	wantErr(t, publish(l, queue))
-}
-
 // TestLaneBounds: what cannot be sent in time, or at all, is refused before anything is sent.
 func TestLaneBounds(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"time"
 
@@ -94,46 +93,6 @@ func TestConsumerTimeout(t *testing.T) {
 	wantErr(t, sub.Err(), ErrCancelled) // after its time
 }
 
-func TestSubscriptionStopsAndStartsAgain(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	q := queue(t)
-	s := dial(t, options(t))
-	sub, deliveries := subscribe(t, s, q, 10)
-	brokertest.Send(t, url, q, "one", "two")
-	first := next(t, deliveries)
-	must.Do(t, deliveries.q.Stop(t.Context()))
-	drained := deliveries.drain(t)
-	brokertest.Send(t, url, q, "three")
-	brokertest.WaitReady(t, url, q, 1)
-	if err := sub.Ack(first.DeliveryTag, false); err != nil || drained > 1 {
-		t.Errorf("a delivery from before the stop: %v; drained %d", err, drained)
-	}
-	wantErr(t, deliveries.q.Stop(t.Context())) // stopped twice
-	deliveries = start(t, sub, 10)
-	if d := next(t, deliveries); string(d.Body) != "three" || d.DeliveryTag != 3 {
-		t.Errorf("got %q as number %d on the same channel", d.Body, d.DeliveryTag)
-	}
-}
-
-// Two consumers on one connection, each on a channel of its own: the intake identifies them by their tags alone.
-func TestTwoSubscriptionsOfOneSession(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	one, other := queue(t), queue(t)
-	s := dial(t, options(t))
-	_, first := subscribe(t, s, one, 10)
-	_, second := subscribe(t, s, other, 10)
-	brokertest.Send(t, url, one, "for the first")
-	brokertest.Send(t, url, other, "for the second")
-	if d := next(t, first); string(d.Body) != "for the first" {
-		t.Errorf("the first got %q", d.Body)
-	}
-	if d := next(t, second); string(d.Body) != "for the second" {
-		t.Errorf("the second got %q", d.Body)
-	}
-}
-
 // The reason for own sessions. The client library's recovery would open the same channel again, where the late ack of A
 // settles whatever has A's number by then.
 func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {
@@ -175,46 +134,6 @@ func TestLateAckOfAnOldSessionSettlesNothing(t *testing.T) {
 	wantErr(t, freshSub.Err())                                 // the new session suffered
 	fresh.Close()
 	brokertest.WaitReady(t, url, q, 3)
-}
-
-func TestSessionEndsWithTheConnection(t *testing.T) {
-	t.Parallel()
-	proxy, o := proxied(t)
-	s := dial(t, o)
-	sub, deliveries := subscribe(t, s, queue(t), 10)
-	proxy.Cut()
-	ended(t, s.Done(), "the session")
-	ended(t, sub.Done(), "the subscription")
-	wantErr(t, s.Err(), ErrDisconnected)
-	wantCause(t, s.Err(), causeNetwork, "")
-	deliveries.drain(t) // it must end
-	wantErr(t, errOf(s.Channel(t.Context())), ErrDisconnected)
-	wantErr(t, errOf(sub.Consume(t.Context(), 10)), ErrDisconnected)
-}
-
-func TestHeartbeatsFindAHalfOpenLink(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	proxy := brokertest.NewProxy(t, url)
-	o := options(t, proxy.URL(t, url+"?heartbeat=0")) // ours wins over the URL's
-	o.Heartbeat = time.Second
-	s := dial(t, o)
-	proxy.Stall(brokertest.Down)
-	ended(t, s.Done(), "the session")
-	wantCause(t, s.Err(), causeTimeout, "")
-	proxy.Restore(t)
-}
-
-func TestHeartbeatsKeepAnIdleSession(t *testing.T) {
-	t.Parallel()
-	o := options(t)
-	o.Heartbeat = time.Second
-	s := dial(t, o)
-	select {
-	case <-s.Done():
-		t.Errorf("an idle session ended: %v", s.Err())
-	case <-time.After(4 * time.Second): // both ends give an idle link up within three intervals
-	}
 }
 
 func TestCallObeysAnEarlierDeadlineAndIgnoresCancellation(t *testing.T) {
@@ -271,52 +190,6 @@ func TestDoubleAckEndsTheSubscription(t *testing.T) {
 	if s.Err() != nil {
 		t.Errorf("the connection went with the channel: %v", s.Err())
 	}
-}
-
-func TestDeletedQueueEndsTheSubscription(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	q := queue(t)
-	s := dial(t, options(t))
-	sub, deliveries := subscribe(t, s, q, 10)
-	must.Get(brokertest.Channel(t, url).QueueDelete(q, false, false, false))(t)
-	ended(t, sub.Done(), "the subscription")
-	wantErr(t, sub.Err(), ErrCancelled)
-	wantCause(t, sub.Err(), causeCancelled, "")
-	deliveries.drain(t) // it must end
-	if _, err := s.Subscribe(t.Context(), q); err != nil {
-		t.Errorf("the session is unusable: %v", err)
-	}
-}
-
-// TestLostConsumerEndsTheSubscription: as if the broker had cancelled it; the channel is closed by its owner.
-func TestLostConsumerEndsTheSubscription(t *testing.T) {
-	t.Parallel()
-	q := queue(t)
-	s := dial(t, options(t))
-	sub := must.Get(s.Subscribe(t.Context(), q))(t)
-	consumer := must.Get(sub.Consume(t.Context(), 10))(t)
-	defer consumer.Drop()
-	consumer.Lost()
-	ended(t, sub.Done(), "the subscription")
-	wantErr(t, sub.Err(), ErrCancelled)
-	wantCause(t, sub.Err(), causeCancelled, q)
-	if err := sub.Close(); err != nil || s.Err() != nil {
-		t.Errorf("close: %v, the session: %v", err, s.Err())
-	}
-}
-
-func TestSubscribeRefusesWhatTheBrokerWould(t *testing.T) {
-	t.Parallel()
-	s := dial(t, options(t))
-	sub := must.Get(s.Subscribe(t.Context(), brokertest.Name(t, "missing")))(t)
-	for _, prefetch := range []int{-1, 0, 65536} {
-		if _, err := sub.Consume(t.Context(), prefetch); err == nil || sub.Err() != nil {
-			t.Errorf("prefetch %d was taken", prefetch)
-		}
-	}
-	wantCode(t, errOf(sub.Consume(t.Context(), 1)), 404)
-	ended(t, sub.Done(), "the subscription")
 }
 
 func TestBrokerClosesTheConnection(t *testing.T) {
@@ -410,27 +283,4 @@ func TestCallsAreAnsweredLateWithoutMemory(t *testing.T) {
 		}
 	}
 	wantErr(t, <-stopped)
-}
-
-// The session reports why it ended, and its deliveries end with it.
-func TestBrokenDeliveryEndsTheSession(t *testing.T) {
-	t.Parallel()
-	url := listen(t, func(c net.Conn) {
-		p := &brokertest.Peer{Conn: c, Consuming: make(chan string, 1)}
-		go func() {
-			if tag, ok := <-p.Consuming; ok {
-				_ = p.Send(brokertest.DeliverFrame(1, tag, 1, false, "", "k"), brokertest.Frame(3, 1, []byte("a body before its header")))
-			}
-		}()
-		p.Serve("PLAIN")
-		close(p.Consuming)
-	})
-	s := dial(t, options(t, url))
-	sub, deliveries := subscribe(t, s, "q", 10)
-	if n := deliveries.drain(t); n != 0 {
-		t.Errorf("%d deliveries", n)
-	}
-	ended(t, s.Done(), "the session")
-	ended(t, sub.Done(), "the subscription")
-	wantCause(t, s.Err(), causeBroker, "the broker sent a body of another length than announced")
 }

@@ -1,12 +1,9 @@
 package consume
 
 import (
-	"context"
-	"fmt"
 	"hash/maphash"
 	"math"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,46 +18,11 @@ import (
 // native are the settings of a queue that delays retries itself, each message 300 ms three times.
 var native = settings{native: true, maxRetries: 3, retryDelay: 300 * time.Millisecond}
 
-// counts are the retry counts that each message had at its attempts.
-type counts struct {
-	mu   sync.Mutex
-	seen map[string][]int
-}
-
-// add returns how many attempts of the message there were, with this one.
-func (c *counts) add(m *message.Message) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.seen == nil {
-		c.seen = map[string][]int{}
-	}
-	c.seen[m.MessageID] = append(c.seen[m.MessageID], m.RetryCount)
-	return len(c.seen[m.MessageID])
-}
-
-func (c *counts) of(id string) []int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.seen[id])
-}
-
-// allParked waits for n parked messages, each after as many retries.
-func (r *rig) allParked(n, retries int) {
-	r.t.Helper()
-	for range n {
-		d := r.parked()
-		if d.Headers["x-final-reason"] != "max_retries" || fmt.Sprint(d.Headers["x-final-retry-count"]) != fmt.Sprint(retries) {
-			r.t.Errorf("%q was parked with %v", d.MessageId, d.Headers)
-		}
-	}
-	r.holds(r.plan.Queue, 0)
-}
-
 func TestQueueThatDelaysCountsEachAttempt(t *testing.T) {
 	t.Parallel()
-	var c counts
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if n := c.add(m); m.MessageID == "early" && (n == 2 || n == 3) {
+	var l ledger
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		if n := len(l.of(m.MessageID)); m.MessageID == "early" && (n == 2 || n == 3) {
 			return answer(425)
 		}
 		return answer(409)
@@ -75,23 +37,22 @@ func TestQueueThatDelaysCountsEachAttempt(t *testing.T) {
 	// The third attempt, as another consumer counts them: a reject replaces that by the broker's own count.
 	other := amqp.Publishing{MessageId: "other", Headers: amqp.Table{message.HeaderDeliveryCount: "3"}}
 	brokertest.Publish(t, r.ch, "", r.plan.Queue, other)
-	r.allParked(equal+4, 3)
-	if got := c.of("early"); !slices.Equal(got, []int{0, 1, 1, 1, 2, 3}) {
-		t.Errorf("too early: retry counts %v", got)
-	}
-	if got := c.of("other"); !slices.Equal(got, []int{2, 3}) {
-		t.Errorf("of another consumer: retry counts %v", got)
-	}
-	for _, id := range []string{"a", "forged"} {
-		if got := c.of(id); !slices.Equal(got, []int{0, 1, 2, 3}) {
-			t.Errorf("%s: retry counts %v", id, got)
+	for range equal + 4 {
+		if d := r.parked(); d.Headers["x-final-reason"] != "max_retries" || d.Headers["x-final-retry-count"] != int32(3) {
+			t.Errorf("%q was parked with %v", d.MessageId, d.Headers)
 		}
 	}
-	all := c.of("")
+	r.holds(r.plan.Queue, 0)
+	same(t, &l, "early", []string{"early#0", "early#1", "early#1", "early#1", "early#2", "early#3"})
+	same(t, &l, "other", []string{"other#2", "other#3"}) // of another consumer
+	for _, id := range []string{"a", "forged"} {
+		same(t, &l, id, []string{id + "#0", id + "#1", id + "#2", id + "#3"})
+	}
+	all := l.of("")
 	slices.Sort(all)
-	if want := slices.Concat(slices.Repeat([]int{0}, equal), slices.Repeat([]int{1}, equal), slices.Repeat([]int{2}, equal),
-		slices.Repeat([]int{3}, equal)); !slices.Equal(all, want) {
-		t.Errorf("equal messages: retry counts %v", all)
+	if want := slices.Concat(slices.Repeat([]string{"#0"}, equal), slices.Repeat([]string{"#1"}, equal), slices.Repeat([]string{"#2"}, equal),
+		slices.Repeat([]string{"#3"}, equal)); !slices.Equal(all, want) {
+		t.Errorf("equal messages: attempts %v", all)
 	}
 	if n := r.attempts.waiting(); n != 0 || r.undelayed.Load() != 0 {
 		t.Errorf("%d still wait, and %d times nothing delayed", n, r.undelayed.Load())

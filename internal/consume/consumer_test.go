@@ -2,7 +2,6 @@ package consume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 	"sidecar/internal/brokertest"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
-	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -150,15 +148,6 @@ func TestNothingCanBeParked(t *testing.T) {
 	r.holds(r.plan.Queue, 0)
 }
 
-func TestDetourThatFailsHoldsInstead(t *testing.T) {
-	t.Parallel()
-	f := &failing{}
-	var s seen
-	r := start(t, s.answers(425), settings{concurrency: 2, prefetch: 2, publisher: f.before})
-	r.publish("a", "b")
-	r.acked(2)
-}
-
 // TestPauseReturnsWhatHadNoTurn, and the message that finds no app when the consumer is already cancelled: all of it
 // goes back uncounted, and waits in the retry queue instead when the broker has counted as many deliveries as the plan
 // allows.
@@ -200,35 +189,6 @@ func TestPauseReturnsWhatHadNoTurn(t *testing.T) {
 	}
 }
 
-func TestAppThatIsAwayCostsNothing(t *testing.T) {
-	t.Parallel()
-	var away atomic.Bool
-	away.Store(true)
-	var attempts atomic.Int64
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if m.RetryCount != 0 {
-			t.Errorf("retry count %d after an absence", m.RetryCount)
-		}
-		if away.Load() {
-			attempts.Add(1)
-			return refused
-		}
-		return answer(200)
-	}), settings{probe: func(context.Context) error {
-		if away.Load() && attempts.Load() > 0 { // up at the start, away once an attempt was counted
-			return errRefused
-		}
-		return nil
-	}})
-	r.publish(bodies(20)...)
-	r.eventually("a refusal", func() bool { return attempts.Load() > 0 })
-	r.eventually("the pause", func() bool { return !r.flow.Open() && !r.Active() })
-	r.holds(r.plan.Queue, 20)
-	away.Store(false)
-	r.acked(20)
-	r.holds(r.dlq(), 0)
-}
-
 // TestAppThatIsBackBeforeThePause: no cancel comes with which it could go back. With one worker nothing else moves the
 // gate.
 func TestAppThatIsBackBeforeThePause(t *testing.T) {
@@ -245,19 +205,6 @@ func TestRetryAfterPausesTheReplica(t *testing.T) {
 	r.eventually("the pause", func() bool { return r.heldFor(flow.RetryAfter) && !r.Active() })
 }
 
-func TestSubscribeFails(t *testing.T) {
-	t.Parallel()
-	r := start(t, always(200), settings{})
-	r.eventually("active", func() bool { return r.Active() })
-	d := broker.NewDialer(broker.Options{URLs: func() ([]string, error) { return []string{r.url}, nil }})
-	s := must.Get(d.Dial(context.Background()))(t)
-	s.Kill()
-	if err := r.Serve(context.Background(), s, func() *topology.Plan { return r.plan }); !errors.Is(err, broker.ErrDisconnected) {
-		t.Errorf("Serve on a dead session: %v", err)
-	}
-	s.Close()
-}
-
 // TestPublishPauseGrows: a park that fails again and again is tried less and less often.
 func TestPublishPauseGrows(t *testing.T) {
 	t.Parallel()
@@ -270,4 +217,41 @@ func TestPublishPauseGrows(t *testing.T) {
 		t.Errorf("six tries within %v", took)
 	}
 	f.works.Store(true)
+}
+
+// TestGraceEndsInOrder: what the end of the grace interrupts returns to its place.
+func TestGraceEndsInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	posting := make(chan struct{}, 1)
+	r := start(t, dispatcher(func(ctx context.Context, m *message.Message) message.Outcome {
+		return l.Dispatch(m, func() message.Outcome {
+			posting <- struct{}{}
+			<-ctx.Done()
+			return message.Outcome{Failure: message.FailureInterrupted, RetryAfter: -1, At: time.Now()}
+		})
+	}), settings{order: byKey})
+	r.publishKeyed("a", 0, 3)
+	<-posting
+	if d := r.drain(0); d.Interrupted != 1 {
+		t.Errorf("%+v, want 1 interrupted", d)
+	}
+	other := r.replica(l.answers(func(*message.Message) message.Outcome { return answer(200) }), settings{order: byKey})
+	other.acked(3)
+	same(t, &l, "a", []string{"a/0#0", "a/0#0", "a/1#0", "a/2#0"})
+}
+
+// TestStopClosesTheChannel: what is unsettled returns at once, also while other queues keep the connection.
+func TestStopClosesTheChannel(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	linger := make(chan struct{})
+	r := start(t, l.answers(func(*message.Message) message.Outcome { return answer(500) }),
+		settings{order: byKey, retryDelay: time.Hour, linger: linger})
+	t.Cleanup(func() { close(linger) }) // before that of the rig
+	r.publishKeyed("a", 0, 3)
+	r.eventually("a failed message is held", func() bool { return r.Delayed() == 1 })
+	queue := r.plan.Queue
+	r.drain(time.Minute)
+	r.holds(queue, 3)
 }

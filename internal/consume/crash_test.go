@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/time/rate"
 
-	"sidecar/internal/apptest"
 	"sidecar/internal/crash"
 	"sidecar/internal/message"
-	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
@@ -56,27 +52,6 @@ func TestAPanicIsACrash(t *testing.T) {
 				t.Errorf("%d attempts, want 3", s.Of("bad"))
 			}
 		})
-	}
-}
-
-// TestAPanicAfterTheAttempt must not end the process either.
-func TestAPanicAfterTheAttempt(t *testing.T) {
-	t.Parallel()
-	o := benchOptions(t, 1)
-	log := &apptest.Log{}
-	o.Logger, o.Policy.CrashHold, o.Dispatcher = telemetry.NewLogger(log, "debug", "json"), time.Millisecond, always(500)
-	c := New(o)
-	t.Cleanup(func() { c.Drain(context.Background()) })
-	r := benchSession(t, c)
-	r.plan = nil
-	d := benchDelivery(1, nil, time.Now())
-	r.receive(d)
-	var rec record
-	rec.begin(delivery{d, r, nil})
-	c.guard(&rec, c.handle)
-	r.outstanding.Wait()
-	if !strings.Contains(log.String(), `"msg":"panic"`) || !strings.Contains(log.String(), `"reason":"panic"`) {
-		t.Errorf("log: %s", log)
 	}
 }
 
@@ -146,32 +121,6 @@ func (r *rig) warm() (sent int) {
 		r.acked(sent)
 	}
 	return sent
-}
-
-func TestDrainWaitsForWhatIsInFlight(t *testing.T) {
-	t.Parallel()
-	begun, let := make(chan struct{}, 20), make(chan struct{})
-	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
-		begun <- struct{}{}
-		<-let
-		return answer(200)
-	}), settings{concurrency: 1, prefetch: 5})
-	r.publish(bodies(20)...)
-	<-begun
-	c, drained := r.Consumer, make(chan Drained, 1)
-	go func() { drained <- r.drain(soon) }()
-	r.eventually("the consumer is cancelled", func() bool { return !c.Active() })
-	close(let)
-	d := <-drained
-	if d.Interrupted != 0 || d.Returned == 0 {
-		t.Errorf("drained %+v, want none interrupted and the prefetched ones returned", d)
-	}
-	acked := int(testutil.ToFloat64(c.metrics.settled[message.Ack][message.ReasonSuccess]))
-	r.holds(r.plan.Queue, 20-acked)
-	r.holds(r.dlq(), 0)
-	if err := <-r.ended; err != nil {
-		t.Errorf("Supervise: %v after a drain", err)
-	}
 }
 
 // drains is a drain with an hour's grace that has to end at once.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -175,4 +176,29 @@ func TestNothingIsRepeatedAfterACut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostSessionInOrder: an attempt of a lost session keeps its key busy, and its message is handled again first.
+func TestLostSessionInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	posting, release := make(chan struct{}, 4), make(chan struct{})
+	var once atomic.Bool
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		if m.MessageID == "a/0" && once.CompareAndSwap(false, true) {
+			posting <- struct{}{}
+			<-release
+			return answer(500)
+		}
+		return answer(200)
+	}), settings{order: byKey})
+	r.publishKeyed("a", 0, 3)
+	<-posting
+	r.proxy.Cut()
+	r.publishKeyed("b", 0, 3)
+	r.acked(3)
+	same(t, &l, "a", []string{"a/0#0"})
+	close(release)
+	r.acked(6)
+	same(t, &l, "a", []string{"a/0#0", "a/0#1", "a/1#0", "a/2#0"})
 }

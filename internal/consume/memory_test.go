@@ -16,6 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
@@ -237,4 +238,21 @@ func TestMemoryThatIsNotCountedIsNotReferredTo(t *testing.T) {
 			t.Errorf("of %d messages nothing is counted, and referred to: %v", n, left)
 		})
 	}
+}
+
+// TestNoMemoryInOrder: a message without a body holds its key; another delivery of it may have one.
+func TestNoMemoryInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	r := start(t, l.answers(func(*message.Message) message.Outcome { return answer(200) }),
+		settings{order: byKey, memory: 64 << 10, spool: broker.NewSpool(t.TempDir(), 0)})
+	r.eventuallyDeclared()
+	brokertest.Publish(r.t, r.ch, "", r.plan.Queue, amqp.Publishing{MessageId: "a/0", Body: make([]byte, 200<<10), DeliveryMode: 2, Headers: amqp.Table{"key": "a"}})
+	r.publishKeyed("a", 1, 3)
+	r.publishKeyed("b", 0, 3)
+	r.eventually("two returns", func() bool { return r.count(message.Requeue, message.ReasonTooLarge) >= 2 })
+	r.acked(3)
+	same(t, &l, "b", inOrder("b", 0, 3))
+	same(t, &l, "a", nil)
+	r.eventually("the warning", func() bool { return r.Oversized() != "" }) // it ends between two deliveries when the machine is busy
 }

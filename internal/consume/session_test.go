@@ -3,44 +3,22 @@ package consume
 import (
 	"context"
 	"fmt"
-	"sync"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
+	"golang.org/x/time/rate"
 
+	"sidecar/internal/amqpwire"
+	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
+	"sidecar/internal/flow"
 	"sidecar/internal/message"
-	"sidecar/internal/testkit/must"
 )
-
-// TestLateAnswerOfALostSession is the stale-ack experiment: an answer that arrives after the reconnect settles the copy
-// of its message that the broker has delivered again, which waited for it, and no other one.
-func TestLateAnswerOfALostSession(t *testing.T) {
-	t.Parallel()
-	hold := make(chan struct{})
-	var once sync.Once
-	var s seen
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		s.Add(m.MessageID)
-		if m.MessageID == "A" {
-			once.Do(func() { <-hold })
-		}
-		return answer(200)
-	}), settings{concurrency: 1, prefetch: 1})
-	r.publish("A", "B", "C")
-	r.eventually("A in flight", func() bool { return s.Of("A") == 1 })
-	r.proxy.Cut()
-	r.eventually("a new session holds a delivery", func() bool { return testutil.ToFloat64(r.metrics().received[1]) == 1 })
-	close(hold)
-	r.acked(3)
-	if s.Of("A") != 1 || s.Of("B") != 1 || s.Of("C") != 1 {
-		t.Errorf("attempts A %d B %d C %d, want 1 each", s.Of("A"), s.Of("B"), s.Of("C"))
-	}
-	if got := testutil.ToFloat64(r.metrics().stale); got != 1 {
-		t.Errorf("%v stale deliveries, want 1", got)
-	}
-}
 
 // awaited reports whether a copy has waited for an attempt that is under way.
 func (r *rig) awaited() bool {
@@ -141,14 +119,171 @@ func TestDelaysAndParksOfALostSessionEnd(t *testing.T) {
 	})
 }
 
-func TestQueueDeletedUnderTheConsumer(t *testing.T) {
-	t.Parallel()
-	r := start(t, always(200), settings{})
-	r.publish("a")
-	r.acked(1)
-	must.Get(r.ch.QueueDelete(r.plan.Queue, false, false, false))(t)
-	r.publish("b") // waits until the queue is declared again
-	r.acked(2)
+// ordered is a session in virtual time, without a broker, of which a key can be read.
+func ordered(t *testing.T, d dispatcher, change func(*Options)) (*Consumer, *session) {
+	t.Helper()
+	o := benchOptions(t, 2)
+	o.OrderBy, o.Dispatcher, o.Plan.InPlace = byKey, d, true
+	change(&o)
+	c := New(o)
+	t.Cleanup(func() { c.Drain(context.Background()) })
+	return c, benchSession(t, c)
 }
+
+// returns pumps deliveries until the session has to return everything.
+func (s *session) returns(t *testing.T, list ...*broker.Delivery) {
+	t.Helper()
+	deliveries := amqpwire.NewDeliveries(0)
+	for _, d := range list {
+		deliveries.Add(d)
+	}
+	if err := s.pump(deliveries); err != errPaused { //nolint:errorlint // it is itself
+		t.Error(err)
+	}
+	s.leftover()
+	synctest.Wait()
+	s.c.order.drop(s)
+	if n := len(s.c.order.all); n != 0 {
+		t.Errorf("%d entries are left", n)
+	}
+}
+
+// TestOldDeliveriesReturn: no delivery is handled that the broker may take away soon, or before its attempt ends.
+func TestOldDeliveriesReturn(t *testing.T) {
+	t.Parallel()
+	for attempt, takes := range map[time.Duration]time.Duration{0: maxStay + time.Second, 20 * time.Minute: 9 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			attempts := 0
+			c, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
+				attempts++
+				time.Sleep(takes)
+				return answer(200)
+			}, func(o *Options) { o.OrderBy, o.Attempt = "queue", attempt })
+			now := time.Now()
+			s.returns(t, benchDelivery(1, nil, now), benchDelivery(2, nil, now), benchDelivery(3, nil, now))
+			if attempts != 1 || c.returned.Load() != 2 {
+				t.Errorf("%d attempts, %d returned", attempts, c.returned.Load())
+			}
+		})
+	}
+}
+
+// TestNothingPassesALostKey: behind a delivery without headers, for want of memory, nothing is handled; everything
+// returns after a while.
+func TestNothingPassesALostKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		attempts := 0
+		_, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
+			attempts++
+			return answer(200)
+		}, func(*Options) {})
+		began, key := time.Now(), amqp.Table{"key": "a"}
+		lost := benchDelivery(2, nil, began)
+		lost.Missing, lost.MissingWhy = 1, broker.ErrNoMemory
+		s.returns(t, benchDelivery(1, key, began), lost, benchDelivery(3, key, began))
+		if attempts != 1 || time.Since(began) < missingPause {
+			t.Errorf("%d attempts, after %v", attempts, time.Since(began))
+		}
+	})
+}
+
+// TestAttemptsAreOfOneMessage: without a message id another message may be the same, and begins anew.
+func TestAttemptsAreOfOneMessage(t *testing.T) {
+	t.Parallel()
+	for id, want := range map[string]int{"": 0, "m": 1} {
+		c, s := ordered(t, nil, func(*Options) {})
+		for attempt := range 2 {
+			d := benchDelivery(uint64(attempt+1), amqp.Table{"key": "a"}, time.Time{})
+			d.MessageId, d.Redelivered = id, attempt > 0
+			c.order.add(s, d)
+			e := c.order.take().held
+			if attempt > 0 && e.failed != want {
+				t.Errorf("id %q: %d attempts, want %d", id, e.failed, want)
+			}
+			e.failed++
+			c.order.hold(e, 0)
+			c.order.drop(s)
+			s = benchSession(t, c)
+		}
+	}
+}
+
+// TestLateAttemptHasADelay: what an attempt of a lost session asked for holds for the next delivery.
+func TestLateAttemptHasADelay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		c, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
+			close(done)
+			return answer(500)
+		}, func(*Options) {})
+		s.done = done
+		s.pending = []*broker.Delivery{benchDelivery(1, amqp.Table{"key": "a"}, time.Now())}
+		var r record
+		d := s.next()
+		r.begin(d)
+		c.order.drop(s)
+		c.handle(&r)
+		for _, was := range c.order.kept {
+			if was.failed == 1 && was.due.After(time.Now()) {
+				return
+			}
+		}
+		t.Errorf("remembered: %+v", c.order.kept)
+	})
+}
+
+// TestLeavingDoesNotWaitForARate: a session that has to return everything does so at once.
+func TestLeavingDoesNotWaitForARate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, s := ordered(t, always(200), func(o *Options) { o.Rates = []*rate.Limiter{rate.NewLimiter(rate.Every(time.Hour), 1)} })
+		s.c.o.Rates[0].Allow()
+		time.AfterFunc(time.Minute, s.leave)
+		began := time.Now()
+		s.returns(t, benchDelivery(1, amqp.Table{"key": "a"}, began))
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
+// TestFailingParkInOrder: where nothing else can be handled, the gate and an error say how many messages cannot be parked,
+// and a pause returns the message to its place.
+func TestFailingParkInOrder(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	f := &failing{}
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		if m.MessageID == "a/0" {
+			return answer(500)
+		}
+		return answer(200)
+	}), settings{order: "queue", concurrency: 1, prefetch: 2, maxRetries: 1, publisher: f.before})
+	r.publishKeyed("a", 0, 4)
+	r.eventually("the reason", func() bool {
+		return r.heldFor(flow.Publishing) && strings.Contains(r.flow.Holds()[0].Detail, "cannot be parked") && r.flow.Open() && r.Active()
+	})
+	r.eventually("the log line", func() bool {
+		return strings.Contains(r.log.String(), `"level":"error","msg":"paused","reason":"publishing","waiting":1,`)
+	})
+	r.flow.Hold(flow.Operator, "")
+	r.holds(r.plan.Queue, 4)
+	if !r.heldFor(flow.Operator) {
+		t.Errorf("reasons %+v", r.flow.Holds())
+	}
+	f.works.Store(true)
+	r.flow.Lift(flow.Operator)
+	r.acked(3)
+	if d := r.parked(); d.MessageId != "a/0" || d.Headers["x-final-retry-count"] != int32(1) {
+		t.Errorf("parked %s with %v", d.MessageId, d.Headers)
+	}
+	same(t, &l, "a", []string{"a/0#0", "a/0#1", "a/1#0", "a/2#0", "a/3#0"})
+}
+
+type publisherFunc func(ctx context.Context, p *message.Publication) error
+
+func (f publisherFunc) Publish(ctx context.Context, p *message.Publication) error { return f(ctx, p) }
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -45,21 +45,6 @@ func (r *rig) inOrder(keys, n int) {
 	}
 }
 
-// TestOrder: rows of a key are published in the order of their ids by two relays, also with a single key, which gives
-// only one relay something to do at a time.
-func TestOrder(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.options.Batch = 20
-	r.start()
-	r.start()
-	for keys, rows := range map[int]int{20: 20, 1: 80} {
-		r.keyed(keys, rows)
-		r.settled()
-		r.inOrder(keys, rows)
-	}
-}
-
 // TestOrderUnderNacks: while the broker nacks the first row of a key, no later row of the key is sent, neither in the
 // same batch nor in a later one. Rows of other keys are sent.
 func TestOrderUnderNacks(t *testing.T) {

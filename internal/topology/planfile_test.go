@@ -98,20 +98,6 @@ func TestPlanFileDeliveryLimit(t *testing.T) {
 	}
 }
 
-// TestPlanFileInOrder: the file has to give the service's queue a single active consumer.
-func TestPlanFileInOrder(t *testing.T) {
-	t.Parallel()
-	for arguments, want := range map[string]string{
-		`{"x-single-active-consumer": true}`: "",
-		`{}`:                                 `$.queues: queue "q": SIDECAR_ORDER_BY needs x-single-active-consumer=true; SIDECAR_ORDER_SCOPE=replica`,
-	} {
-		p := must.Get(ParsePlan([]byte(strings.Replace(smallPlan, `{}`, arguments, 1)), "s", 0))(t)
-		if err := p.DemandSingleActive(); want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
-			t.Errorf("%s: %v", arguments, err)
-		}
-	}
-}
-
 // smallPlan is the smallest plan: a queue whose failed messages are discarded.
 const smallPlan = `{
 	"exchanges": [],
@@ -182,5 +168,22 @@ func TestPlanFileIsBounded(t *testing.T) {
 	raw := `{"queues": [` + strings.Repeat("{},", maxObjects) + `{}]}`
 	if _, err := ParsePlan([]byte(raw), "s", 0); err == nil || err.Error() != "$: a list has 1001 entries and may have 1000" {
 		t.Errorf("%.200v", err)
+	}
+}
+
+// TestFixOfAPlanFile: no variable changes a plan from a file.
+func TestFixOfAPlanFile(t *testing.T) {
+	t.Parallel()
+	p := build(t, Options{Service: "wms-in", QueueType: TypeQuorum})
+	p.FromFile = true
+	for name, change := range map[string]amqp.Table{
+		p.Queue: {argExpires: int64(9), ArgType: TypeClassic}, "wms.dlq.wms-in": {ArgType: TypeClassic}, "wms.main-exchange": {PropertyType: "topic"},
+	} {
+		_, all := p.AsFound(asFound(p, name, change))
+		for _, d := range all {
+			if d.Judgement != Harmless && (d.Fix == "" || strings.Contains(d.Fix, "SIDECAR_") || strings.Contains(d.Fix, "{")) {
+				t.Errorf("%s: %s: %q", name, d.Property, d.Fix)
+			}
+		}
 	}
 }

@@ -102,22 +102,6 @@ func TestCheckBlames(t *testing.T) {
 	}
 }
 
-// TestConsequencesNameTheirCause: the name made from a bad one is as bad, and says nothing new. By the variable that both
-// rest on the caller can leave it out.
-func TestConsequencesNameTheirCause(t *testing.T) {
-	t.Parallel()
-	o := Options{Preset: PresetPerQueue, Service: "x", Queue: "a\n", Bindings: []Binding{{Exchange: "e", Key: "k"}}}
-	mistakes := ValidateOptions(o)
-	if len(mistakes) < 2 {
-		t.Errorf("%d mistakes: the test shows nothing", len(mistakes))
-	}
-	for _, m := range mistakes {
-		if !slices.Contains(m.Variables, "SIDECAR_QUEUE") {
-			t.Errorf("%+v does not name its cause", m)
-		}
-	}
-}
-
 // refusedAlone reports whether the configuration refuses a value of o, whatever the others are.
 func refusedAlone(o Options) bool {
 	for _, name := range []string{o.Service, o.Prefix, o.Exchange, o.Queue, o.RetryExchange, o.RetryQueue, o.DLX, o.DLQ} {

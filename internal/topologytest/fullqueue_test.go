@@ -91,38 +91,6 @@ func fill(t *testing.T, url string) (ids []string) {
 	}
 }
 
-// TestSingleActiveConsumer: of two sidecars on one queue the first gets every message, also those that return, and the
-// second takes over when the first stops.
-func TestSingleActiveConsumer(t *testing.T) {
-	t.Parallel()
-	s := shape{given: queue(ownQueue, "x-single-active-consumer", true)}
-	plan, url := s.plan(t), brokertest.URL(t)
-	s.declare(t, url)
-	var rigs []*rig
-	for range 2 {
-		r := start(t, plan)
-		r.consumes(t)
-		rigs = append(rigs, r)
-	}
-	for i, r := range rigs {
-		ids := named("to "+strconv.Itoa(i), 10)
-		for _, id := range ids {
-			r.app.On(id, failing(), status(http.StatusTooEarly), status(http.StatusOK))
-		}
-		r.send(t, ids...)
-		r.acked(t, ids...)
-		r.stop()
-		for _, id := range ids {
-			r.receipts(t, id, 0, 1, 1)
-		}
-	}
-	for i, r := range rigs {
-		if n := r.app.Messages(); n != 10 {
-			t.Errorf("sidecar %d received %d messages, want 10", i, n)
-		}
-	}
-}
-
 // TestPausesAtALimit: a pause gives back what was received and not attempted. However often that happens, a delivery
 // limit is not reached.
 func TestPausesAtALimit(t *testing.T) {

@@ -132,3 +132,108 @@ func TestNamesTooLongToCompare(t *testing.T) {
 		t.Errorf("%v", f)
 	}
 }
+
+// TestVhostThatMakesQuorumQueues: a declaration without a type makes a quorum queue there. With the type auto all queues
+// are quorum queues as the sidecar declares them; with classic they are classic, whatever the virtual host's default is.
+func TestVhostThatMakesQuorumQueues(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		o      topology.Options
+		quorum bool
+	}{
+		"auto":                    {topology.Options{Service: "wms-cincout"}, true},
+		"classic":                 {topology.Options{Service: "wms-cincout", QueueType: "classic"}, false},
+		"classic with priorities": {topology.Options{Service: "wms-cincout", QueueType: "classic", QueueArguments: amqp.Table{"x-max-priority": int64(5)}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokertest.DefaultQueueType(t, "quorum")
+			url := brokertest.URL(t)
+			p := build(t, tc.o)
+			before := must.Get(Inspect(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
+			fits(t, url, p, topology.ModeDeclare)
+			r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeVerify))(t)
+			if len(r.Findings) > 0 || r.Plan.Quorum != tc.quorum || before.Plan.Quorum != tc.quorum {
+				t.Errorf("quorum: %v when inspected, %v when declared: %v", before.Plan.Quorum, r.Plan.Quorum, r.Findings)
+			}
+			for _, q := range r.Plan.Queues {
+				kept := must.Get(Keeping(t.Context(), session(t, url), q.Name))(t)
+				if kept.Quorum != tc.quorum {
+					t.Errorf("%s: %+v", q.Name, kept)
+				}
+			}
+			travels(t, url, r.Plan)
+			if !EnsureAtOnce(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
+				t.Error("at once it does not fit")
+			}
+		})
+	}
+}
+
+// TestUntypedQueuesOfAQuorumVhost: where no type was asked for and none is decided by the service's queue, the first
+// check reports the queues that the virtual host has made.
+func TestUntypedQueuesOfAQuorumVhost(t *testing.T) {
+	t.Parallel()
+	brokertest.DefaultQueueType(t, "quorum")
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout", Partitions: 2, PartitionBy: "routing-key", SingleActive: true})
+	r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
+	var reported []string
+	for _, f := range r.Findings {
+		if f.Property == topology.ArgType && f.Found == topology.TypeQuorum {
+			reported = append(reported, f.Object)
+		}
+	}
+	if len(r.Blocking()) > 0 || len(reported) != len(p.Queues) {
+		t.Errorf("reported %q of %d queues: %v", reported, len(p.Queues), r.Findings)
+	}
+}
+
+// TestDeclaredWithAndWithoutAType: a classic queue is the same queue whether its declaration named the type or not.
+func TestDeclaredWithAndWithoutAType(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	untyped, typed := build(t, topology.Options{Service: "wms-cincout"}), build(t, topology.Options{Service: "wms-cincout", QueueType: "classic"})
+	for _, p := range []*topology.Plan{untyped, typed, untyped} {
+		fits(t, url, p, topology.ModeDeclare)
+	}
+	remove(t, channel(t, url), typed)
+	for _, p := range []*topology.Plan{typed, untyped, typed} {
+		fits(t, url, p, topology.ModeDeclare)
+	}
+}
+
+// TestTypeIsDecidedByWhatExists: beside a quorum service queue nothing is declared as a classic queue, not even by the
+// first request of a process.
+func TestTypeIsDecidedByWhatExists(t *testing.T) {
+	t.Parallel()
+	for _, o := range []topology.Options{
+		{Service: "wms-cincout"}, {Preset: topology.PresetPerQueue, Service: "in", Bindings: []topology.Binding{{Exchange: "domain.events", Key: "k"}}},
+		{Preset: topology.PresetDelayLadder, Service: "demo-in", Bindings: []topology.Binding{{Exchange: "demo.events", Key: "k"}}},
+	} {
+		p := build(t, o)
+		own := topology.TypeQuorum
+		if p.Quorum {
+			own = topology.TypeClassic
+		}
+		t.Run(p.Preset+" beside "+own, func(t *testing.T) {
+			t.Parallel()
+			url := brokertest.URL(t)
+			must.Get(channel(t, url).QueueDeclare(p.Queue, true, false, false, false, amqp.Table{topology.ArgType: own}))(t)
+			if EnsureAtOnce(t.Context(), session(t, url), p, topology.ModeDeclare) {
+				t.Error("the type is not seen")
+			}
+			r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
+			if len(r.Blocking()) > 0 || !EnsureAtOnce(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
+				t.Fatalf("%v", r.Findings)
+			}
+			s := prober{s: session(t, url)}
+			for _, q := range r.Plan.Queues {
+				found, _ := s.inspectQueue(t.Context(), q.Name, amqp.Table{topology.PropertyDurable: true, topology.ArgType: topology.TypeClassic})
+				if found[topology.ArgType] != own {
+					t.Errorf("%s: %v", q.Name, found)
+				}
+			}
+		})
+	}
+}

@@ -1,7 +1,6 @@
 package declare
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,30 +122,6 @@ func TestAnotherNumberOfPartitions(t *testing.T) {
 	for i, want := range []string{`queue "wms.queue.wms-cincout": leftover, found 0 messages`, `queue "wms.queue.wms-cincout.p3": leftover, found 1 messages`} {
 		if len(found) != 2 || found[i].Judgement != topology.Weaker || !strings.HasPrefix(found[i].String(), want) {
 			t.Errorf("%v", found)
-		}
-	}
-}
-
-// TestPluginOfPartitions: a broker without the plugin is refused, with the command that enables it.
-func TestPluginOfPartitions(t *testing.T) {
-	t.Parallel()
-	node := brokertest.OwnNode(t)
-	url, p := brokertest.URL(t), partitions(t, 2, "routing-key")
-	node.WithoutPlugin("rabbitmq_consistent_hash_exchange")
-	for name, check := range map[string]func() (Report, error){
-		"declare": func() (Report, error) { return Ensure(t.Context(), session(t, url), p, topology.ModeDeclare) },
-		"check":   func() (Report, error) { return Inspect(t.Context(), session(t, url), p, topology.ModeDeclare) },
-	} {
-		r, err := check()
-		said := fmt.Sprint(err)
-		if err == nil && len(r.Blocking()) > 0 {
-			said = r.Blocking()[0].String()
-		}
-		if !strings.Contains(said, "rabbitmq-plugins enable rabbitmq_consistent_hash_exchange") {
-			t.Errorf("%s: %s", name, said)
-		}
-		if err != nil && !errors.Is(err, ErrPlugin) {
-			t.Errorf("%s: %v is not ErrPlugin", name, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package declare
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,5 +131,78 @@ func TestDenied(t *testing.T) {
 		if got := denied(&amqp.Error{Code: amqp.AccessRefused, Reason: reason}); got != want {
 			t.Errorf("%s:\n%+v, want %+v", reason, got, want)
 		}
+	}
+}
+
+// TestQueueLimit: in every mode each queue that the virtual host does not allow is one finding, with the broker's words
+// and without the advice to declare it.
+func TestQueueLimit(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	brokertest.QueueLimit(t, 1)
+	brokertest.Queue(t, url, "another", nil)
+	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
+		refused := map[string]int{}
+		declared, inspected := ensure(t, url, p, mode), must.Get(Inspect(t.Context(), session(t, url), p, mode))(t).Findings
+		for i, f := range slices.Concat(declared, inspected) {
+			if !strings.HasPrefix(f.Object, "queue ") {
+				continue // an exchange, which verify does not make
+			}
+			refused[f.Object]++
+			if (i >= len(declared) || mode == topology.ModeVerify) && f.Problem == ProblemMissing && !strings.HasPrefix(brokertest.Version(t), "3.") {
+				continue // from RabbitMQ 4.0 on the limit shows only when a queue is declared
+			}
+			if f.Problem != ProblemRefused || !strings.Contains(f.Found, "queue limit") || strings.Contains(f.Fix, "creates") {
+				t.Errorf("%s: %s", mode, f)
+			}
+		}
+		for _, q := range p.Queues {
+			if refused[q.Title()] != 2 {
+				t.Errorf("%s: %d findings of %s, want one of each check", mode, refused[q.Title()], q.Name)
+			}
+		}
+	}
+	brokertest.QueueLimit(t, 10)
+	fits(t, url, p, topology.ModeDeclare)
+}
+
+// TestNodeDown: a queue whose node is down is not missing. It has one finding, with the broker's words and no advice.
+func TestNodeDown(t *testing.T) {
+	t.Parallel()
+	url, p := declared(t, topology.Options{Service: "wms-cincout"})
+	for _, q := range p.Queues {
+		says, down := brokertest.NodeDown(t, q.Name)
+		if !NodeDown(says) || NodeDown("NOT_FOUND - no queue 'q' in vhost '/'") {
+			t.Errorf("%q is not understood", says)
+		}
+		for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
+			e := newEnsurer(session(t, url), p, topology.ModeVerify)
+			_, watched, err := e.measure(t.Context())
+			must.Do(t, err)
+			for _, all := range [][]Finding{ensure(t, url, p, mode), must.Get(Inspect(t.Context(), session(t, url), p, mode))(t).Findings, watched} {
+				all = slices.DeleteFunc(all, func(f Finding) bool { return f.Object != q.Title() })
+				if !down && len(all) == 0 {
+					continue
+				}
+				if len(all) != 1 || all[0].Problem != ProblemRefused || !strings.Contains(all[0].Found, "is down") || all[0].Fix != "" {
+					t.Errorf("%s: %v", mode, all)
+				}
+			}
+		}
+	}
+}
+
+// TestCountOfABusyQueue: for a quorum queue that does not answer in time the broker answers, with zeros.
+func TestCountOfABusyQueue(t *testing.T) {
+	t.Parallel()
+	url := brokertest.URL(t)
+	s := session(t, url)
+	queue := brokertest.Queue(t, url, brokertest.Name(t, "busy"), amqp.Table{topology.ArgType: topology.TypeQuorum})
+	brokertest.Send(t, url, queue, "one", "two")
+	brokertest.WaitReady(t, url, queue, 2)
+	brokertest.Busy(t, queue)
+	if n, err := Ready(t.Context(), s, queue); n != 2 || err != nil {
+		t.Errorf("%d messages, %v", n, err)
 	}
 }
