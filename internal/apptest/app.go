@@ -42,7 +42,6 @@ type App struct {
 	tb      testing.TB
 	scripts map[string][]Reply
 	others  func(*Request) Reply
-	health  int // status of a GET; 0 makes it a request as any other
 }
 
 // reopens bounds how long Up waits for its address.
@@ -51,7 +50,7 @@ const reopens = time.Minute
 // NewApp listens on a loopback address until the test ends, and answers 200 to every message and every GET.
 func NewApp(tb testing.TB) *App {
 	tb.Helper()
-	a := &App{tb: tb, scripts: map[string][]Reply{}, health: http.StatusOK}
+	a := &App{tb: tb, scripts: map[string][]Reply{}}
 	a.others = func(*Request) Reply { return Say(Status(http.StatusOK)) }
 	a.Server = New(a.serve)
 	a.Addr = must.Get(proxy.FreeAddr())(tb)
@@ -81,13 +80,6 @@ func (a *App) Otherwise(f func(*Request) Reply) {
 	a.others = f
 }
 
-// Health sets the status of a GET; 0 makes it a request as any other.
-func (a *App) Health(code int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.health = code
-}
-
 func (a *App) serve(c *Conn) {
 	for a.answer(c) {
 	}
@@ -104,21 +96,10 @@ func (a *App) answer(c *Conn) bool {
 	if err != nil {
 		return false
 	}
-	if code := a.probed(r); code != 0 {
-		return c.Send(Status(code))
+	if r.Method == http.MethodGet { // a probe
+		return c.Send(Status(http.StatusOK))
 	}
-	reply := a.begin(r)
-	return reply(c)
-}
-
-// probed returns the status of a GET, 0 for any other request.
-func (a *App) probed(r *Request) int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if r.Method == http.MethodGet {
-		return a.health
-	}
-	return 0
+	return a.begin(r)(c)
 }
 
 func (a *App) begin(r *Request) Reply {

@@ -215,13 +215,6 @@ func (s *Server) Seen(id string) []*Request {
 	return slices.Clone(s.byID[id])
 }
 
-// Messages returns the number of different message ids.
-func (s *Server) Messages() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.byID)
-}
-
 // record needs s.mu.
 func (s *Server) record(r *Request) {
 	s.requests, s.byID[r.ID] = append(s.requests, r), append(s.byID[r.ID], r)
