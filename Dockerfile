@@ -39,5 +39,5 @@ USER 65532:65532
 # Health and metrics. The control listener (9091) is for this container alone.
 EXPOSE 9090
 # live, not ready: an engine that replaces unhealthy containers must not do so because the broker is away.
-HEALTHCHECK --interval=10s --timeout=5s --start-period=5s CMD ["/sidecar", "health", "live"]
+HEALTHCHECK --interval=15s --timeout=12s --start-period=5s CMD ["/sidecar", "health", "live"]
 ENTRYPOINT ["/sidecar"]

@@ -5,7 +5,7 @@
 #                              CPU_FILE: of the binary and of all that it started and waited for (sidecars, browsers, apps)
 #   cpu.sh sample              appends "servers TIME BROKER DATABASE" to CPU_FILE every two seconds until it is ended
 #   cpu.sh children            prints the seconds of the children that the output of times on its input is of
-#   cpu.sh report              prints seconds by package from CPU_FILE, the sum and columns for Go, broker and database
+#   cpu.sh report              prints seconds by package from CPU_FILE, the sum, then Go, broker and database
 #
 # CPU_SERVERS names a file to which scripts/broker.sh and scripts/postgres.sh append "broker PID" and "database PID" of each server that they start.
 # A server works for several packages at a time: what it takes between two samples counts for the packages that ran then, in equal parts.

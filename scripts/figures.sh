@@ -51,6 +51,7 @@ mapfile -t sources < <(production internal/amqpwire)
 figure docs/decisions/0011-deliveries-bypass-the-client-library.md '^About \K[0-9,]+(?= lines)' "$(lines "${sources[@]}")"
 figure docs/decisions/0008-otlp-without-grpc.md 'some \K[0-9]+(?= lines)' "$(lines internal/telemetry/exporter.go)"
 figure docs/testing.md 'runs \K[0-9]+(?= packages at a time)' "$(sed -nE 's/.*both \? ([0-9]+).*/\1/p' scripts/gotest.sh)"
+figure docs/testing.md 'deliberate bugs, \K[0-9]+(?= one-line bugs)' "$(grep -c '^  "what"' test/mutants/mutants.json)"
 figure docs/testing.md 'at a time, \K[0-9]+(?= tests of each)' "$(sed -nE 's/.*TEST_PARALLEL:-([0-9]+).*/\1/p' scripts/test.sh)"
 figure docs/testing.md '`topologytest`: \K[0-9]+' "$(sed -nE 's/.*"test.parallel", "([0-9]+)".*/\1/p' internal/topologytest/*_test.go)"
 

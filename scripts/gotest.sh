@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # gotest.sh FLAG... -- PACKAGE...: go test -json. Without the race detector run, beside the others: test, bench and scripts, which drive another process (a
 # sidecar, a browser, a Prometheus); simulation and topologytest, which repeat code that has it in its own tests; and packages that start no
-# goroutine and share nothing. RACE=all has it everywhere, RACE=none nowhere.
+# goroutine and share nothing. 2 packages of each kind run at a time, 4 where all are of one kind (TEST_PACKAGES). RACE=all has it everywhere, RACE=none nowhere.
 set -euo pipefail
 
 flags=(-json -vet=off) # vet is a part of make lint

@@ -18,7 +18,7 @@ rows() { # packages|tests
 }
 # make check takes results from the cache, and measures no package.
 if grep '^package' .cache/test-cpu >/dev/null 2>&1; then
-  CPU_FILE=.cache/test-cpu scripts/cpu.sh report | sed "$((most + 2))q" # under two lines of heads
+  CPU_FILE=.cache/test-cpu scripts/cpu.sh report | sed -n "1,$((most + 2))p" # below two heading lines
 else
   echo "slowest packages (s)"
   rows packages

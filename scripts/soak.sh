@@ -12,10 +12,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # measure runs each scenario of the benchmark, which fails where a ledger does not balance: a message is missing, came twice, or is left in
 # a queue. What is written may be published, and names neither the machine nor its directories. Two kinds of retries need RabbitMQ 4.3.
 measure() {
+  local host rc=0
+  host=$(hostname)
+  rm -rf bench/out
   scripts/bench.sh -quick
-  TEST_BROKER_VERSION=4.3 scripts/broker.sh run 0 go run ./bench -quick -only retries
-  if grep -F -e "\"$(hostname)\"" -e "$PWD" -e "${TMPDIR:-/tmp}/" bench/out/*.json; then
-    echo "soak: bench/out shows what is this machine's own" >&2
+  TEST_BROKER_VERSION=4.3 scripts/bench.sh -quick -only retries
+  grep -F -e "\"$host\"" -e "$PWD" -e "$(dirname "$(mktemp -u)")/" bench/out/*.json || rc=$?
+  if [ "$rc" != 1 ]; then
+    echo "soak: bench/out is missing, or shows what is this machine's own" >&2
     return 1
   fi
 }

@@ -156,5 +156,9 @@ func TestNoRoute(t *testing.T) {
 	if target := sc.app.await("none", 1)[0].Target; target != "/order.cancelled" {
 		t.Errorf("POSTed to %s", target)
 	}
+	s.awaitOutcome("none", "ack")
+	if url := s.log.settled("none")[0].text("url"); !strings.HasSuffix(url, "/order.cancelled") {
+		t.Errorf("the log names %q", url)
+	}
 	sc.settledAll(s, 0)
 }

@@ -40,6 +40,7 @@ func TestReconnectsAfterEveryCut(t *testing.T) {
 	}
 	p.Restore(t)
 	s.awaitReady()
+	eventually(t, "both connections are there", func() bool { return s.metric("sidecar_amqp_connected") == 1 })
 	before := s.metric("sidecar_amqp_reconnects_total")
 	p.Cut()
 	eventually(t, "reconnected", func() bool { return s.metric("sidecar_amqp_reconnects_total") > before && s.ready() })

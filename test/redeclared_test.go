@@ -161,7 +161,7 @@ func TestDeletedQueueThatDelays(t *testing.T) {
 }
 
 // TestMissingObjectIsNamed: a park that is returned says which object is missing, where the sidecar declares nothing. A stop
-// gives the message back without waiting for its grace of an hour, and consumption goes on when the object is there.
+// gives the message back although the grace is an hour, and consumption goes on when the object is there.
 func TestMissingObjectIsNamed(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("TOPOLOGY_MODE", "verify", "MAX_RETRIES", "0", "SHUTDOWN_GRACE", "1h").seed()

@@ -186,24 +186,24 @@ func (r *reader) endWindow(ctx context.Context) error {
 func (r *reader) waitQuiet(ctx context.Context) error {
 	const (
 		arriving = 50 * time.Millisecond // for messages that the queue has already sent
-		giveUp   = 100                   // answers of the queue in a row, without a message between them
+		giveUp   = 10 * time.Second      // without a message
 	)
 	if r.exact || r.kept.Known && !r.kept.Quorum {
 		return nil
 	}
-	for quiet, empty := 0, false; !r.busy() && quiet < giveUp; quiet++ {
+	for last, empty := time.Now(), false; !r.busy() && time.Since(last) < giveUp; {
 		came, err := r.receive(ctx, r.window, arriving)
 		if err != nil || empty && !came {
 			return err
 		}
 		if came {
-			quiet = 0
+			last = time.Now()
 		}
 		d, err := r.q.depth(ctx, r.s)
 		if err != nil {
 			return err
 		}
-		empty = d.Ready == 0 && d.Consumers > 0 // the window is one: without any the queue has not answered
+		empty = d.Ready == 0 && d.Consumers > 0 // the window is a consumer: without one the queue has not answered
 	}
 	return nil
 }

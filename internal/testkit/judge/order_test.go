@@ -29,7 +29,8 @@ func history(n int, attempts string) []*Message {
 	return sent
 }
 
-// TestByKey: orders of attempts that a key may not have. Those that it may have are in every storm.
+// TestByKey: orders of attempts that a key may not have. Those that it may have happen in the storms
+// `order` and `queues`, and must not be reported there.
 func TestByKey(t *testing.T) {
 	t.Parallel()
 	cut := []Fault{{Start: at(250), End: at(260)}}

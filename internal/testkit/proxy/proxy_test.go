@@ -9,8 +9,8 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// TestPieces: what is slow, narrow or sliced arrives piece by piece. That links are cut, refused and frozen is seen by each test that
-// waits for what the sidecar does then.
+// TestPieces: what is slow, narrow or sliced arrives piece by piece. Cut, refused and frozen links are covered by the tests
+// of the sidecar.
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

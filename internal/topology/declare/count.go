@@ -13,21 +13,26 @@ const (
 	// unanswered is how long RabbitMQ asks a quorum queue what it holds. After that it answers for the queue: no message
 	// and no consumer, as if it were empty.
 	unanswered = 250 * time.Millisecond
-	// countTries bounds how often a queue is asked that is busy, or whose answers take that long to come here.
-	countTries = 8
+	// countLimit bounds for how long a queue is asked again that stays busy.
+	countLimit = 2 * time.Second
 )
 
 // Count returns how many messages of a queue are ready and how many consumers it has. It asks again when the zeros may
-// be the broker's own: an empty queue answers at once. A quorum queue without a leader counts neither.
+// be the broker's own: an empty queue answers at once. A quorum queue without a leader is reported with zeros. The
+// channel must have no consumer.
 func Count(ch *amqp.Channel, queue string) (q amqp.Queue, err error) {
-	for range countTries {
+	for begun := time.Now(); ; {
 		asked := time.Now()
 		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		if err != nil || q.Messages+q.Consumers > 0 || time.Since(asked) < unanswered {
-			break
+		took := time.Since(asked)
+		if err != nil || q.Messages+q.Consumers > 0 || took < unanswered || time.Since(begun) > countLimit {
+			return q, err
+		}
+		asked = time.Now()
+		if err = ch.Qos(0, 0, false); err != nil || took < 2*time.Since(asked) { // the way to the broker takes that long
+			return q, err
 		}
 	}
-	return q, err
 }
 
 // Ready returns the number of messages that are ready in a queue; 0 if it does not exist, or the user may not ask. An
