@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -204,7 +205,9 @@ func (r *rig) readyAt(p *process, url string) error {
 
 func (r *rig) freeAddr() (string, error) {
 	var listen net.ListenConfig
-	l, err := listen.Listen(r.ctx, "tcp", "127.0.0.1:0")
+	// An outgoing connection of another process, which has 127.0.0.1, cannot take the port meanwhile.
+	host := fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	l, err := listen.Listen(r.ctx, "tcp", host)
 	if err != nil {
 		return "", err
 	}
