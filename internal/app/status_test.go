@@ -259,7 +259,7 @@ func TestDepthsAreMeasuredAtAnInterval(t *testing.T) {
 // TestHealthURLHasNoQuery: the log and /status show it, and a query may hold a token.
 func TestHealthURLHasNoQuery(t *testing.T) {
 	t.Parallel()
-	a := must.Get(New(load(t, "SIDECAR_APP_URL=http://127.0.0.1:1/x?key=canary", "SIDECAR_APP_HEALTH_PATH=/h?token=canary"), Build{}, &apptest.Log{}))(t)
+	a := fresh(t, load(t, "SIDECAR_APP_URL=http://127.0.0.1:1/x?key=canary", "SIDECAR_APP_HEALTH_PATH=/h?token=canary"))
 	if got := a.subscriptions[0].healthURL(); got != "http://127.0.0.1:1/h" {
 		t.Error(got)
 	}
