@@ -5,6 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+case ${1:-} in '' | --last-run) ;; *) echo "figures: $1: use --last-run or nothing" >&2; exit 64 ;; esac
 bad=0
 wrong() { echo "figures: $*" >&2; bad=1; }
 
@@ -15,7 +16,7 @@ figure() {
   if [ -z "$said" ]; then
     wrong "$1: no figure matches $2"
   elif ! awk -v a="$said" -v b="$3" 'BEGIN {exit !(a <= 1.3 * b && b <= 1.3 * a)}'; then
-    wrong "$1: $said, measured $3 ($2)"
+    wrong "$1:$(grep -nPm1 -e "$2" "$1" | cut -d: -f1) says $said, measured $3 ($2)"
   fi
 }
 

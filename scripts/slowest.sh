@@ -7,8 +7,9 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 events=.cache/test-events.json most=${1:-20}
-[[ $most =~ ^[0-9]+$ ]] || { echo "slowest: $most is not a number" >&2; exit 64; }
+[[ $most =~ ^[1-9][0-9]*$ ]] || { echo "slowest: $most is not a number from 1" >&2; exit 64; }
 [ -s "$events" ] || { echo "slowest: there is no $events: run make test first" >&2; exit 1; }
+grep -E '"Action":"(pass|fail)","Package"' "$events" >/dev/null || { echo "slowest: no package ended in $events: run make test again" >&2; exit 1; }
 
 # rows prints seconds and name of what ended, one a line: packages, or tests.
 rows() { # packages|tests
@@ -20,7 +21,7 @@ rows() { # packages|tests
 if grep '^package' .cache/test-cpu >/dev/null 2>&1; then
   CPU_FILE=.cache/test-cpu scripts/cpu.sh report | sed -n "1,$((most + 2))p" # below two heading lines
 else
-  echo "slowest packages (s)"
+  echo "slowest packages (s); make check measures no CPU, make test does"
   rows packages
 fi
 echo "slowest tests (s)"

@@ -33,7 +33,13 @@ nightly() {
   GOFLAGS="${GOFLAGS:-} -tags=nightly" PKG=$packages ARGS="-run ^($names)\$" scripts/test.sh
 }
 
-for part in ${PARTS:-sim bugs storm native order batches cuts memory bench nightly topologies mutants}; do
+all=(sim bugs storm native order batches cuts memory bench nightly topologies mutants)
+read -r -a parts <<<"${PARTS-${all[*]}}"
+for part in "${parts[@]:-}"; do
+  case " ${all[*]} " in *" ${part:-,} "*) ;; *) echo "soak: PARTS=${PARTS-}: use one or more of ${all[*]}" >&2; exit 64 ;; esac
+done
+
+for part in "${parts[@]}"; do
   echo "soak: $part"
   case $part in
     sim)
@@ -59,6 +65,5 @@ for part in ${PARTS:-sim bugs storm native order batches cuts memory bench night
     nightly) nightly ;;
     mutants) GOFLAGS="${GOFLAGS:-} -tags=nightly" TEST_PARALLEL=2 PKG=./test/mutants/ ARGS='-v -timeout 4h' scripts/postgres.sh run 0 scripts/test.sh ;;
     topologies) TOPOLOGY_SEED=all make test PKG=./internal/topologytest/ ;;
-    *) echo "soak: PARTS=$part: use sim, bugs, storm, native, order, batches, cuts, memory, bench, nightly, topologies, mutants" >&2; exit 64 ;;
   esac
 done

@@ -37,6 +37,7 @@ export BROKER_START_TIMEOUT=${BROKER_START_TIMEOUT:-300}
 export TZ=${TEST_TZ:-Asia/Kolkata}
 
 read -r -a packages <<<"${PKG:-./...}"
+list=$(go list "${packages[@]}" 2>&1) || { echo "test: PKG=${PKG:-}: $list" >&2; exit 64; }
 imports='{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
 if [ -n "${FAST:-}" ]; then
   mapfile -t packages < <(go list -f "$imports" "${packages[@]}" | grep -vE 'sidecar/internal/postgrestest' | cut -d' ' -f1)
@@ -83,9 +84,11 @@ scripts/cpu.sh sample &
 sampler=$!
 finish() {
   kill "$sampler" 2>/dev/null || true
-  mv -f "$events" .cache/test-events.json
-  mv -f "$CPU_FILE" .cache/test-cpu
-  rm -f "$CPU_SERVERS"
+  if [ -s "$events" ]; then # else nothing ran, and the record of the last run stays
+    mv -f "$events" .cache/test-events.json
+    mv -f "$CPU_FILE" .cache/test-cpu
+  fi
+  rm -f "$CPU_SERVERS" "$events" "$CPU_FILE"
 }
 trap finish EXIT
 # Tests wait far more than they compute, so many run at a time: each has a virtual host or a database of its own.

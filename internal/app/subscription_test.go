@@ -172,7 +172,7 @@ func TestBatches(t *testing.T) {
 	}
 	close(hold)
 	brokertest.Eventually(t, time.Minute, "each is settled", func() bool {
-		return metric("sidecar_messages_settled_total", "outcome", "ack") == 2
+		return metric("sidecar_messages_settled_total", "outcome", "ack") == 2 && metric("sidecar_messages_settled_total", "outcome", "park") == 1
 	})
 	for outcome, want := range map[string]float64{"park": 1, "retry": 1, "requeue": 0, "release": 0} {
 		if n := metric("sidecar_messages_settled_total", "outcome", outcome); n != want {

@@ -295,3 +295,12 @@ func TestGarbageOfManyAtOnce(t *testing.T) {
 	}
 	work.Wait()
 }
+
+// TestShareBeyondItsPart: what one share has beyond its part comes from what is over, not from the parts of the others.
+func TestShareBeyondItsPart(t *testing.T) {
+	t.Parallel()
+	s := New(120).Account(Deliveries).Shares(3)
+	if !s[0].Take(70) || s[1].Take(35) || !s[2].Take(20) {
+		t.Errorf("%d, %d and %d bytes are held", s[0].Held(), s[1].Held(), s[2].Held())
+	}
+}

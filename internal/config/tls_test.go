@@ -165,3 +165,17 @@ func TestManagementReadsFilesAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestBundleWithAnExpiredCertificate: one authority that is valid is enough, wherever it stands.
+func TestBundleWithAnExpiredCertificate(t *testing.T) {
+	t.Parallel()
+	valid, _ := certificate(t, time.Now().Add(time.Hour))
+	expired, _ := certificate(t, time.Now().Add(-time.Hour))
+	for _, bundle := range []string{valid + expired, expired + valid} {
+		path := filepath.Join(t.TempDir(), "ca.pem")
+		must.Do(t, os.WriteFile(path, []byte(bundle), 0o600))
+		if err := checkCertificateFile(path); err != nil {
+			t.Error(err)
+		}
+	}
+}

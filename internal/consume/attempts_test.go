@@ -197,3 +197,42 @@ func TestForgedCountOfAMessageThatWasGivenBack(t *testing.T) {
 		t.Errorf("%d failed attempts, want 1", r.failed)
 	}
 }
+
+// TestLowerCountOfEqualMessages: where equal messages have one count of the broker, each takes the lower number of attempts.
+func TestLowerCountOfEqualMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAttempts(func(int) time.Duration { return time.Second }, func() {})
+		a.ended(returning(a, "", 1), topology.FinalDelay, false) // its first delivery was lost with the connection
+		a.ended(returning(a, "", 0), topology.FinalDelay, false)
+		time.Sleep(time.Second)
+		a.ended(returning(a, "", 1), topology.FinalDelay, false)
+		time.Sleep(3 * time.Second)
+		if x, y := returning(a, "", 2), returning(a, "", 2); x.failed > 1 || y.failed > 1 {
+			t.Errorf("%d and %d attempts; one has had 1", x.failed, y.failed)
+		}
+	})
+}
+
+// TestAttemptsBeforeACutCount: a message fails once, and its second attempt outlives the connection and fails, too. It has
+// four attempts in all.
+func TestAttemptsBeforeACutCount(t *testing.T) {
+	t.Parallel()
+	var l ledger
+	began, goOn := make(chan struct{}), make(chan struct{})
+	r := start(t, l.answers(func(m *message.Message) message.Outcome {
+		if len(l.of(m.MessageID)) == 2 {
+			close(began)
+			<-goOn
+		}
+		return answer(409)
+	}), native)
+	r.publish("a")
+	<-began
+	received := r.Received()
+	r.cut()
+	r.eventually("the copy", func() bool { return r.Received() > received })
+	close(goOn)
+	r.parked()
+	same(t, &l, "a", []string{"a#0", "a#1", "a#2", "a#3"})
+}

@@ -3,11 +3,13 @@ package consume
 import (
 	"context"
 	"fmt"
+	"sidecar/internal/amqpwire"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -314,4 +316,40 @@ func TestEachVerdictCounts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRatesCountEachMessageOfABatch: a batch of five is five messages for SIDECAR_RATE.
+func TestRatesCountEachMessageOfABatch(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := benchOptions(t, 4)
+		began := time.Now()
+		var n, last atomic.Int64
+		one := dispatcher(func(context.Context, *message.Message) message.Outcome {
+			last.Store(int64(time.Since(began)))
+			if most := 5 + int64(10*time.Since(began).Seconds()+1e-6); n.Add(1) > most {
+				t.Errorf("%d after %v", n.Load(), time.Since(began))
+			}
+			return answer(200)
+		})
+		o.Dispatcher, o.Batch = one, Batch{Size: 5, Wait: time.Second, Bytes: 1 << 20, Dispatcher: eachAlone{one}}
+		o.Prefetch, o.Rates = 40, []*rate.Limiter{rate.NewLimiter(10, 5)}
+		c := New(o)
+		t.Cleanup(func() { c.Drain(context.Background()) })
+		s := benchSession(t, c)
+		s.collector = newCollector(c.o.Batch)
+		s.overdue = time.AfterFunc(time.Hour, func() { signal(c.woken) })
+		deliveries := amqpwire.NewDeliveries(0)
+		for tag := range 20 {
+			deliveries.Add(benchDelivery(uint64(tag+1), nil, time.Now()))
+		}
+		ended := make(chan struct{})
+		go func() { _ = s.pump(deliveries); s.leftover(); s.freePending(); close(ended) }()
+		t.Cleanup(func() { c.Stop(); <-ended })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if took := time.Duration(last.Load()); n.Load() != 20 || took < 1500*time.Millisecond {
+			t.Errorf("%d in %v, want 20 in 1.5 s", n.Load(), took)
+		}
+	})
 }

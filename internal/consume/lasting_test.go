@@ -3,6 +3,7 @@ package consume
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -218,4 +220,24 @@ func TestDeferredMessagesLoseNoRetry(t *testing.T) {
 			r.acked(n)
 		})
 	}
+}
+
+type refusing struct{}
+
+func (refusing) Publish(context.Context, *message.Publication) error { return errors.New("alarm") }
+
+// TestDetourThatFailsIsHeld: a message that cannot be put behind the others is not delivered again before its time.
+func TestDetourThatFailsIsHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := benchOptions(t, 1)
+		o.Publisher = refusing{}
+		c := New(o)
+		t.Cleanup(func() { c.Drain(context.Background()) })
+		began := time.Now()
+		benchSession(t, c).detour(&record{session: benchSession(t, c)}, topology.Settlement{Detour: &message.Publication{}, Hold: time.Second})
+		if held := time.Since(began); held < time.Second {
+			t.Errorf("held for %v", held)
+		}
+	})
 }

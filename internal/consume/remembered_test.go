@@ -345,3 +345,18 @@ func TestAnUnansweredRegistration(t *testing.T) {
 		t.Errorf("%+v, want an outcome for the copy", f)
 	}
 }
+
+// TestSettledWhileRegistering: what is sent while the consumer still registers has not arrived when the session is lost.
+func TestSettledWhileRegistering(t *testing.T) {
+	t.Parallel()
+	var all remembered
+	h := newInFlight(&all, 4)
+	h.out[1]++
+	answered := h.register(1)
+	h.settled(&ending{id: 1, named: true, outcome: &plain[0], final: topology.FinalAck}, nil)
+	answered()
+	h.lose(1)
+	if f := all.fates[1]; f == nil || len(f.done) != 1 {
+		t.Errorf("%+v", f)
+	}
+}

@@ -42,6 +42,7 @@ var tableOfAnswers = []struct{ body, declared, other string }{
 	{"0%5Bindex%5D=0&0%5Bstatus%5D=503", "", "failed: line 1: verdicts in a text that is not JSON"},
 	{`data: {"index":0,"status":503}`, "", "failed: line 1: verdicts in a text that is not JSON"},
 	{`{"statusCode":200,"body":"{\"batchItemFailures\":[{\"itemIdentifier\":\"a\"}]}"}`, "failed: verdicts in a string of JSON", "failed: verdicts in a string of JSON"},
+	{`{"data":{"index":0,"status":200,"results":[{"index":1,"status":500}]}}`, "", "failed: verdicts in several places"},
 	{`[{"index":0,"status":200,"errors":[{"index":1,"status":500}]}]`, "", "failed: verdicts in several places"},
 	{`{"disposition":"park"}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", "failed: a status from 300 to 599 or a disposition that names no message"},
 	{`{"data":{"results":[{"index":0,"status":503}]}}`, "failed: line 1: neither an index from 0 to 2 nor an identifier", allDone},

@@ -88,6 +88,9 @@ func TestVerdictsWithoutLength(t *testing.T) {
 	for answer, says := range map[string]string{
 		"HTTP/1.1 200 OK\r\nContent-Type: application/jsonl\r\n\r\n{\"index\":0,\"status\":503}\n": noLength,
 		"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n":                                noLength,
+		"HTTP/1.1 200 OK\r\n\r\n{\"index\":0,\"status\":503}\n":                                    noLength,
+		"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{\"index\":0,\"status\":503}\n":  noLength,
+		"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n{\"index\":0,\"status\":503}\n":        noLength,
 		"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n {\"batchItemFailures\":[]}":     "",
 		"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n":                "a Transfer-Encoding that is not understood",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n":          "a Transfer-Encoding that is not understood",

@@ -183,3 +183,36 @@ func TestHeldKeyBelowTheLowWaterMark(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestIdleRelayScansInTime: the next full scan does not wait for the end of a poll interval.
+func TestIdleRelayScansInTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.options.PollInterval = time.Hour
+	s := bench(t, r)
+	s.idle = true
+	s.lowWater = lowWater{sendAfter: "2126-01-01 00:00:00+00", id: "1", due: time.Now().Add(200 * time.Millisecond)}
+	ended := make(chan error, 1)
+	go func() { ended <- s.listen(t.Context(), t.Context(), &batch{}) }()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		t.Error("it waits for the whole poll interval")
+	}
+}
+
+// TestPausesOfAFailingRowGrow: each failure doubles them.
+func TestPausesOfAFailingRowGrow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	s := bench(t, r)
+	r.db.Exec(`INSERT INTO outbox (routing_key, body) VALUES ('k', '')`)
+	for _, want := range []string{"10", "20", "40"} {
+		x := []*row{{id: string(r.db.Query(`SELECT id::text FROM outbox`)[0][0])}}
+		must.Do(t, s.execute(t.Context(), nil, call{name: stmtFailed, params: [][]byte{ids(x), texts([]string{"e"}), number(1000), interval(10 * time.Second)}}))
+		got := string(r.db.Query(`SELECT round(extract(epoch FROM send_after - clock_timestamp()) / 10)::int * 10 || '' FROM outbox`)[0][0])
+		if got != want {
+			t.Errorf("a pause of %s s, want %s", got, want)
+		}
+	}
+}

@@ -2,9 +2,11 @@ package publish
 
 import (
 	"bufio"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
@@ -273,5 +275,38 @@ func TestAnswersBeforeTheBody(t *testing.T) {
 	tooMuch := "POST /publish/default/k HTTP/1.1\r\nHost: h\r\nAmqp-Header-A: " + strings.Repeat("x", 200<<10) + "\r\n\r\n"
 	if got := r.roundTrip(dial(t, r.addr), tooMuch); got.StatusCode != http.StatusRequestHeaderFieldsTooLarge || !got.Close {
 		t.Errorf("too large headers: %d %v", got.StatusCode, got.Header)
+	}
+}
+
+// TestOldestSlowBodyEndsFirst: of bodies that come slowly, the one that has been longest on its way makes room, and no other.
+func TestOldestSlowBodyEndsFirst(t *testing.T) {
+	t.Parallel()
+	a, now := arrivals{slowAfter: time.Second, all: map[*arrival]struct{}{}}, time.Now()
+	oldest := &arrival{w: httptest.NewRecorder(), since: now.Add(-10 * time.Second), held: 10}
+	other := &arrival{w: httptest.NewRecorder(), since: now.Add(-5 * time.Second), held: 10}
+	a.all[oldest], a.all[other] = struct{}{}, struct{}{}
+	if !a.end(&room{}, 10) || !oldest.ended || other.ended {
+		t.Errorf("the oldest ended: %v, the other: %v", oldest.ended, other.ended)
+	}
+}
+
+// TestLargestBodyAsBase64: a body of SIDECAR_PUBLISH_MAX_BODY fits, as base64 as well.
+func TestLargestBodyAsBase64(t *testing.T) {
+	t.Parallel()
+	r := start(t, "", func(o *Options) { o.MaxBody = 1 << 20 })
+	body := base64.StdEncoding.EncodeToString(make([]byte, 1<<20))
+	r.wantCodes("base64", r.batch(`{"routing_key":"k","body_base64":"`+body+`"}`), published)
+}
+
+// TestExchangeOfAPart: a part of a multipart batch names an exchange by its alias or by its name.
+func TestExchangeOfAPart(t *testing.T) {
+	t.Parallel()
+	r := start(t, "", nil)
+	for alias, exchange := range r.server.o.Exchanges {
+		for _, name := range []string{alias, exchange} {
+			if _, f := (&parts{server: r.server}).head(map[string][]string{"Amqp-Exchange": {name}}); f != nil && name != "" {
+				t.Errorf("%s: %s", name, f.detail)
+			}
+		}
 	}
 }
