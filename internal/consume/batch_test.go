@@ -3,7 +3,6 @@ package consume
 import (
 	"context"
 	"fmt"
-	"sidecar/internal/amqpwire"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/time/rate"
 
+	"sidecar/internal/amqpwire"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -192,11 +193,10 @@ func TestIdleRelayScansInTime(t *testing.T) {
 	s := bench(t, r)
 	s.idle = true
 	s.lowWater = lowWater{sendAfter: "2126-01-01 00:00:00+00", id: "1", due: time.Now().Add(200 * time.Millisecond)}
-	ended := make(chan error, 1)
-	go func() { ended <- s.listen(t.Context(), t.Context(), &batch{}) }()
-	select {
-	case <-ended:
-	case <-time.After(time.Minute):
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must.Do(t, s.listen(ctx, t.Context(), &batch{}))
+	if ctx.Err() != nil {
 		t.Error("it waits for the whole poll interval")
 	}
 }
@@ -208,9 +208,9 @@ func TestPausesOfAFailingRowGrow(t *testing.T) {
 	s := bench(t, r)
 	r.db.Exec(`INSERT INTO outbox (routing_key, body) VALUES ('k', '')`)
 	for _, want := range []string{"10", "20", "40"} {
-		x := []*row{{id: string(r.db.Query(`SELECT id::text FROM outbox`)[0][0])}}
+		x := []*row{{id: r.db.Query(`SELECT id::text FROM outbox`)[0][0]}}
 		must.Do(t, s.execute(t.Context(), nil, call{name: stmtFailed, params: [][]byte{ids(x), texts([]string{"e"}), number(1000), interval(10 * time.Second)}}))
-		got := string(r.db.Query(`SELECT round(extract(epoch FROM send_after - clock_timestamp()) / 10)::int * 10 || '' FROM outbox`)[0][0])
+		got := r.db.Query(`SELECT round(extract(epoch FROM send_after - clock_timestamp()) / 10)::int * 10 || '' FROM outbox`)[0][0]
 		if got != want {
 			t.Errorf("a pause of %s s, want %s", got, want)
 		}
