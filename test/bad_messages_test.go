@@ -34,7 +34,7 @@ func TestBadMessagesInFront(t *testing.T) {
 // sidecar that is restarted in the outage and finds only messages that failed before.
 func TestRestartInAnOutage(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("RETRY_DELAY", "100ms")
+	sc := newScene(t).with("RETRY_DELAY", "300ms")
 	well := make(chan struct{})
 	sc.app.otherwise(func(*delivery) answer {
 		select {
@@ -50,7 +50,7 @@ func TestRestartInAnOutage(t *testing.T) {
 	sc.app.awaitAll(ids...)
 	s.stop()
 	s = sc.run()
-	time.Sleep(3 * time.Second) // longer than eleven attempts at 100 ms take
+	time.Sleep(5 * time.Second) // longer than eleven attempts at 300 ms take
 	close(well)
 	s.awaitAcked(ids...)
 	sc.settledAll(s, 0)
