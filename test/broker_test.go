@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/depth"
 	"sidecar/internal/testkit/must"
 )
 
@@ -106,7 +107,7 @@ func (b *broker) look(queue string) (ready, consumers int) {
 		}
 		b.poll = ch
 	}
-	q, err := b.poll.QueueDeclarePassive(queue, true, false, false, false, nil)
+	q, err := depth.Of(b.poll, queue)
 	if err != nil {
 		return -1, -1
 	}

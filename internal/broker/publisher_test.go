@@ -246,7 +246,7 @@ func TestUnknownIsNotSentAgain(t *testing.T) {
 				cancel()
 				proxy.Restore(t)
 				connected(t, p)
-				// The late confirm of what was given up is not taken for that of the next, and costs no connection.
+				// The late confirm of a message that was given up does not count for the next one, and the connection stays.
 				wantErr(t, publish(within(t, time.Minute), publication(q+"-missing", "")), ErrUnroutable)
 				must.Do(t, publish(within(t, time.Minute), publication(q, "after")))
 				wantBodies(t, q, "confirmed", "unknown", "after")

@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/testkit/console"
+	"sidecar/internal/testkit/depth"
 )
 
 // Conn returns a plain client connection to url, closed when the test ends.
@@ -183,13 +184,7 @@ func WaitReady(t testing.TB, url, queue string, n int) {
 func inspect(t testing.TB, url, queue string) (q amqp.Queue) {
 	t.Helper()
 	err := poll(t, url, func(ch *amqp.Channel) (err error) {
-		for range 20 { // a broker that has no answer of a quorum queue after 250 ms says that it is empty
-			asked := time.Now()
-			q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-			if err != nil || q.Messages+q.Consumers > 0 || time.Since(asked) < 250*time.Millisecond {
-				break
-			}
-		}
+		q, err = depth.Of(ch, queue)
 		return err
 	})
 	if closed, ok := errors.AsType[*amqp.Error](err); ok && closed.Code == amqp.NotFound {

@@ -25,6 +25,7 @@ import (
 	"sidecar/internal/message"
 	"sidecar/internal/retry"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/testkit/depth"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
@@ -332,7 +333,7 @@ func (r *rig) eventuallyDeclared() {
 func (r *rig) holds(queue string, n int) {
 	r.t.Helper()
 	r.eventually("the wanted number of ready messages in "+queue, func() bool {
-		q, err := r.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		q, err := depth.Of(r.ch, queue)
 		return err == nil && q.Messages == n
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
+	"sidecar/internal/testkit/depth"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
@@ -148,7 +149,7 @@ func (r *rig) numbered(n int) []amqp.Publishing {
 func (r *rig) drain(queue string) (all []amqp.Delivery) {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
-	state := must.Get(ch.QueueDeclarePassive(queue, true, false, false, false, nil))(r.t)
+	state := must.Get(depth.Of(ch, queue))(r.t)
 	if state.Messages > 20 { // all at once: one question for each takes its time
 		come := must.Get(ch.Consume(queue, "drain", true, false, false, false, nil))(r.t)
 		for range state.Messages {

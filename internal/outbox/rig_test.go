@@ -18,6 +18,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/postgrestest"
+	"sidecar/internal/testkit/depth"
 	"sidecar/internal/testkit/must"
 )
 
@@ -122,7 +123,7 @@ func (r *rig) take() []amqp.Delivery {
 	r.t.Helper()
 	ch := brokertest.Channel(r.t, r.url)
 	defer func() { _ = ch.Close() }()
-	q := must.Get(ch.QueueDeclarePassive(r.queue, true, false, false, false, nil))(r.t)
+	q := must.Get(depth.Of(ch, r.queue))(r.t)
 	if q.Messages == 0 {
 		return nil
 	}

@@ -16,6 +16,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/testkit/console"
+	"sidecar/internal/testkit/depth"
 )
 
 // node is the broker that scripts/broker.sh has started.
@@ -154,7 +155,7 @@ func (n *node) ready(queues ...string) (int, error) {
 	sum := 0
 	err := n.with(func(ch *amqp.Channel) error {
 		for _, q := range queues {
-			state, err := ch.QueueDeclarePassive(q, true, false, false, false, nil)
+			state, err := depth.Of(ch, q)
 			if err != nil {
 				return err
 			}
@@ -178,7 +179,7 @@ func (n *node) total(queues ...string) (int, error) {
 // consumers counts who consumes from a queue.
 func (n *node) consumers(queue string) (count int, err error) {
 	err = n.with(func(ch *amqp.Channel) error {
-		state, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		state, err := depth.Of(ch, queue)
 		count = state.Consumers
 		return err
 	})

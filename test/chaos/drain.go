@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/testkit/depth"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/plan"
 )
@@ -55,7 +56,7 @@ func (r *rig) redrive(ctx context.Context) error {
 	r.moving.Lock()
 	defer r.moving.Unlock()
 	return r.node.with(func(ch *amqp.Channel) error {
-		state, err := ch.QueueDeclarePassive(deadQueue, true, false, false, false, nil)
+		state, err := depth.Of(ch, deadQueue)
 		if err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/testkit/depth"
 	"sidecar/internal/testkit/proxy"
 	"sidecar/test/chaos/ledger"
 	"sidecar/test/chaos/queues"
@@ -267,7 +268,7 @@ func (r *queueRig) drain() error {
 // queue.
 func (r *queueRig) empty(queue string, to *ledger.Writer) error {
 	return r.node.with(func(ch *amqp.Channel) error {
-		state, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		state, err := depth.Of(ch, queue)
 		if gone, is := errors.AsType[*amqp.Error](err); is && gone.Code == amqp.NotFound {
 			return nil
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"sidecar/internal/testkit/depth"
 )
 
 func (s *script) tags() {
@@ -140,7 +142,7 @@ func (s *script) requeued(name string, args amqp.Table) {
 func (s *script) await(queue string, n int) {
 	s.t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		q, err := s.ch.QueueDeclarePassive(queue, true, false, false, false, nil)
+		q, err := depth.Of(s.ch, queue)
 		s.must(err)
 		if q.Messages == n {
 			return

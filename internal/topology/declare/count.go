@@ -18,18 +18,13 @@ const (
 )
 
 // Count returns how many messages of a queue are ready and how many consumers it has. It asks again when the zeros may
-// be the broker's own: an empty queue answers at once. A quorum queue without a leader is reported with zeros. The
-// channel must have no consumer.
+// be the broker's own: an empty queue answers at once. So an empty queue of a broker that is 250 ms away costs two
+// seconds. A quorum queue without a leader is reported with zeros.
 func Count(ch *amqp.Channel, queue string) (q amqp.Queue, err error) {
 	for begun := time.Now(); ; {
 		asked := time.Now()
 		q, err = ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		took := time.Since(asked)
-		if err != nil || q.Messages+q.Consumers > 0 || took < unanswered || time.Since(begun) > countLimit {
-			return q, err
-		}
-		asked = time.Now()
-		if err = ch.Qos(0, 0, false); err != nil || took < 2*time.Since(asked) { // the way to the broker takes that long
+		if err != nil || q.Messages+q.Consumers > 0 || time.Since(asked) < unanswered || time.Since(begun) > countLimit {
 			return q, err
 		}
 	}
