@@ -53,7 +53,7 @@ demo: build ## watch messages on a private broker: 200, 503 then 200, 425 then 2
 ##@ Work on it
 
 .PHONY: check
-check: build ## before each commit: lint of what changed, the tests of cmd and internal without the race detector; a minute and a half (BASE=origin/main)
+check: build ## before each commit: lint of what changed, the tests of what changed, without the race detector; a minute (BASE=origin/main)
 	@scripts/check.sh
 
 .PHONY: test
