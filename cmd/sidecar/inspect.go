@@ -169,12 +169,14 @@ func explain(_ context.Context, c *call) error {
 	c.duration(&q.RetryAfter, "retry-after", "`TIME` in Retry-After of the answer, as in 30s", 0)
 	c.flags.StringVar(&q.RoutingKey, "routing-key", "", "routing `KEY` of the message: where it is POSTed, by SIDECAR_ROUTES")
 	c.flags.StringVar(&q.Type, "type", "", "`TYPE` of the message, for the same")
+	c.flags.StringVar(&q.Exchange, "exchange", "", "`NAME` of the exchange it was published to, for the same")
+	c.flags.Func("header", "`NAME=VALUE` of a header of the message, for the same; repeat it for several", q.SetHeader)
 	c.takesSubscription("a message")
 	if err := c.parse(0); err != nil {
 		return err
 	}
 	switch {
-	case q.Status == 0 && q.Failure == "" && q.RoutingKey+q.Type != "":
+	case q.Status == 0 && q.Failure == "" && q.Routed():
 		q.Status = 200
 	case (q.Status == 0) == (q.Failure == ""):
 		return c.misuse("give either --status or --failure")

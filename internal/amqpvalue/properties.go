@@ -106,8 +106,8 @@ func indexOf(name string) int {
 func IsProperty(name string) bool { return indexOf(name) >= 0 }
 
 // SetProperty sets the property of m that has this name in JSON. v is as ParseValue returns it; nil and "" leave the
-// property absent. Text that is not UTF-8 is {"base64":"…"}, a number may be text, a time is RFC 3339 or seconds since
-// 1970. An error continues the sentence that the property's name begins.
+// property absent. Text that is not UTF-8 is {"base64":"…"}, a number may be text, a time is as readTime takes it or
+// seconds since 1970. An error continues the sentence that the property's name begins.
 func SetProperty(m *amqp.Publishing, name string, v any) error {
 	i := indexOf(name)
 	switch {
@@ -150,15 +150,21 @@ func integer(v any, most int64) (n int64, ok bool) {
 
 // setTimestamp sets the time in whole seconds: AMQP does not have parts of them.
 func setTimestamp(to *time.Time, v any) error {
-	n, ok := v.(int64)
-	at := time.Unix(n, 0)
-	if s, isText := v.(string); isText {
-		t, err := time.Parse(time.RFC3339, s)
-		at, ok = t.UTC().Truncate(time.Second), err == nil
+	var at time.Time
+	ok := true
+	switch v := v.(type) {
+	case int64:
+		at = time.Unix(v, 0)
+	case float64:
+		at, ok = secondsTime(v, true)
+	case string:
+		at, ok = readTime(v)
+	default:
+		ok = false
 	}
 	switch {
 	case !ok:
-		return errors.New("must be a time such as 2026-01-31T12:00:00Z or seconds since 1970")
+		return errors.New("must be a time such as 2026-01-31T12:00:00Z, with a zone, or seconds since 1970")
 	case at.IsZero(): // the client library takes it for an absent one
 		return errors.New("is a time that AMQP cannot carry")
 	}

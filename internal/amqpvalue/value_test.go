@@ -77,7 +77,17 @@ func TestSetProperty(t *testing.T) {
 		{text: `{"expiration":-1}`, err: "milliseconds"},
 		{text: `{"expiration":"abc"}`, err: "milliseconds"},
 		{text: `{"expiration":4294967296}`, err: "milliseconds"},
-		{text: `{"timestamp":"5"}`, err: "must be a time"},
+		{text: `{"timestamp":"5"}`, want: amqp.Publishing{Timestamp: time.Unix(5, 0)}},
+		{text: `{"timestamp":"5.9"}`, want: amqp.Publishing{Timestamp: time.Unix(5, 0)}},
+		{text: `{"timestamp":5.9}`, want: amqp.Publishing{Timestamp: time.Unix(5, 0)}},
+		{text: `{"timestamp":"2026-01-31 11:00:00.123+00"}`, want: amqp.Publishing{Timestamp: at}},
+		{text: `{"timestamp":"2026-01-31 12:00:00+01:00"}`, want: amqp.Publishing{Timestamp: at}},
+		{text: `{"timestamp":"2026-01-31T12:00:00+01"}`, want: amqp.Publishing{Timestamp: at}},
+		{text: `{"timestamp":"2026-01-31 12:00:00"}`, err: "must be a time"}, // of which zone?
+		{text: `{"timestamp":"yesterday"}`, err: "must be a time"},
+		{text: `{"timestamp":true}`, err: "must be a time"},
+		{text: `{"timestamp":1e300}`, err: "must be a time"},
+		{text: `{"timestamp":"NaN"}`, err: "must be a time"},
 		{text: `{"timestamp":"0001-01-01T00:00:00Z"}`, err: "AMQP cannot carry"},
 	} {
 		var got amqp.Publishing

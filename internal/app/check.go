@@ -238,7 +238,7 @@ func topologyWarnings(cfg *config.Config, plan *topology.Plan, ofPlan []string) 
 	if modeOf(cfg) == topology.ModeNone {
 		unchecked = []string{"SIDECAR_TOPOLOGY_MODE=none: whether retried and parked messages are kept is not checked"}
 	}
-	return slices.Concat(ofPlan, unchecked, unseenWay(cfg, plan))
+	return slices.Concat(ofPlan, unchecked, unseenWay(cfg, plan), unusedRoutes(cfg, plan))
 }
 
 // unseenWay warns of a binding that is not declared here and cannot be seen over AMQP.

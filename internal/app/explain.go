@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"sidecar/internal/config"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
@@ -24,8 +26,10 @@ type Question struct {
 	Disposition string        // one of Dispositions, or empty
 	Body        string        // of the answer
 	RetryAfter  time.Duration // negative: none
-	RoutingKey  string        // empty, and so is Type: where the message is POSTed is not asked
+	RoutingKey  string        // empty, and so are the next three: where the message is POSTed is not asked
 	Type        string
+	Exchange    string
+	Headers     amqp.Table
 }
 
 // Explanation is the verdict on a message, as its JSON.
@@ -54,7 +58,7 @@ func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 	}
 	m := &message.Message{
 		Queue: p.Queue, RetryCount: q.RetryCount, MaxRetries: p.MaxRetries,
-		Exchange: mainExchange(cfg, p), RoutingKey: q.RoutingKey, Type: q.Type,
+		Exchange: cmp.Or(q.Exchange, mainExchange(cfg, p)), RoutingKey: q.RoutingKey, Type: q.Type, Headers: q.Headers,
 	}
 	where, err := q.route(cfg, m)
 	if err != nil {
@@ -84,6 +88,24 @@ func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 	return e, nil
 }
 
+// unusedRoutes warns of routes for routing keys that the bindings of the plan do not bring.
+func unusedRoutes(cfg *config.Config, plan *topology.Plan) (warnings []string) {
+	bindings := feeds(plan)
+	var keys []string
+	for _, b := range bindings {
+		keys = append(keys, b.Exchange+":"+b.Key)
+	}
+	for i, item := range cfg.App.Routes {
+		pattern, ok := dispatch.KeyPattern(item)
+		used := func(b topology.Binding) bool { return plan.MayBring(&b, pattern) }
+		if ok && len(bindings) > 0 && !slices.ContainsFunc(bindings, used) {
+			warnings = append(warnings, fmt.Sprintf("SIDECAR_ROUTES: route %d, %.99q, is never used, because no binding brings "+
+				"such a routing key; the queue %s is bound by %s", i+1, item, plan.Queue, strings.Join(keys, ", ")))
+		}
+	}
+	return warnings
+}
+
 // explainBatch says what the same answer means for a POST of several messages; nothing where there is none.
 func explainBatch(size int, v message.Verdict) []string {
 	what := "they are POSTed again at once, each alone, and only those attempts count"
@@ -96,11 +118,27 @@ func explainBatch(size int, v message.Verdict) []string {
 	return []string{fmt.Sprintf("as the answer to several messages (up to %d in one POST): %s", size, what)}
 }
 
+// SetHeader sets a header of the message, from NAME=VALUE.
+func (q *Question) SetHeader(item string) error {
+	name, value, ok := strings.Cut(item, "=")
+	if !ok || name == "" {
+		return errors.New("want NAME=VALUE")
+	}
+	if q.Headers == nil {
+		q.Headers = amqp.Table{}
+	}
+	q.Headers[name] = value
+	return nil
+}
+
+// Routed reports whether it is asked where the message is POSTed.
+func (q *Question) Routed() bool { return q.RoutingKey+q.Type+q.Exchange != "" || len(q.Headers) > 0 }
+
 // route says where m is POSTed, if that was asked. If it is not POSTed, the question becomes what happens then.
 func (q *Question) route(cfg *config.Config, m *message.Message) ([]string, error) {
 	target, err := dispatch.New(dispatch.Options{URL: cfg.App.URL, Routes: cfg.App.Routes,
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary})
-	if err != nil || q.RoutingKey+q.Type == "" {
+	if err != nil || !q.Routed() {
 		return nil, err
 	}
 	switch n, url := target.Route(m); {

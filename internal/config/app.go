@@ -2,7 +2,9 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"mime"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,7 +29,8 @@ type App struct {
 	URL string `env:"APP_URL" check:"app" holds:"{subscription}" mask:"query" envDefault:"http://127.0.0.1:8080/" allowed:"'http://…', 'https://…' or 'unix:///path/to.sock:/http/path', without user, fragment, '..' and '//'"`
 
 	// [Paths for some messages](routes.md): `order.created=/orders,invoice.#=/invoices/{routing_key},type:refund.*=/refunds`.
-	// The first pattern decides that matches the routing key of the first publish, or with `type:` the message's type.
+	// The first pattern that matches decides. It is compared with the routing key of the first publish, or with what its
+	// prefix names: `type:`, `exchange:` or `header:NAME:`.
 	// The path takes the place of the one in `SIDECAR_APP_URL`; `{routing_key}`, `{type}` and `{queue}` are replaced.
 	Routes []string `env:"ROUTES" allowed:"at most 256 items 'pattern=path' separated by commas"`
 
@@ -102,6 +105,11 @@ const (
 
 // Request is what of a message becomes HTTP headers.
 type Request struct {
+	// The content type of a message without one, and of a row of the outbox without one. `auto`: `application/json` if the
+	// body is one whole JSON object or array (a body over 1 MiB is judged by its first byte), else
+	// `application/octet-stream`; a row gets none then.
+	DefaultContentType string `env:"DEFAULT_CONTENT_TYPE" check:"mediatype" envDefault:"auto" allowed:"'auto', or a media type such as 'text/plain; charset=utf-8'"`
+
 	// Headers of the message that are sent as `Amqp-Header-<Name>`. `*` stands for any characters, `?` for one; upper
 	// and lower case are the same: `x-tenant,app-*`.
 	ForwardHeaders []string `env:"FORWARD_HEADERS" check:"forwarded" envDefault:"*" allowed:"distinct header names or patterns separated by commas; not 'Host', 'Content-Length', 'Transfer-Encoding', 'Connection', 'Expect', 'Authorization', 'Cookie' or 'X-Forwarded-…'"`
@@ -111,10 +119,20 @@ type Request struct {
 	PassthroughHeaders []string `env:"PASSTHROUGH_HEADERS" check:"passedthrough" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; except those that match a header with a meaning in HTTP or a header of the sidecar"`
 
 	// `binary`: AMQP headers `cloudEvents_*` and `cloudEvents:*` become `ce-*`, bytes in base64, and required attributes
-	// that are missing are made up; without a content type the request has none either. `structured`: every body is a
+	// that are missing are made up; a body without a content type that is not JSON has none in the request either. `structured`: every body is a
 	// CloudEvents envelope in JSON, as Dapr publishes them, and is sent as `application/cloudevents+json` unless the
 	// message's own content type says that already.
 	CloudEvents string `env:"CLOUDEVENTS" envDefault:"off" oneof:"off|binary|structured"`
+}
+
+func checkMediaType(v string) error {
+	if v == "auto" {
+		return nil
+	}
+	if kind, _, err := mime.ParseMediaType(v); err != nil || !strings.Contains(kind, "/") || len(v) > 255 {
+		return errors.New("not a media type")
+	}
+	return nil
 }
 
 var (

@@ -192,6 +192,7 @@ var checks = map[string]func(text string) error{
 	"token":         checkToken,
 	"path":          checkHTTPPath,
 	"directory":     require(absolute, "not an absolute path"),
+	"mediatype":     checkMediaType,
 	"order":         require(isOrderKey, "not one of the words, and not a header"),
 	"name":          checkName,
 	"exchange":      checkExchange,

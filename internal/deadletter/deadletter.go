@@ -120,6 +120,7 @@ type Redrive struct {
 	Rate   float64 // messages per second at the most; 0 = as fast as they are confirmed
 	Canary int     // send so many first and wait for their verdicts; 0 = none
 	To     string  // another queue to move them to, each as if never tried; "" = the service's own
+	Plain  bool    // with To, without the headers that say where the messages come from
 
 	CanaryTimeout time.Duration // for all verdicts together, beside the time a redriven message waits; 0 = one minute
 }

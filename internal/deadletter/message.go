@@ -70,6 +70,7 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 	owner := q.Owners[max(i, 0)]
 	var m message.Message
 	m.FromDelivery(&d.Delivery, owner.Plan.Queue, owner.Plan.MaxRetries)
+	redrives, _ := message.RedriveCount(h)
 	p := Message{Properties: d.Delivery, plan: owner.Plan, exchange: m.Exchange, routingKey: m.RoutingKey, Facts: Facts{
 		Position: position, MessageID: valid(d.MessageId), CorrelationID: valid(d.CorrelationId),
 		Reason: text(h, topology.HeaderFinalReason), Status: number(h, topology.HeaderFinalStatusCode),
@@ -79,7 +80,7 @@ func (q *Queue) parse(d *broker.Delivery, position int) Message {
 			text(h, topology.HeaderFinalProblemType), text(h, topology.HeaderFinalProblemTitle),
 			text(h, topology.HeaderFinalProblemDetail),
 		},
-		RetryCount: m.RetryCount, RedriveCount: number(h, message.HeaderRedrivenCount),
+		RetryCount: m.RetryCount, RedriveCount: redrives,
 		OriginalQueue: original, Foreign: i < 0,
 		OriginalExchange: valid(m.Exchange), RoutingKey: valid(m.RoutingKey),
 		ContentType: valid(d.ContentType), Size: max(len(d.Body), int(d.Missing)),

@@ -67,7 +67,7 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 
 // redriven makes the publication of one message, with the address for its verdict when it is one of the canary.
 func (o *operation) redriven(m *Message, r *Redrive) (*message.Publication, error) {
-	how := topology.Redriving{By: o.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: r.Reset, To: r.To}
+	how := topology.Redriving{By: o.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: r.Reset, To: r.To, Plain: r.Plain}
 	if o.canary != nil {
 		how.Reply = message.ReplyTo(o.canary.address, strconv.Itoa(o.p.Canary.Sent+1))
 	}
@@ -138,6 +138,8 @@ func (q *Queue) Check(r *Redrive) error {
 	switch {
 	case r.Canary < 0 || r.Canary > message.MaxCanary:
 		return fmt.Errorf("%w: canary %d is not between 0 and %d", ErrInvalid, r.Canary, message.MaxCanary)
+	case r.Plain && r.To == "":
+		return fmt.Errorf("%w: plain needs to: it is for the queue of another consumer", ErrInvalid)
 	case r.To != "":
 		if problem := q.targetProblem(r); problem != "" {
 			return fmt.Errorf("%w: to %.100q %s", ErrInvalid, r.To, problem)

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/base64"
 	"maps"
 	"slices"
@@ -30,13 +29,17 @@ func (b *batch) event(t *Target, m *message.Message) {
 		return
 	}
 	r.event(m)
-	kind := cmp.Or(m.ContentType, dataContentType(m.Headers))
+	kind := t.contentType(m)
 	if !isContentType(kind) {
 		kind = ""
 		r.leftOut++
 	}
 	r.member("datacontenttype", kind)
-	r.member("contentencoding", m.ContentEncoding)
+	encoding := "contentencoding"
+	if !amqpvalue.IsHTTPCoding(m.ContentEncoding) {
+		encoding = "amqpcontentencoding"
+	}
+	r.member(encoding, m.ContentEncoding)
 	r.data(kind, m.Body)
 	b.out = append(r.out, '}')
 }
@@ -129,7 +132,7 @@ func (r *request) jsonAttribute(key string, v any) {
 	text, ok := amqpvalue.AppendText(r.json[:0], v, maxValue)
 	r.json = text
 	r.out, _ = jsontext.AppendQuote(append(r.out, `":`...), text)
-	if size := len(r.out) - mark; !allowed || !ok || len(r.names) == maxHeaders || r.spent+size > maxHeaderBytes {
+	if size := len(r.out) - mark; !allowed || !ok || len(r.names) == maxAttributes || r.spent+size > maxHeaderBytes {
 		r.takeBack(mark)
 		return
 	}

@@ -141,11 +141,11 @@ func TestEventsLeaveOut(t *testing.T) {
 		}
 	}
 	many := withHeaders(sample(), amqp.Table{})
-	for i := range maxHeaders + 10 {
+	for i := range maxAttributes + 10 {
 		many.Headers["cloudEvents_x"+itoa(i)] = "y"
 	}
 	r, whole, _ := postAll(t, "cloudevents", []*message.Message{many})
-	if n := bytes.Count(r.Body, []byte(`:"y"`)); n != maxHeaders || whole.Truncated != 10 {
+	if n := bytes.Count(r.Body, []byte(`:"y"`)); n != maxAttributes || whole.Truncated != 10 {
 		t.Errorf("%d attributes, %d left out", n, whole.Truncated)
 	}
 	r, _, _ = postAll(t, "cloudevents", []*message.Message{hostileMessages()["many headers"]})

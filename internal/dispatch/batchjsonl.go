@@ -13,9 +13,9 @@ import (
 // line appends m as a line of JSON: the object that /publish:batch takes, and a member about the delivery.
 func (b *batch) line(t *Target, m *message.Message) {
 	b.form = amqp.Publishing{
-		ContentType: m.ContentType, ContentEncoding: m.ContentEncoding, Priority: m.Priority,
+		ContentType: t.contentType(m), ContentEncoding: m.ContentEncoding, Priority: m.Priority,
 		CorrelationId: m.CorrelationID, ReplyTo: m.ReplyTo, Expiration: m.Expiration, MessageId: m.MessageID,
-		Timestamp: m.Timestamp, Type: m.Type, UserId: m.UserID, AppId: m.AppID,
+		Timestamp: amqpvalue.RealTime(m.Timestamp), Type: m.Type, UserId: m.UserID, AppId: m.AppID,
 		Headers: b.headers(t, m), Body: m.Body,
 	}
 	out := amqpvalue.AppendLine(b.out, m.Exchange, m.RoutingKey, &b.form)

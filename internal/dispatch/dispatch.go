@@ -38,6 +38,7 @@ type Options struct {
 	HealthPath    string        // what Probe GETs; "" = Probe only connects
 	HealthTimeout time.Duration // of one Probe
 
+	DefaultType string   // content type of a message without one; see amqpvalue.DefaultType
 	Forward     []string // globs over message header names to send as Amqp-Header-*
 	Passthrough []string // globs over names to send as bare headers, within the limits of deniedBare
 	CloudEvents bool     // binary content mode: cloudEvents_* and cloudEvents:* headers become ce-*
@@ -99,9 +100,10 @@ func New(o Options) (*Target, error) {
 		passthrough: message.NewGlobs(slices.DeleteFunc(slices.Clone(o.Passthrough), isTrace), true),
 		unread:      telemetry.Throttle{Interval: time.Minute},
 	}
-	for _, r := range o.Routes {
-		t.routes = append(t.routes, newRoute(r, ep.Origin))
-		t.typed = t.typed || strings.HasPrefix(r, "type:") || strings.Contains(r, "{type}")
+	for _, item := range o.Routes {
+		r, _ := newRoute(item, ep.Origin)
+		t.routes = append(t.routes, r)
+		t.typed = t.typed || r.of == byType || strings.Contains(r.url, "{type}")
 	}
 	if o.HealthPath != "" {
 		t.health = appendStart(nil, "GET", o.HealthPath, ep.Host, o.Version)
@@ -136,7 +138,7 @@ func (t *Target) post(ctx context.Context, m *message.Message, start time.Time) 
 	}
 	x := newAttempt(t, start.Add(t.o.Timeout))
 	defer x.release()
-	if x.begin(ctx, t, m) {
+	if m = asSent(m); x.begin(ctx, t, m) {
 		x.out.Truncated = x.request.encode(t, m, x.out.URL)
 		x.send(ctx, t, m.Body)
 	}

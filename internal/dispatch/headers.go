@@ -14,9 +14,11 @@ import (
 )
 
 // The budget of a message's own headers. It keeps the request within what common servers accept: 8 KiB is the whole
-// header limit of some.
+// header limit of some, and Python's http.server refuses a request from 100 lines on.
 const (
-	maxHeaders     = 100
+	maxLines       = 90 // of header, in a request
+	linesOutside   = 8  // Host, User-Agent, Authorization, Amqp-Headers-Truncated and the four that an event must have
+	maxAttributes  = 100
 	maxHeaderBytes = 8 << 10
 	maxValue       = 2 << 10 // one value, encoded
 )
@@ -72,7 +74,7 @@ func (r *request) header(t *Target, key string, v any) {
 // allow it.
 func (r *request) value(mark int, v any, e *escapes) {
 	name := newWritten(mark, r.out[mark:])
-	refused := len(r.names) == maxHeaders || r.has(&name)
+	refused := len(r.names) >= r.most || r.has(&name)
 	r.out = append(r.out, ':', ' ')
 	start := len(r.out)
 	refused = refused || !r.text(v, e) || len(r.out)-start > maxValue

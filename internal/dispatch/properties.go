@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
@@ -70,7 +71,7 @@ func (r *request) number(name string, n int64) {
 
 // timestamp leaves out a time that RFC 3339 cannot say: an app that parses the header would fail on it, for ever.
 func (r *request) timestamp(t time.Time) {
-	t = t.UTC()
+	t = amqpvalue.RealTime(t).UTC()
 	if t.Year() < 0 || t.Year() > 9999 {
 		r.leftOut++
 		return

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"bytes"
 	"strings"
 
 	"sidecar/internal/http1"
@@ -42,6 +43,7 @@ type request struct {
 
 	keys  []string
 	names []written // message headers in out
+	most  int       // of them
 	spent int       // bytes of the budget used
 	json  []byte
 }
@@ -74,10 +76,12 @@ func (r *request) start(t *Target, url string) {
 // fields appends the header fields of m and the blank line behind them.
 func (r *request) fields(t *Target, m *message.Message) {
 	r.leftOut, r.spent, r.names = 0, 0, r.names[:0]
+	before := len(r.out)
 	r.content(t, m)
 	r.properties(m)
 	r.delivery(m)
 	r.traces(&m.Trace)
+	r.most = maxLines - linesOutside - bytes.Count(r.out[before:], []byte{'\n'})
 	r.headers(t, m.Headers)
 	if t.o.CloudEvents && !isEnvelope(m.ContentType) { // in structured mode the body has them
 		r.synthesise(m)

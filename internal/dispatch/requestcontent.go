@@ -1,8 +1,11 @@
 package dispatch
 
 import (
+	"bytes"
+	"encoding/binary"
 	"strings"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/http1"
 	"sidecar/internal/message"
 )
@@ -23,14 +26,11 @@ func isContentType(kind string) bool {
 // content appends the headers that describe the body.
 //
 // A content type is sent byte for byte, '%' included: frameworks match on it and none decodes it. One that is not
-// allowed in a header is left out, because an encoded one would name an unknown type. An event without one has none in
-// the request either: a receiver would take it for the event's datacontenttype. A broken content encoding is
-// percent-encoded instead: without it the app would take a compressed body for plain text, with it the app objects.
+// allowed in a header is left out, because an encoded one would name an unknown type. An event without one that is not
+// JSON has none in the request either: a receiver would take it for the event's datacontenttype. A content encoding that
+// HTTP does not have, such as utf-8, has a header of its own: servers answer 415 to it.
 func (r *request) content(t *Target, m *message.Message) {
-	kind := m.ContentType
-	if kind == "" && t.o.CloudEvents {
-		kind = dataContentType(m.Headers)
-	}
+	kind := t.contentType(m)
 	switch {
 	case t.o.Envelopes && !isEnvelope(kind):
 		// Dapr's component for RabbitMQ publishes envelopes as text/plain, which no app takes for one.
@@ -48,5 +48,57 @@ func (r *request) content(t *Target, m *message.Message) {
 		r.out = append(r.out, '\r', '\n')
 	}
 	r.number("Content-Length: ", int64(len(m.Body)))
-	r.set("Content-Encoding: ", m.ContentEncoding)
+	if amqpvalue.IsHTTPCoding(m.ContentEncoding) {
+		r.property("Content-Encoding: ", m.ContentEncoding)
+	} else {
+		r.set("Amqp-Content-Encoding: ", m.ContentEncoding)
+	}
+}
+
+// contentType returns the content type of the message, or what stands for one that it does not have.
+func (t *Target) contentType(m *message.Message) string {
+	kind := m.ContentType
+	if kind == "" && t.o.CloudEvents {
+		kind = dataContentType(m.Headers)
+	}
+	if kind == "" && !t.o.Envelopes {
+		kind = amqpvalue.DefaultType(t.o.DefaultType, m.Body)
+	}
+	return kind
+}
+
+// asSent returns m as the app gets it. RabbitMQ delivers what AMQP 1.0 clients send as a value in its encoding; one
+// text or binary is taken out of it, in a copy, because the message itself may be parked.
+func asSent(m *message.Message) *message.Message {
+	if m.Type != "amqp-1.0" {
+		return m
+	}
+	body, ok := valueOf(m.Body)
+	if !ok {
+		return m
+	}
+	plain := *m
+	plain.Body, plain.Type = body, ""
+	return &plain
+}
+
+// valueOf returns the bytes of an amqp-value section that is all of body: a string or binary with its length in one
+// byte or in four.
+func valueOf(body []byte) ([]byte, bool) {
+	value, ok := bytes.CutPrefix(body, []byte("\x00\x53\x77"))
+	if !ok || len(value) < 2 {
+		return nil, false
+	}
+	size, start := int64(value[1]), 2
+	switch value[0] {
+	case 0xa0, 0xa1:
+	case 0xb0, 0xb1:
+		if start = 5; len(value) < start {
+			return nil, false
+		}
+		size = int64(binary.BigEndian.Uint32(value[1:]))
+	default:
+		return nil, false
+	}
+	return value[start:], size == int64(len(value)-start)
 }

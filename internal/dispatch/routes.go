@@ -13,19 +13,61 @@ import (
 
 // route gives the messages that match a pattern a path of their own.
 type route struct {
-	of      int // place in placeholders of what the pattern is for: 0 the routing key, 1 the type
+	of      property
+	header  string // "header:" and its name
 	pattern message.Topic
 	url     string // with placeholders
 }
 
+// property is what a pattern is compared with. The first two are places in placeholders, too.
+type property int
+
+const (
+	byKey property = iota
+	byType
+	byExchange
+	byHeader
+)
+
+// prefixes of patterns; one of a routing key needs none, unless it has a colon.
+var prefixes = map[string]property{"key": byKey, "type": byType, "exchange": byExchange, "header": byHeader}
+
 // placeholders of a path, and what they are replaced with.
 var placeholders = []string{"{routing_key}", "{type}", "{queue}"}
 
-// newRoute reads pattern=path; the pattern of a type begins with "type:". The path is that of a URL with that origin.
-func newRoute(item, origin string) route {
-	pattern, path, _ := strings.Cut(item, "=")
-	pattern, byType := strings.CutPrefix(strings.TrimSpace(pattern), "type:")
-	return route{map[bool]int{true: 1}[byType], message.NewTopic(pattern), origin + strings.TrimSpace(path)}
+// newRoute reads pattern=path. The path is that of a URL with that origin. wrong says what is wrong with the pattern.
+func newRoute(item, origin string) (r route, wrong string) {
+	pattern, path, assigned := strings.Cut(item, "=")
+	pattern, r.url = strings.TrimSpace(pattern), origin+strings.TrimSpace(path)
+	if prefix, rest, found := strings.Cut(pattern, ":"); found {
+		of, known := prefixes[prefix]
+		switch before, after, slash := strings.Cut(item, ":/"); {
+		case known:
+		case !assigned && slash:
+			return r, fmt.Sprintf("write %s=/%s", before, after)
+		default:
+			return r, fmt.Sprintf("there is no prefix %q: a pattern begins with type:, header:NAME: or exchange:, and for a "+
+				"routing key that has a colon with key:", prefix)
+		}
+		if r.of, pattern = of, rest; of == byHeader {
+			var name string
+			name, pattern, found = strings.Cut(rest, ":")
+			if r.header = "header:" + name; !found || name == "" {
+				return r, "a header has a name and a pattern, as in header:task:shop.orders.#"
+			}
+		}
+	}
+	r.pattern = message.NewTopic(pattern)
+	if len(r.pattern) == 0 {
+		wrong = "the pattern before '=' is empty: '#' matches every routing key"
+	}
+	return r, wrong
+}
+
+// KeyPattern returns the pattern of a route that is compared with the routing key; of others ok is false.
+func KeyPattern(item string) (pattern message.Topic, ok bool) {
+	r, wrong := newRoute(item, "")
+	return r.pattern, wrong == "" && r.of == byKey
 }
 
 // Route returns the number of the route by which m is POSTed, the first one that matches, from 1 on, and the URL; 0 if
@@ -33,17 +75,33 @@ func newRoute(item, origin string) route {
 func (t *Target) Route(m *message.Message) (number int, url string) {
 	values := []string{m.RoutingKey, "", m.Queue}
 	if t.typed {
-		values[1] = t.typeOf(m)
+		values[byType] = t.typeOf(asSent(m))
 	}
 	for i := range t.routes {
 		r := &t.routes[i]
-		if v := values[r.of]; (v != "" || r.of == 0) && r.pattern.Match(v) {
+		if r.matches(m, values) {
 			if url := expand(r.url, values); url != "" {
 				return i + 1, url
 			}
 		}
 	}
 	return 0, ""
+}
+
+// matches reports whether the pattern matches. A routing key and the name of an exchange may be empty; without a type,
+// or without the header, a message matches no pattern of it.
+func (r *route) matches(m *message.Message, values []string) bool {
+	switch r.of {
+	case byExchange:
+		return r.pattern.Match(m.Exchange)
+	case byHeader:
+		v := m.Key(r.header)
+		return v != "" && r.pattern.Match(v)
+	case byType:
+		return values[byType] != "" && r.pattern.Match(values[byType])
+	default:
+		return r.pattern.Match(m.RoutingKey)
+	}
 }
 
 // expand returns target with its placeholders replaced, "" if the values cannot be parts of path segments.
@@ -103,13 +161,15 @@ func CheckRoutes(routes []string) (wrong []string) {
 				wrong = append(wrong, fmt.Sprintf("route %d, %.99q: %s", i+1, item, why))
 			}
 		}
-		r := newRoute(item, "")
+		r, unread := newRoute(item, "")
 		by := slices.IndexFunc(earlier, r.isCovered) + 1
-		earlier = append(earlier, r)
+		if unread == "" {
+			earlier = append(earlier, r)
+		}
 		plain, _ := url.PathUnescape(placeholder.ReplaceAllString(r.url, ""))
 		refuse(i == maxRoutes, "there must not be more than 256")
-		refuse(len(r.pattern) == 0, "the pattern before '=' is empty: '#' matches every routing key")
-		refuse(partOfWord.MatchString(strings.Join(r.pattern, ".")), "'*' and '#' must be whole words, as in order.*.#")
+		refuse(unread != "", unread)
+		refuse(partOfWord.MatchString(strings.Join(r.pattern, ".")), "'*' and '#' must be whole words between dots, as in order.*.#")
 		refuse(by > 0, fmt.Sprintf("never used, because route %d matches all of it: put it before that one or remove it", by))
 		refuse(len(r.url) > maxSegment || !routePath.MatchString(r.url), "the path must begin with one '/', have at most "+
 			"255 bytes, no '?', '#' or other character to be percent-encoded, and no placeholder but "+
@@ -122,10 +182,12 @@ func CheckRoutes(routes []string) (wrong []string) {
 // isCovered reports whether the earlier route takes every message that r matches. A placeholder that is not what the
 // earlier pattern is for may be empty, and then the earlier route does not match.
 func (r *route) isCovered(earlier route) bool {
-	if earlier.of != r.of && (earlier.of != 0 || !earlier.pattern.Covers("#")) {
+	if (earlier.of != r.of || earlier.header != r.header) &&
+		(earlier.of != byKey && earlier.of != byExchange || !earlier.pattern.Covers("#")) {
 		return false
 	}
-	mayBeEmpty := strings.Contains(earlier.url, placeholders[1-earlier.of]) && !slices.Equal(earlier.pattern, r.pattern)
+	needs := func(of property) bool { return earlier.of != of && strings.Contains(earlier.url, placeholders[of]) }
+	mayBeEmpty := (needs(byKey) || needs(byType)) && !slices.Equal(earlier.pattern, r.pattern)
 	return !mayBeEmpty && earlier.pattern.Covers(strings.Join(r.pattern, "."))
 }
 

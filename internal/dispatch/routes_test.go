@@ -75,6 +75,32 @@ func TestRouteIsThePath(t *testing.T) {
 	}
 }
 
+// TestRoutesByHeaderAndExchange: words are between dots, a colon is a part of one.
+func TestRoutesByHeaderAndExchange(t *testing.T) {
+	t.Parallel()
+	list := routes("header:task:shop.tasks.#=/tasks", "header:n:7=/seven", "header:x-a:b:c=/colon", "exchange:Shop.Events:*=/never", "exchange:Shop.Events:X=/x",
+		"exchange:Shop.#=/shop", "key:a:b=/key", "header:void:#=/never")
+	for _, c := range []struct {
+		exchange, key string
+		headers       amqp.Table
+		want          string
+	}{
+		{"e", "k", amqp.Table{"task": "shop.tasks.mail"}, "/tasks"},
+		{"e", "k", amqp.Table{"Task": "shop.tasks.mail", "void": nil}, "/"},
+		{"e", "k", amqp.Table{"n": int32(7)}, "/seven"},
+		{"e", "k", amqp.Table{"x-a": "b:c"}, "/colon"},
+		{"Shop.Events:X", "k", nil, "/x"},
+		{"Shop.Events:Y", "k", nil, "/shop"},
+		{"e", "a:b", nil, "/key"},
+	} {
+		m := withHeaders(keyed(c.key, ""), c.headers)
+		m.Exchange = c.exchange
+		if r, _ := post(t, m, list); r.Target != c.want {
+			t.Errorf("%+v: %s", c, r.Target)
+		}
+	}
+}
+
 // TestPlaceholders: a publisher chooses the values, and none may leave the segment it is put into.
 func TestPlaceholders(t *testing.T) {
 	t.Parallel()
@@ -174,7 +200,7 @@ func TestCheckRoutes(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprintf("k%d=/", i)
 	}
-	const path, covered, word, empty = "the path must begin", "never used", "must be whole words", "is empty"
+	const path, covered, word, empty = "the path must begin", "never used", "must be whole words between dots", "is empty"
 	for _, c := range []struct {
 		routes string
 		want   []string // of each problem, in order
@@ -186,6 +212,13 @@ func TestCheckRoutes(t *testing.T) {
 		{strings.Join(many[:256], ","), nil},
 		{strings.Join(many, ","), []string{"route 257, \"k256=/\": there must not be more than 256"}},
 		{"type:=/x", []string{empty}},
+		{"key:Shop:A=/x,exchange:Shop.Events:OrderPlaced=/o,exchange:#=/rest", nil},
+		{"header:task:shop.#=/x,header:task:=/y,header:task=/z,header::a=/a", []string{empty, "has a name and a pattern", "has a name and a pattern"}},
+		{"order.created:/orders", []string{"write order.created=/orders", path}},
+		{"Shop:A=/x", []string{`no prefix "Shop": a pattern begins with type:, header:NAME:`}},
+		{"exchange:#=/a,b=/b", []string{covered}},
+		{"header:a:#=/a,b=/b,header:b:x=/c,header:a:x=/d", []string{"route 4, \"header:a:x=/d\": never used, because route 1"}},
+		{"header:a:#=/{routing_key},header:a:x=/d,header:a:y=/{type}", nil}, // a message with an empty key
 		{"a.#b=/x", []string{word}},
 		{"a", []string{path}},
 		{"a=//x", []string{path}},

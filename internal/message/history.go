@@ -60,7 +60,7 @@ func (m *Message) readHistory() {
 	published, hasPublished := countPublished(m.Headers)
 	final, hasFinal := amqpvalue.Count(m.Headers[HeaderFinalRetryCount])
 	m.RetryCount = min(max(published+rejected, final), maxCount)
-	_, redriven := amqpvalue.Count(m.Headers[HeaderRedrivenCount])
+	_, redriven := RedriveCount(m.Headers)
 	if !hasPublished && !hasFinal && !redriven {
 		return
 	}
@@ -70,6 +70,15 @@ func (m *Message) readHistory() {
 	if s, ok := m.Headers[HeaderOriginalRoutingKey].(string); ok {
 		m.RoutingKey = s
 	}
+}
+
+// RedriveCount returns how often a message was moved back from a dead-letter queue. It is text where it was moved to the
+// queue of another service.
+func RedriveCount(h amqp.Table) (n int, found bool) {
+	if n, found = amqpvalue.Count(h[HeaderRedrivenCount]); !found {
+		n, found = countText(h[HeaderRedrivenCount])
+	}
+	return n, found
 }
 
 // countPublished returns how many failed attempts ended with a publish to a retry queue, by this sidecar or by another

@@ -46,3 +46,33 @@ func (t Topic) match(key, except string) bool {
 	}
 	return p == len(t)
 }
+
+// Overlaps reports whether a key exists that both patterns match.
+func (t Topic) Overlaps(other Topic) bool {
+	reached := make([]bool, len(other)+1) // by what was read of t: which beginnings of other some key matches as well
+	reached[0] = true
+	for i := range len(t) + 1 {
+		for j, word := range other { // a "#" of other stands for no word
+			reached[j+1] = reached[j+1] || reached[j] && word == "#"
+		}
+		if i == len(t) {
+			break
+		}
+		next := make([]bool, len(reached))
+		for j := range reached {
+			switch isHash := j < len(other) && other[j] == "#"; {
+			case !reached[j]:
+			case t[i] == "#": // stands for any words of other
+				for k := j; k < len(next); k++ {
+					next[k] = true
+				}
+			case isHash:
+				next[j] = true
+			case j < len(other) && (t[i] == "*" || other[j] == "*" || t[i] == other[j]):
+				next[j+1] = true
+			}
+		}
+		reached = next
+	}
+	return reached[len(other)]
+}

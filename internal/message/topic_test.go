@@ -101,3 +101,20 @@ func TestKey(t *testing.T) {
 		t.Errorf("the key of a message without it is %q", got)
 	}
 }
+
+func TestTopicOverlaps(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"a", "a", true}, {"a", "b", false}, {"a.*", "*.b", true}, {"a.*", "a", false}, {"#", "a.b.c", true}, {"#", "", true}, {"", "*", false},
+		{"a.#", "#.b", true}, {"a.#.c", "a.*", true}, {"a.#.c", "a.b", false}, {"order.created", "orders.*", false}, {"#.a.#", "b.*.*", true},
+		{"*.*", "#.a.#.b.#.c", false}, {"#.#", "#.x", true}, {strings.Repeat("#.a.", 60) + "b", strings.Repeat("a.#.", 60) + "c", false},
+	} {
+		a, b := NewTopic(c.a), NewTopic(c.b)
+		if a.Overlaps(b) != c.want || b.Overlaps(a) != c.want {
+			t.Errorf("%q and %q: %t, %t", c.a, c.b, a.Overlaps(b), b.Overlaps(a))
+		}
+	}
+}

@@ -56,6 +56,12 @@ func TestMessage(t *testing.T) {
 		d.Priority != 9 || d.Expiration != "60000" || !d.Timestamp.Equal(at) {
 		t.Errorf("properties %+v", d)
 	}
+	for body, kind := range map[string]string{`{"order": 1}`: "application/json", "order 1": ""} {
+		r.db.Exec(`INSERT INTO outbox (routing_key, body, properties) VALUES ('a.b', '` + body + `', '{"timestamp": 1772000000.5}')`)
+		if d := r.one(); d.ContentType != kind || d.Timestamp.Unix() != 1772000000 {
+			t.Errorf("%s: content type %q, %s", body, d.ContentType, d.Timestamp)
+		}
+	}
 }
 
 // TestAdopted: tables that were made by others, with other names and types, and how the messages of their rows are

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 )
@@ -166,6 +167,9 @@ func (p *publishing) fill(x *row, columns [][]byte) error {
 	x.body = bytes.Clone(columns[0])
 	if err := p.s.table.publication(x, columns[1:], p.s.r.o.Exchange); err != nil {
 		return err
+	}
+	if m := &x.pub.Msg; m.ContentType == "" {
+		m.ContentType = amqpvalue.DefaultType(p.s.r.o.DefaultType, m.Body)
 	}
 	attempts, _ := strconv.Atoi(string(columns[len(fetched)+1])) // 0 for NULL
 	until, suspected := p.s.suspects[x.pub.Exchange]

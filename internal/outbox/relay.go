@@ -40,6 +40,7 @@ type Options struct {
 	Database     Database
 	Names        Names
 	Exchange     string        // of rows that name none
+	DefaultType  string        // content type of rows without one; see amqpvalue.DefaultType
 	Batch        int           // rows of one transaction
 	PollInterval time.Duration // between claims, without notifications
 	MaxAttempts  int           // of a row that fails, until it is quarantined

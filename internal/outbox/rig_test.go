@@ -55,7 +55,7 @@ func bareRig(t testing.TB, db *postgrestest.Database) *rig {
 	must.Do(t, ch.QueueBind(r.queue, "#", r.exchange, false, nil))
 	r.options = Options{
 		Database: Database{DSN: func() (string, error) { return r.db.DSN, nil }, Name: "relay"},
-		Names:    ParseTable("outbox", nil), Exchange: r.exchange, Batch: 100, PollInterval: 100 * time.Millisecond, MaxAttempts: 3,
+		Names:    ParseTable("outbox", nil), Exchange: r.exchange, DefaultType: "auto", Batch: 100, PollInterval: 100 * time.Millisecond, MaxAttempts: 3,
 		limits: limits{
 			backoff: 20 * time.Millisecond, failed: 50 * time.Millisecond, nacked: 20 * time.Millisecond, unmarked: 50 * time.Millisecond,
 			retain: 100 * time.Millisecond, maxUnmarked: defaultLimits.maxUnmarked,

@@ -1,6 +1,8 @@
 package publish
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
@@ -23,11 +25,15 @@ const (
 	ceContentType   = "Ce-Datacontenttype"
 	cloudEvent      = "cloudEvents_" // as the CloudEvents binding for AMQP names its headers
 	contentType     = "Content-Type"
+	contentEncoding = "Content-Encoding"
+	idempotencyKey  = "Idempotency-Key"
+	amqpEncoding    = "Amqp-Content-Encoding" // of an encoding that HTTP does not have
 )
 
 // propertyHeaders are the headers that set a property, by the name of the property in JSON.
 var propertyHeaders = map[string]string{
-	contentType: "content_type", "Content-Encoding": "content_encoding", "Amqp-Message-Id": "message_id",
+	contentType: "content_type", contentEncoding: "content_encoding", amqpEncoding: "content_encoding",
+	"Amqp-Message-Id":     "message_id",
 	"Amqp-Correlation-Id": "correlation_id", "Amqp-Reply-To": "reply_to", "Amqp-Type": "type", "Amqp-App-Id": "app_id",
 	"Amqp-Priority": "priority", "Amqp-Expiration": "expiration", "Amqp-Timestamp": "timestamp",
 }
@@ -76,16 +82,27 @@ func readHeaders(h map[string][]string) (amqp.Publishing, *failure) {
 			return m, f
 		}
 	}
+	if h[contentEncoding] != nil && h[amqpEncoding] != nil {
+		return m, bad("%s and %s are both set; one of them is enough.", contentEncoding, amqpEncoding)
+	}
 	return m, readKey(&m, h)
 }
 
-// readKey sets the message id to the idempotency key.
+// readKey sets the message id to the idempotency key. Without one an event is named by its source and id, which
+// together are unique, so that a copy of it is known as one.
 func readKey(m *amqp.Publishing, h map[string][]string) *failure {
-	const name = "Idempotency-Key"
-	values, found := h[name]
+	values, found := h[idempotencyKey]
 	if !found {
+		source, isText := m.Headers[cloudEvent+"source"].(string)
+		id, _ := m.Headers[cloudEvent+"id"].(string)
+		if isText && id != "" && m.MessageId == "" {
+			if m.MessageId = source + " " + id; len(m.MessageId) > amqpvalue.ShortMax {
+				m.MessageId = fmt.Sprintf("%x", sha256.Sum256([]byte(m.MessageId)))
+			}
+		}
 		return nil
 	}
+	const name = idempotencyKey
 	key, f := decoded(name, values)
 	switch {
 	case f != nil:
@@ -127,8 +144,8 @@ func decoded(name string, values []string) (string, *failure) {
 		return v, nil
 	}
 	attribute := strings.HasPrefix(name, attributePrefix)
-	if attribute && len(v) > 1 && v[0] == '"' && v[len(v)-1] == '"' {
-		// The binding of CloudEvents allows a quoted string.
+	if (attribute || name == idempotencyKey) && len(v) > 1 && v[0] == '"' && v[len(v)-1] == '"' {
+		// The binding of CloudEvents allows a quoted string; the draft of the key's header demands one.
 		v = quotedPair.ReplaceAllString(v[1:len(v)-1], "$1")
 	}
 	v, err := url.PathUnescape(v) // of %XX; no other character is special

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"io"
 	"net/http"
@@ -59,6 +60,37 @@ func TestPublished(t *testing.T) {
 	}
 }
 
+// TestHeadersOfOtherProgrammes: an encoding that HTTP does not have returns as it came, keys may be quoted, events name their message.
+func TestHeadersOfOtherProgrammes(t *testing.T) {
+	t.Parallel()
+	r := start(t, "", nil)
+	event := func(source, id string, more ...string) []string {
+		return append([]string{"Ce-Specversion", "1.0", "Ce-Source", source, "Ce-Id", id}, more...)
+	}
+	long := strings.Repeat("s", 250)
+	hashed := fmt.Sprintf("%x", sha256.Sum256([]byte(long+" 12345")))
+	for _, c := range []struct {
+		headers      []string
+		id, encoding string
+		at           int64
+	}{
+		{[]string{"Idempotency-Key", `"8e03"`, "Amqp-Content-Encoding", "utf-8", "Amqp-Timestamp", "1772000000.7"}, "8e03", "utf-8", 1772000000},
+		{[]string{"Idempotency-Key", `"a\"b"`, "Amqp-Message-Id", `a"b`, "Content-Encoding", "utf-8"}, `a"b`, "utf-8", 0},
+		{[]string{"Idempotency-Key", `"`, "Amqp-Timestamp", "2026-02-25 06:13:20+00"}, `"`, "", 1772000000},
+		{event("/orders", `"1"`), "/orders 1", "", 0},
+		{event("/orders", "1", "Idempotency-Key", "k"), "k", "", 0},
+		{event("/orders", "1", "Amqp-Message-Id", "m"), "m", "", 0},
+		{event(long, "1234"), long + " 1234", "", 0},
+		{event(long, "12345"), hashed, "", 0},
+		{event("100%25", "1"), "100% 1", "", 0},
+	} {
+		r.wantPublished(c.id, r.post("/publish/default/k", "", c.headers...))
+		if d := r.get(); d.MessageId != c.id || d.ContentEncoding != c.encoding || c.at > 0 && d.Timestamp.Unix() != c.at {
+			t.Errorf("%q: %q, %q, %s", c.headers, d.MessageId, d.ContentEncoding, d.Timestamp)
+		}
+	}
+}
+
 // Bodies of unknown length, of the largest size, and one byte more.
 func TestBodies(t *testing.T) {
 	t.Parallel()
@@ -87,7 +119,7 @@ func TestInvalid(t *testing.T) {
 		{"Amqp-Priority", "256", "Amqp-Priority"}, {"Amqp-Priority", "-1", "Amqp-Priority"},
 		{"Amqp-Expiration", "5s", "Amqp-Expiration"}, {"Amqp-Expiration", "-1", "Amqp-Expiration"}, {"Amqp-Expiration", "0", "from 1 to"},
 		{"Amqp-Reply-To", "amq.rabbitmq.reply-to", "reply-to"}, {"Amqp-Expiration", "4294967296", "Amqp-Expiration"},
-		{"Amqp-Timestamp", "yesterday", "Amqp-Timestamp"}, {"Amqp-Timestamp", "1782907200", "Amqp-Timestamp"}, {"Amqp-Timestamp", "0001-01-01T00:00:00Z", "AMQP cannot carry"}, {"Amqp-Timestamp", "0001-01-01T01:00:00.5+01:00", "AMQP cannot carry"},
+		{"Amqp-Timestamp", "yesterday", "Amqp-Timestamp"}, {"Amqp-Timestamp", "2026-01-31 12:00:00", "with a zone"}, {"Amqp-Timestamp", "0001-01-01T00:00:00Z", "AMQP cannot carry"}, {"Amqp-Timestamp", "0001-01-01T01:00:00.5+01:00", "AMQP cannot carry"},
 		{"Amqp-Message-Id", "100%", "Amqp-Message-Id is not percent-encoded"}, {"Amqp-Message-Id", "%zz", "Amqp-Message-Id"}, {"Amqp-Header-A", "%4", "Amqp-Header-A"},
 		{"Amqp-Priority", "%", "Amqp-Priority"}, {"Content-Encoding", "%x", "Content-Encoding"}, {"Idempotency-Key", "%", "Idempotency-Key"}, {"Idempotency-Key", "", "empty"},
 		{"Amqp-Message-Id", long, "Amqp-Message-Id has 256 bytes"}, {"Content-Type", long, "Content-Type"}, {"Idempotency-Key", long, "Idempotency-Key"},
@@ -103,6 +135,7 @@ func TestInvalid(t *testing.T) {
 	event := r.post("/publish/default/k", "", "Ce-Specversion", "1.0", "Ce-Id", "1", "Ce-Id", "2")
 	r.want("an attribute twice", event, http.StatusBadRequest, invalid, "Ce-Id")
 	r.want("an attribute", r.post("/publish/default/k", "", "Ce-Specversion", "1.0", "Ce-Id", "%"), http.StatusBadRequest, invalid, "Ce-Id")
+	r.want("two encodings", r.post("/publish/default/k", "", "Content-Encoding", "gzip", "Amqp-Content-Encoding", "utf-8"), http.StatusBadRequest, invalid, "both set")
 	r.want("two ids", r.post("/publish/default/k", "", "Idempotency-Key", "a", "Amqp-Message-Id", "b"), http.StatusBadRequest, invalid, "differ")
 	r.want("a query", r.post("/publish/default/k?x", ""), http.StatusBadRequest, invalid, "%3F")
 	r.want("an empty query", r.post("/publish/default/k?", ""), http.StatusBadRequest, invalid, "%3F")

@@ -117,6 +117,9 @@ func TestRoundTrip(t *testing.T) {
 		if failed != nil {
 			t.Fatalf("seed %d: %v for %+v", seed, failed, want)
 		}
+		if want.MessageId == "" {
+			got.MessageId = "" // that of the event, made of its source and id
+		}
 		if _, event := want.Headers[cloudEvent+"specversion"]; !event { // made up for an app that expects events
 			for _, name := range []string{"specversion", "id", "source", "type"} {
 				delete(got.Headers, cloudEvent+name)

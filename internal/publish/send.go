@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -59,16 +61,19 @@ func (id firstID) at(index int) string {
 	return uuid.UUID(id).String()
 }
 
-// identify gives a message without an id a new one. It returns the new id, or the id as the client has written it, with
-// bytes that are not printable ASCII percent-encoded, because a terminal may obey some of them: the value still decodes
+// identify gives a message without an id a new one. It returns the id as the client has written it, or as one would
+// have to, with bytes that are not printable ASCII percent-encoded, because a terminal may obey some of them: the value still decodes
 // to the id.
 func identify(h map[string][]string, m *outgoing) []string {
 	if m.msg.MessageId == "" {
 		m.msg.MessageId = newFirstID().at(0)
-		return []string{m.msg.MessageId}
+	}
+	written := strings.ReplaceAll(m.msg.MessageId, "%", "%25")
+	if sent := slices.Concat(h[idempotencyKey], h["Amqp-Message-Id"]); len(sent) > 0 && sent[0] != "" {
+		written = sent[0]
 	}
 	var id []byte
-	for _, c := range []byte(append(h["Idempotency-Key"], h["Amqp-Message-Id"]...)[0]) {
+	for _, c := range []byte(written) {
 		if c < ' ' || c > '~' {
 			id = fmt.Appendf(id, "%%%02X", c)
 		} else {

@@ -176,12 +176,17 @@ func TestRedriveToAnotherQueue(t *testing.T) {
 		t.Errorf("%+v", pub)
 	}
 	want := amqp.Table{
-		"tenant": "acme", "x-original-exchange": "orders", "x-original-routing-key": "order.created", "x-original-cc": []any{"x"},
-		"x-original-expiration": "60000", "x-redriven-count": int32(2),
+		"tenant": "acme", "x-original-exchange": "orders", "x-original-routing-key": "order.created", "x-original-cc": `["x"]`,
+		"x-original-expiration": "60000", "x-redriven-count": "2", // all of it text
 		"x-redriven-by": "operator", "x-redriven-from": p.Park.Queue, "x-redriven-at": "2023-11-14T22:13:20.000Z",
 	}
 	if !reflect.DeepEqual(pub.Msg.Headers, want) {
 		t.Errorf("got %v\nwant %v", pub.Msg.Headers, want)
+	}
+	d.Headers["x-original-cc"] = []any{"old"}
+	plain, _ := p.RedrivePublication(d, Redriving{By: "operator", To: "audit", Plain: true})
+	if want := (amqp.Table{"tenant": "acme"}); plain.Key != "audit" || !reflect.DeepEqual(plain.Msg.Headers, want) {
+		t.Errorf("plain: %v", plain.Msg.Headers)
 	}
 }
 

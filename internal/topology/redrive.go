@@ -7,6 +7,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/amqpvalue"
 	"sidecar/internal/message"
 )
 
@@ -28,6 +29,8 @@ type Redriving struct {
 	// To is another queue that the message goes to, by the default exchange, as one that was never tried; "" is the
 	// service's own. Its consumer does not get what only this service reads.
 	To string
+	// Plain, with To, adds no header. Otherwise those added are text: some consumers accept no others.
+	Plain bool
 	// Reset makes the message one that was never tried. Where it was first published stays known.
 	Reset bool
 }
@@ -45,6 +48,12 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 		r.Reset, route = true, Route{Key: r.To}
 	} else if p.Partitions != nil {
 		route.Key = m.RoutingKey // leads to the partition that the message came from
+	}
+	if r.Plain {
+		pub = route.publication(message.KindRedrive, &m, copyHeaders(&m, func(key string) bool {
+			return message.Bookkeeping(key) || senderSelected(key) || key == p.CountHeader
+		}))
+		return pub, !overweight(&pub.Msg, 0)
 	}
 	h := copyHeaders(&m, func(key string) bool {
 		return Bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
@@ -68,6 +77,11 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 	h[headerRedrivenFrom] = p.Park.Queue
 	if r.Reply != "" {
 		h[message.HeaderReply] = r.Reply
+	}
+	for k, v := range h {
+		if r.To != "" && message.Bookkeeping(k) {
+			h[k] = amqpvalue.Text(v)
+		}
 	}
 	pub = route.publication(message.KindRedrive, &m, h)
 	return pub, !overweight(&pub.Msg, 0)

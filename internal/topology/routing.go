@@ -39,6 +39,19 @@ func (p *Plan) MayRoute(exchange, key string) bool {
 	})
 }
 
+// MayBring reports whether a binding may bring a message whose routing key matches the pattern. Where no key decides, as
+// with headers or an exchange of others, it may.
+func (p *Plan) MayBring(b *Binding, pattern message.Topic) bool {
+	x := p.exchange(b.Exchange)
+	switch {
+	case x != nil && x.Type == "direct":
+		return pattern.Match(b.Key)
+	case x != nil && x.Type == "topic":
+		return pattern.Overlaps(message.NewTopic(b.Key))
+	}
+	return true
+}
+
 func (x *Exchange) matches(b Binding, key string) bool {
 	switch x.Type {
 	case "fanout":

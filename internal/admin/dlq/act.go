@@ -55,10 +55,11 @@ type redriveRequest struct {
 	Rate   string  `json:"rate,omitempty"` // "20/s"
 	Canary int     `json:"canary,omitempty"`
 	To     *string `json:"to,omitempty"`
+	Plain  bool    `json:"plain,omitempty"`
 }
 
 func (q *redriveRequest) options(queue *deadletter.Queue) (d deadletter.Redrive, err error) {
-	d = deadletter.Redrive{DryRun: q.DryRun, Reset: q.Reset, Canary: q.Canary}
+	d = deadletter.Redrive{DryRun: q.DryRun, Reset: q.Reset, Plain: q.Plain, Canary: q.Canary}
 	if d.Selection, err = q.selection(); err != nil {
 		return d, err
 	}
