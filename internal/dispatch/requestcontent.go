@@ -48,10 +48,12 @@ func (r *request) content(t *Target, m *message.Message) {
 		r.out = append(r.out, '\r', '\n')
 	}
 	r.number("Content-Length: ", int64(len(m.Body)))
-	if amqpvalue.IsHTTPCoding(m.ContentEncoding) {
-		r.property("Content-Encoding: ", m.ContentEncoding)
-	} else {
-		r.set("Amqp-Content-Encoding: ", m.ContentEncoding)
+	switch encoding := m.ContentEncoding; {
+	case encoding == "":
+	case amqpvalue.IsHTTPCoding(encoding):
+		r.property("Content-Encoding: ", encoding)
+	default:
+		r.property("Amqp-Content-Encoding: ", encoding)
 	}
 }
 

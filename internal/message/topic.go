@@ -1,6 +1,9 @@
 package message
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Topic is a pattern as topic exchanges have them, split at its dots: "*" is one word, "#" any number of words.
 type Topic []string
@@ -47,32 +50,20 @@ func (t Topic) match(key, except string) bool {
 	return p == len(t)
 }
 
-// Overlaps reports whether a key exists that both patterns match.
+// Overlaps reports whether a key may exist that both patterns match. For patterns with many "#" it returns true without
+// a search, which would take time exponential in their number.
 func (t Topic) Overlaps(other Topic) bool {
-	reached := make([]bool, len(other)+1) // by what was read of t: which beginnings of other some key matches as well
-	reached[0] = true
-	for i := range len(t) + 1 {
-		for j, word := range other { // a "#" of other stands for no word
-			reached[j+1] = reached[j+1] || reached[j] && word == "#"
-		}
-		if i == len(t) {
-			break
-		}
-		next := make([]bool, len(reached))
-		for j := range reached {
-			switch isHash := j < len(other) && other[j] == "#"; {
-			case !reached[j]:
-			case t[i] == "#": // stands for any words of other
-				for k := j; k < len(next); k++ {
-					next[k] = true
-				}
-			case isHash:
-				next[j] = true
-			case j < len(other) && (t[i] == "*" || other[j] == "*" || t[i] == other[j]):
-				next[j+1] = true
-			}
-		}
-		reached = next
+	return strings.Count(strings.Join(append(slices.Clone(t), other...), "."), "#") > 6 || t.overlaps(other)
+}
+
+func (t Topic) overlaps(other Topic) bool {
+	switch {
+	case len(other) > 0 && other[0] == "#" && (len(t) == 0 || t[0] != "#"):
+		return other.overlaps(t)
+	case len(t) == 0 || len(other) == 0 && t[0] != "#":
+		return len(t) == len(other)
+	case t[0] == "#":
+		return t[1:].overlaps(other) || len(other) > 0 && t.overlaps(other[1:])
 	}
-	return reached[len(other)]
+	return (t[0] == "*" || other[0] == "*" || t[0] == other[0]) && t[1:].overlaps(other[1:])
 }
