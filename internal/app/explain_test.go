@@ -134,3 +134,25 @@ func TestExplainWithoutRoutes(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestUnusedRoutes: a route for routing keys needs a binding that may bring one.
+func TestUnusedRoutes(t *testing.T) {
+	t.Parallel()
+	const routes = "SIDECAR_ROUTES=order.*=/a,orders.new=/b,type:x=/c,exchange:x=/d,orders.#.late=/e,#.old=/f"
+	for topology, want := range map[string]int{
+		"SIDECAR_TOPOLOGY=fanout": 0,
+		"SIDECAR_TOPOLOGY=topic-tiers SIDECAR_BINDINGS=demo.events:orders.*,demo.events:orders.*.*": 1,
+		"SIDECAR_TOPOLOGY=topic-tiers SIDECAR_BINDINGS=demo.events:orders.new":                      3,
+		"SIDECAR_TOPOLOGY=per-queue SIDECAR_BINDINGS=demo.events:orders.new":                        0, // an exchange of others
+	} {
+		cfg := load(t, append(strings.Fields(topology), routes)...)
+		plan, err := newPlan(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := unusedRoutes(cfg, plan)
+		if len(got) != want || want > 0 && !strings.HasPrefix(got[0], `SIDECAR_ROUTES: route 1, "order.*=/a", is never used, because no binding brings such a routing key; the queue demo.orders is bound by demo.events:orders.`) {
+			t.Errorf("%s: %q", topology, got)
+		}
+	}
+}

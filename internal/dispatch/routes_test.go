@@ -78,7 +78,7 @@ func TestRouteIsThePath(t *testing.T) {
 // TestRoutesByHeaderAndExchange: words are between dots, a colon is a part of one.
 func TestRoutesByHeaderAndExchange(t *testing.T) {
 	t.Parallel()
-	list := routes("header:task:shop.tasks.#=/tasks", "header:n:7=/seven", "header:x-a:b:c=/colon", "exchange:Shop.Events:*=/never", "exchange:Shop.Events:X=/x",
+	list := routes("header:task:shop.tasks.#=/tasks", "header:n:7=/seven", "header:X-A:b:c=/colon", "exchange:Shop.Events:*=/never", "exchange:Shop.Events:X=/x",
 		"exchange:Shop.#=/shop", "key:a:b=/key", "header:void:#=/never")
 	for _, c := range []struct {
 		exchange, key string
@@ -88,7 +88,7 @@ func TestRoutesByHeaderAndExchange(t *testing.T) {
 		{"e", "k", amqp.Table{"task": "shop.tasks.mail"}, "/tasks"},
 		{"e", "k", amqp.Table{"Task": "shop.tasks.mail", "void": nil}, "/"},
 		{"e", "k", amqp.Table{"n": int32(7)}, "/seven"},
-		{"e", "k", amqp.Table{"x-a": "b:c"}, "/colon"},
+		{"e", "k", amqp.Table{"X-A": "b:c"}, "/colon"},
 		{"Shop.Events:X", "k", nil, "/x"},
 		{"Shop.Events:Y", "k", nil, "/shop"},
 		{"e", "a:b", nil, "/key"},
