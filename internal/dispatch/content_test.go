@@ -28,6 +28,8 @@ func TestContentOfOtherProducers(t *testing.T) {
 		"scalar":                 {"", "", "", `"text"`, map[string]string{"Content-Type": octetStream}, ""},
 		"two objects":            {"", "", "", `{}{}`, map[string]string{"Content-Type": octetStream}, ""},
 		"not UTF-8":              {"", "", "", "{\"a\":\"\xff\"}", map[string]string{"Content-Type": octetStream}, ""},
+		"bunny":                  {"", "application/octet-stream", "", `{}`, map[string]string{"Content-Type": "application/json"}, ""},
+		"bytes":                  {"", octetStream, "", "x", map[string]string{"Content-Type": octetStream}, ""},
 		"typed":                  {"", "text/plain", "", `{}`, map[string]string{"Content-Type": "text/plain"}, ""},
 		"1 MiB":                  {"", "", "", "{" + strings.Repeat(" ", 1<<20-2) + "x", map[string]string{"Content-Type": octetStream}, ""},
 		"over 1 MiB":             {"", "", "", "{" + strings.Repeat(" ", 1<<20) + "x", map[string]string{"Content-Type": "application/json"}, ""},

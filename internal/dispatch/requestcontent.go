@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"strings"
 
@@ -57,14 +58,16 @@ func (r *request) content(t *Target, m *message.Message) {
 	}
 }
 
-// contentType returns the content type of the message, or what stands for one that it does not have.
+// contentType returns the content type of the message, or what stands for one that it does not have. octetStream says no
+// more than none, and some libraries set it on every message (bunny), so that the body is inspected, too.
 func (t *Target) contentType(m *message.Message) string {
 	kind := m.ContentType
 	if kind == "" && t.o.CloudEvents {
 		kind = dataContentType(m.Headers)
 	}
-	if kind == "" && !t.o.Envelopes {
-		kind = amqpvalue.DefaultType(t.o.DefaultType, m.Body)
+	isUnknown := kind == "" || t.o.DefaultType == amqpvalue.AutoType && strings.EqualFold(kind, octetStream)
+	if isUnknown && !t.o.Envelopes {
+		kind = cmp.Or(amqpvalue.DefaultType(t.o.DefaultType, m.Body), kind)
 	}
 	return kind
 }
