@@ -35,7 +35,7 @@ func DefaultType(setting string, body []byte) string {
 func IsHTTPCoding(encoding string) bool {
 	for item := range strings.SplitSeq(encoding, ",") {
 		switch strings.ToLower(strings.TrimSpace(item)) {
-		case "gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress", "identity":
+		case "gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity":
 		default:
 			return false
 		}
