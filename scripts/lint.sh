@@ -5,10 +5,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 echo "lint: go.mod"
 go mod tidy -diff
-go -C examples/outbox/go mod tidy -diff
+for nested in examples/outbox/go test/producers/go; do go -C $nested mod tidy -diff; done
 echo "lint: go vet"
 go vet -tags charts,kubernetes,nightly ./...
-go -C examples/outbox/go vet ./...
+for nested in examples/outbox/go test/producers/go; do go -C $nested vet ./...; done
 echo "lint: builds for other systems"
 for os in darwin windows; do GOOS=$os CGO_ENABLED=0 go build -o /dev/null ./cmd/sidecar; done
 echo "lint: golangci-lint"

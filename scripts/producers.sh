@@ -16,7 +16,8 @@ install() {
   for need in "python3:kombu python3-kombu" "python3:celery python3-celery" "python3:pika python3-pika" "python3:stomp python3-stomp" \
     "python3:aio_pika python3-aio-pika" "python3:proton python3-qpid-proton" "python3:paho.mqtt python3-paho-mqtt" \
     "python3:flask python3-flask" "mosquitto_pub mosquitto-clients" "amqp-publish amqp-tools" "php:amqp php-cli php-amqp" \
-    "ruby:bunny ruby ruby-bunny" "javac default-jdk-headless libjackson2-databind-java" "node nodejs" "npm npm"; do
+    "ruby:bunny ruby ruby-bunny" "javac default-jdk-headless" \
+    "/usr/share/java/jackson-databind.jar libjackson2-databind-java" "node nodejs" "npm npm"; do
     # shellcheck disable=SC2086 # a command and its packages
     scripts/need.sh $need
   done
