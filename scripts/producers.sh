@@ -15,7 +15,9 @@ work=$PWD/.cache/producers
 install() {
   for need in "python3:kombu python3-kombu" "python3:celery python3-celery" "python3:pika python3-pika" "python3:stomp python3-stomp" \
     "python3:aio_pika python3-aio-pika" "python3:proton python3-qpid-proton" "python3:paho.mqtt python3-paho-mqtt" \
-    "python3:flask python3-flask" "mosquitto_pub mosquitto-clients" "amqp-publish amqp-tools" "php:amqp php-cli php-amqp" \
+    "python3:flask python3-flask" "mosquitto_pub mosquitto-clients" "amqp-publish amqp-tools" "php:amqp php-cli php-amqp" "php:xml php-xml" \
+    "/usr/share/php/PhpAmqpLib php-amqplib" "/usr/share/java/amqp-client.jar librabbitmq-client-java" \
+    "/usr/share/php/Symfony/Component/Messenger/Bridge/Amqp php-symfony-amqp-messenger php-symfony-serializer php-symfony-property-access" \
     "ruby:bunny ruby ruby-bunny" "javac default-jdk-headless" \
     "/usr/share/java/jackson-databind.jar libjackson2-databind-java" "node nodejs" "npm npm"; do
     # shellcheck disable=SC2086 # a command and its packages
@@ -60,7 +62,8 @@ case ${1:-} in
   record)
     install
     go build -o "$work/recorder" ./test/producers/record
-    with_broker "$work/recorder" scripts/producers.sh send >"$work/sent.json"
+    # shellcheck disable=SC2016 # of the shell beside the broker
+    with_broker bash -euc '"$0" "$AMQP_URL" "$EXCHANGE" "$BROKER_VERSION" scripts/producers.sh send' "$work/recorder" >"$work/sent.json"
     cp "$work/sent.json" test/producers/sent.json ;;
   test)
     install

@@ -31,6 +31,7 @@ type producersRecord struct {
 	Sent             []sentMessage
 }
 
+// readProducers reads one of these files.
 func readProducers(t *testing.T, file string) (r producersRecord) {
 	t.Helper()
 	must.Do(t, json.Unmarshal(must.Get(os.ReadFile("producers/"+file))(t), &r))
@@ -50,7 +51,7 @@ func readProducers(t *testing.T, file string) (r producersRecord) {
 }
 
 // arrival is how a request differs from one with the body as it was sent and `Content-Type: application/json`, without
-// the other headers of arrivalHeaders.
+// the other headers below.
 type arrival struct {
 	contentType     string
 	contentEncoding string // Amqp-Content-Encoding
@@ -59,23 +60,21 @@ type arrival struct {
 	section         int // bytes of AMQP 1.0 in front of the text
 }
 
-const octets = "application/octet-stream"
-
 var arrivals = map[string]arrival{
 	"amqplib-timestamp": {timestamp: "2026-02-25T06:13:20Z"}, // sent in milliseconds
-	"bunny":             {contentType: octets},
 	"celery":            {contentEncoding: "utf-8"},
 	"kombu":             {contentEncoding: "utf-8"},
 	"masstransit":       {contentType: "application/vnd.masstransit+json"},
+	"messenger-json":    {timestamp: "2026-02-25T06:13:20Z"},
+	"messenger-php":     {contentType: "text/plain", timestamp: "2026-02-25T06:13:20Z"},
 	"php-amqp":          {contentType: "text/plain"},
 	"proton-bytes":      {section: 5},
-	"proton-dict":       {contentType: octets, amqpType: "amqp-1.0"},
+	"proton-dict":       {contentType: "application/octet-stream", amqpType: "amqp-1.0"},
 	"proton-str":        {section: 5},
 	"rabbitmq-client":   {timestamp: "2026-02-25T06:13:20Z"},
 	"rhea-buffer":       {section: 5},
-	"rhea-map":          {contentType: octets, amqpType: "amqp-1.0"},
+	"rhea-map":          {contentType: "application/octet-stream", amqpType: "amqp-1.0"},
 	"rhea-string":       {section: 5},
-	"spring-bytes":      {contentType: octets},
 	"spring-json":       {contentEncoding: "UTF-8"},
 	"spring-string":     {contentType: "text/plain", contentEncoding: "UTF-8"},
 }

@@ -62,6 +62,11 @@ def queues():
     return {name: int(n) for name, n in (line.split("\t") for line in text.splitlines())}
 
 
+def settled(logs, n):
+    held = queues()
+    return all(held[f"shop.{app}"] == 0 and held[f"shop.{app}.dlq"] + log.read_text().count("\norders.") >= n for app, log in logs.items())
+
+
 def given(log, producer):
     """What the app says that it was given: done, other (JSON that is not the object), refused, or how often it was done."""
     lines = [line.split(" ", 1)[1] for line in log.read_text().splitlines() if line.startswith(f"orders.{producer} ")]
@@ -74,8 +79,7 @@ def main():
     logs = {app: launch(app, argv) for app, argv in APPS.items()}
     sent = subprocess.check_output(["scripts/producers.sh", "send"], text=True)
     producers = [line.split("\t")[0] for line in sent.splitlines()]
-    settled = lambda: all(n == 0 for name, n in queues().items() if not name.endswith(".dlq"))
-    await_("messages are left in a queue", settled)
+    await_("each message is done or parked", lambda: settled(logs, len(producers)))
     expected = {}
     for line in (HERE / "exceptions.tsv").read_text().splitlines():
         producer, apps, outcome, _ = line.split("\t")

@@ -1,12 +1,14 @@
 // The program record writes what producers send to standard output. It runs a command that starts them, one after the
 // other, and prints "name<tab>version" for each, whose message has the routing key orders.NAME.
 //
-//	usage: record COMMAND [ARG]...
+//	usage: record AMQP-URL EXCHANGE BROKER-VERSION COMMAND [ARG]...
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
@@ -23,13 +25,13 @@ import (
 const patience = 10 * time.Second
 
 func main() {
-	if err := record(os.Args[1:]); err != nil {
+	if err := record(context.Background(), os.Stdout, os.Args[1], os.Args[2], os.Args[3], os.Args[4:]); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func record(command []string) error {
-	conn, err := amqp.Dial(os.Getenv("AMQP_URL"))
+func record(ctx context.Context, to io.Writer, url, exchange, broker string, command []string) error {
+	conn, err := amqp.Dial(url)
 	if err != nil {
 		return err
 	}
@@ -38,11 +40,11 @@ func record(command []string) error {
 	if err != nil {
 		return err
 	}
-	deliveries, err := consume(ch, os.Getenv("EXCHANGE"))
+	deliveries, err := consume(ch, exchange)
 	if err != nil {
 		return err
 	}
-	run := exec.Command(command[0], command[1:]...) //nolint:gosec // the command of this program's user
+	run := exec.CommandContext(ctx, command[0], command[1:]...) //nolint:gosec // the command of this program's user
 	run.Stderr = os.Stderr
 	out, err := run.Output()
 	if err != nil {
@@ -63,9 +65,9 @@ func record(command []string) error {
 		}
 		rows[i] = fmt.Sprintf("{\"producer\": %q, \"version\": %q, \"message\": %s}", name, version, messages[name])
 	}
-	fmt.Printf("{\n\"recorded\": %q,\n\"broker\": %q,\n\"sent\": [\n%s\n]}\n",
-		time.Now().UTC().Format(time.DateOnly), os.Getenv("BROKER_VERSION"), strings.Join(rows, ",\n"))
-	return nil
+	_, err = fmt.Fprintf(to, "{\n\"recorded\": %q,\n\"broker\": %q,\n\"sent\": [\n%s\n]}\n",
+		time.Now().UTC().Format(time.DateOnly), broker, strings.Join(rows, ",\n"))
+	return err
 }
 
 // consume has what arrives at a topic exchange, and what MQTT clients send.
