@@ -78,6 +78,10 @@ test-metrics: build ## a real Prometheus scrapes sidecars to which everything ha
 test-brokers: build ## the tests that talk to a broker, against RabbitMQ 3.10, 4.0 and 4.3 (VERSIONS='4.0 4.3', PKG and ARGS narrow it)
 	@scripts/test-brokers.sh
 
+.PHONY: test-producers
+test-producers: build ## a message of each client library that docs/producers.md names, sent by the library itself, to five apps; as root, a minute
+	@scripts/producers.sh test
+
 .PHONY: test-image
 test-image: ## build the image and see that it is small, locked down, reproducible, handles a message and drains
 	@scripts/image.sh test

@@ -7,6 +7,7 @@
 #
 #   broker VERSION          boots a RabbitMQ of that version (4.3) and no other; exports AMQP_URL, BROKER_CTL, BROKER_VERSION
 #   go_program MODULE@V...  builds ./program of the Go source on standard input with these modules, and prints their versions
+#   npm_packages NAME@V...  installs these packages, and prints their versions
 #   version NAME VERSION    prints the version of what is examined
 #   expect WHAT VALUE SEEN  prints WHAT and SEEN; if SEEN is not VALUE the script fails at its end
 set -euo pipefail
@@ -36,6 +37,12 @@ go_program() {
   go mod init program >&2
   go get "$@" >&2
   go build -o program . >&2
+  printf '%s\n' "${@/@/ }"
+}
+
+npm_packages() {
+  "$ROOT/scripts/need.sh" npm nodejs npm
+  npm install --silent --ignore-scripts --no-audit --no-fund "$@" >&2
   printf '%s\n' "${@/@/ }"
 }
 

@@ -33,6 +33,7 @@
 #   BROKER_LISTEN                               address that AMQP clients reach it on, default 127.0.0.1; 0.0.0.0 is
 #                                               any. guest can log in from this machine only, but for docker
 #   BROKER_EXTRA_CONF                           more lines for rabbitmq.conf
+#   BROKER_MQTT, BROKER_STOMP                   ports on 127.0.0.1 for these protocols; unset: their plugins are not enabled
 #   BROKER_ERL_ARGS                 more arguments of the Erlang machine, without quotes
 #   BROKER_DATA=memory                          run keeps the data in /dev/shm, if 2 GiB are free there: writes are synced
 #                                               for nothing, which halves what the node computes
@@ -225,8 +226,13 @@ install_package() {
   bin_dir >/dev/null || die "the package rabbitmq-server holds no rabbitmq-server"
 }
 
-write_conf() { # LINE of the source, then what is common, then the caller's
-  echo "$1"
+# more_plugins prints ,PLUGIN for each protocol that has a port.
+more_plugins() { printf '%s' "${BROKER_MQTT:+,rabbitmq_mqtt}${BROKER_STOMP:+,rabbitmq_stomp}"; }
+
+write_conf() { # ADDRESS: of the ports of MQTT and STOMP, LINE of the source, then what is common, then the caller's
+  echo "$2"
+  if [[ -n ${BROKER_MQTT:-} ]]; then echo "mqtt.listeners.tcp.default = $1$BROKER_MQTT"; fi
+  if [[ -n ${BROKER_STOMP:-} ]]; then echo "stomp.listeners.tcp.default = $1$BROKER_STOMP"; fi
   echo "disk_free_limit.absolute = 50MB"
   echo "handshake_timeout = 60000" # ms; the default of 10 s is too short on a busy machine: the client reports a wrong password
   printf '%s\n' "${BROKER_EXTRA_CONF:-}"
@@ -235,7 +241,7 @@ write_conf() { # LINE of the source, then what is common, then the caller's
 # --- a docker engine ------------------------------------------------------------------------------------------------
 
 docker_start() { # DIR PORT
-  local dir=$1 port=$2 name plugins
+  local dir=$1 port=$2 name plugins p more=()
   if [[ -s $dir/container ]]; then
     name=$(cat "$dir/container")
     docker start "$name" >/dev/null
@@ -243,14 +249,15 @@ docker_start() { # DIR PORT
   fi
   name=sidecar-broker-$port-$$
   # The image listens on all interfaces of the container; only the published port decides who can reach it.
-  write_conf "listeners.tcp.default = 5672" >"$dir/90-extra.conf"
-  docker create --name "$name" -e "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=${BROKER_ERL_ARGS:-}" -p "$LISTEN:$port:5672" \
+  write_conf "" "listeners.tcp.default = 5672" >"$dir/90-extra.conf"
+  for p in ${BROKER_MQTT:-} ${BROKER_STOMP:-}; do more+=(-p "127.0.0.1:$p:$p"); done
+  docker create --name "$name" -e "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=${BROKER_ERL_ARGS:-}" -p "$LISTEN:$port:5672" "${more[@]}" \
     -p "127.0.0.1:$(cat "$dir/management"):15672" "$IMAGE" >/dev/null
   echo "$name" >"$dir/container"
   docker cp "$dir/90-extra.conf" "$name:/etc/rabbitmq/conf.d/90-extra.conf" >/dev/null 2>&1
   docker cp "$name:/etc/rabbitmq/enabled_plugins" "$dir/image_plugins" >/dev/null 2>&1 || echo "[]." >"$dir/image_plugins"
   plugins=$(tr -d '[]. \n' <"$dir/image_plugins")
-  echo "[${plugins:+$plugins,}rabbitmq_shovel,rabbitmq_consistent_hash_exchange]." >"$dir/enabled_plugins"
+  echo "[${plugins:+$plugins,}rabbitmq_shovel,rabbitmq_consistent_hash_exchange$(more_plugins)]." >"$dir/enabled_plugins"
   chmod 666 "$dir/enabled_plugins" # the server's user enables more
   docker cp "$dir/enabled_plugins" "$name:/etc/rabbitmq/enabled_plugins" >/dev/null 2>&1
   docker start "$name" >/dev/null
@@ -382,7 +389,7 @@ native_plugins() {
   for name in rabbitmq_shovel rabbitmq_consistent_hash_exchange; do
     if compgen -G "$home/plugins/$name-*" >/dev/null; then all+=${all:+,}$name; fi
   done
-  echo "[$all]."
+  echo "[$all$(more_plugins)]."
 }
 
 native_start() { # DIR PORT
@@ -397,7 +404,7 @@ native_start() { # DIR PORT
     (umask 077 && od -An -N16 -tx1 /dev/urandom | tr -d ' \n' >"$dir/.erlang.cookie")
     chmod 400 "$dir/.erlang.cookie"
   fi
-  write_conf "loopback_users.guest = true" >"$dir/rabbitmq.conf"
+  write_conf 127.0.0.1: "loopback_users.guest = true" >"$dir/rabbitmq.conf"
   printf '#!/usr/bin/env bash\nexec %q %q "$@"\n' "$dir/inside" "$bin/rabbitmqctl" >"$dir/rabbitmqctl"
   chmod +x "$dir/rabbitmqctl"
   # Its own process group, so that stop and kill reach the shell script and the Erlang machine below it.

@@ -10,8 +10,8 @@ part() {
   bash -euo pipefail -c "$2" || failed+=("$1")
 }
 
-part "go.mod" 'go mod tidy -diff && go -C examples/outbox/go mod tidy -diff'
-part "go vet" 'go vet -tags charts,kubernetes,nightly ./... && go -C examples/outbox/go vet ./...'
+part "go.mod" 'for dir in . examples/outbox/go test/producers/go; do go -C "$dir" mod tidy -diff; done'
+part "go vet" 'go vet -tags charts,kubernetes,nightly ./... && for dir in examples/outbox/go test/producers/go; do go -C "$dir" vet ./...; done'
 part "builds for other systems" 'for os in darwin windows; do GOOS=$os CGO_ENABLED=0 go build -o /dev/null ./cmd/sidecar; done'
 part "golangci-lint" 'scripts/golangci.sh run'
 # First without tests: a function of a program that only tests call is a finding, too. Then all code, that of the tests

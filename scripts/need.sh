@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # need.sh COMMAND PACKAGE...: makes sure COMMAND exists, installing the Debian packages when it does not. A package that
-# brings a service (prometheus) does not start it. COMMAND may be python3:MODULE, a module that Debian's Python can import.
+# brings a service (prometheus) does not start it. COMMAND may be python3:MODULE, a module that Debian's Python can import,
+# php:EXTENSION, ruby:LIBRARY or the path of a file.
 # Exit 1 with one line of advice when it cannot: no apt, no root and no password-less sudo, or the install failed.
 set -euo pipefail
 
@@ -9,6 +10,9 @@ shift
 is_there() {
   case $cmd in
     python3:*) /usr/bin/python3 -c "import ${cmd#*:}" 2>/dev/null ;;
+    /*) [ -e "$cmd" ] ;;
+    php:*) php -m 2>/dev/null | grep -x "${cmd#*:}" >/dev/null ;;
+    ruby:*) ruby -r"${cmd#*:}" -e 1 2>/dev/null ;;
     *) command -v "$cmd" >/dev/null ;;
   esac
 }
