@@ -28,6 +28,7 @@ func check(ctx context.Context, c *call) error {
 	} else if _, warnings, err := app.PresetValues(cfg); err == nil {
 		c.warn(warnings)
 	}
+	var missing error // counts only if there is nothing worse
 	for _, of := range all {
 		if *roundtrip {
 			w := c.stdout
@@ -36,11 +37,15 @@ func check(ctx context.Context, c *call) error {
 			}
 			err = errors.Join(err, app.RoundTrip(ctx, of, app.Build{Version: version, Commit: commit}, w))
 		}
-		err = errors.Join(err, app.Check(ctx, of, c.out, c.json, func(word string) string {
+		found := app.Check(ctx, of, c.out, c.json, func(word string) string {
 			return c.painted(c.stdout, word, map[string]string{"problem": red, "warning": yellow, "ok": green}[word])
-		}), c.out.Flush()) // the next round trip is written past c.out
+		})
+		if errors.Is(found, app.ErrMissing) {
+			missing, found = found, nil
+		}
+		err = errors.Join(err, found, c.out.Flush()) // the next round trip is written past c.out
 	}
-	return err
+	return cmp.Or(err, missing)
 }
 
 func (c *call) warn(warnings []string) {

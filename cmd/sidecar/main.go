@@ -31,14 +31,15 @@ var (
 )
 
 const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 64 // the configuration or the command line is wrong: EX_USAGE
+	exitOK      = 0
+	exitFailed  = 1
+	exitMissing = 2  // check: run would make all that is missing
+	exitUsage   = 64 // the configuration or the command line is wrong: EX_USAGE
 )
 
 // exitCodes is for the help and for the manual page.
-const exitCodes = "Exit codes: 0 done, also when there was nothing to do; 64 wrong command line or configuration; 1 " +
-	"anything else."
+const exitCodes = "Exit codes: 0 done, also when there was nothing to do; 64 wrong command line or configuration; 2 " +
+	"of check: objects are missing that run makes, and nothing else is wrong; 1 anything else."
 
 // invocation is what a command gets from the process.
 type invocation struct {
@@ -116,8 +117,11 @@ func (in *invocation) exitCode(err error) int {
 	}
 	_, _ = fmt.Fprintf(in.stderr, "%s %s\n", in.painted(in.stderr, "sidecar:", red),
 		terminal.Lines(strings.TrimPrefix(err.Error(), errUsage.Error()+": ")))
-	if errors.Is(err, errUsage) || errors.Is(err, app.ErrConfig) {
+	switch {
+	case errors.Is(err, errUsage), errors.Is(err, app.ErrConfig):
 		return exitUsage
+	case errors.Is(err, app.ErrMissing):
+		return exitMissing
 	}
 	return exitFailed
 }
