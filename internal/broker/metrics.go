@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/message"
+	"sidecar/internal/telemetry"
 )
 
 // kinds are the values of the label "kind" that are there from the start; any other one counts as message.KindOther.
@@ -75,6 +76,8 @@ func (m *metrics) confirmed(kind string, d time.Duration) {
 type links struct {
 	connected, blocked *prometheus.Desc
 
+	troubles troubles
+
 	mu   sync.Mutex
 	all  map[*link]struct{}
 	over bool // none is left and none is wanted: a drained sidecar is not one that has lost its broker
@@ -91,7 +94,8 @@ func newLinks() *links {
 			"1 while every connection to the broker that should be up is up; absent after a drain, when none should.", nil, nil),
 		blocked: prometheus.NewDesc("sidecar_amqp_blocked",
 			"1 while the broker's resource alarm blocks a connection.", nil, nil),
-		all: map[*link]struct{}{},
+		troubles: troubles{seen: map[string]*telemetry.Throttle{}},
+		all:      map[*link]struct{}{},
 	}
 }
 
