@@ -153,6 +153,9 @@ func runSidecar(ctx context.Context, c *call) error {
 	if err != nil {
 		return err
 	}
+	if _, screen := terminalWidth(c.stdout); screen && cfg.Process.LogFormat == "auto" {
+		cfg.Process.LogFormat = "text"
+	}
 	a, err := app.New(cfg, app.Build{Version: version, Commit: commit}, raw(c.stdout))
 	if err != nil {
 		return err

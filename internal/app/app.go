@@ -82,10 +82,14 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	only := ""
+	if len(cfg.Subscriptions) == 0 {
+		only = plan.Queue
+	}
 	a := &App{
 		shared: shared{
 			cfg: cfg, build: build,
-			log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
+			log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat, only),
 			registry: telemetry.NewRegistry(build.Version, build.Commit),
 			budget:   budget.New(int64(cfg.Window.Memory)), spool: newSpool(cfg), probes: probes{},
 			limits: newLimits(cfg),

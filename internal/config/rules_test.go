@@ -114,7 +114,7 @@ func TestSizes(t *testing.T) {
 func TestRule(t *testing.T) {
 	t.Parallel()
 	rule := func(c *Config, _ []*Config, reject func([]string, ...string)) {
-		if c.Window.Concurrency != 3 || c.Process.LogFormat != "json" {
+		if c.Window.Concurrency != 3 || c.Process.LogFormat != "auto" {
 			t.Errorf("the rule sees %+v", c)
 		}
 		reject([]string{"SIDECAR_QUEUE", "SIDECAR_TOPOLOGY"}, "a consequence of the first problem")
