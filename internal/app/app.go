@@ -118,7 +118,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	}
 	if cfg.Publish.Addr != "" {
 		var s sender
-		a.endpoint, s = newEndpoint(a.shared, plan)
+		a.endpoint, s = newEndpoint(a.shared, plan, owners)
 		a.senders = append(a.senders, s)
 	}
 	a.listeners(owners)

@@ -66,7 +66,7 @@ func TestMissingRightIsOneLine(t *testing.T) {
 			user, cfg := account(t)
 			brokertest.Ctl(t, "set_permissions", user, c.configure, ".*", c.read)
 			check := problems(t, cfg)
-			if missing := strings.Count(check, ": missing"); missing != len(all)-len(c.without) || strings.Count(check, ": permission") != 1 {
+			if missing := strings.Count(check, "  a durable "); missing != len(all)-len(c.without) || strings.Count(check, ": permission") != 1 {
 				t.Errorf("check:\n%s", check)
 			}
 			a, log, _ := run(t, cfg)

@@ -20,7 +20,7 @@ var first = []string{"message_id", "outcome", "reason", "status", "object", "pro
 type textHandler struct {
 	slog.Handler // writes the fields to line
 
-	only []string     // queues that no line has to name
+	only []string // queues that no line has to name
 	w    io.Writer
 	mu   *sync.Mutex
 	line *bytes.Buffer
@@ -40,7 +40,9 @@ func newTextHandler(w io.Writer, least slog.Level, only []string) textHandler {
 }
 
 // constant reports whether every line would have the field.
-func (h textHandler) constant(a slog.Attr) bool { return a.Key == "queue" && slices.Contains(h.only, a.Value.String()) }
+func (h textHandler) constant(a slog.Attr) bool {
+	return a.Key == "queue" && slices.Contains(h.only, a.Value.String())
+}
 
 // WithAttrs returns a handler that writes these fields before those of a record.
 func (h textHandler) WithAttrs(fields []slog.Attr) slog.Handler {
