@@ -57,18 +57,19 @@ func (c *call) warn(warnings []string) {
 // printConfig prints once what holds for all subscriptions alike. The JSON of a subscription has everything that can be
 // set for it.
 func printConfig(_ context.Context, c *call) error {
+	changed := c.flags.Bool("changed", false, "only what differs from the default")
 	c.takesJSON()
 	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	all, warnings, err := settings(cfg)
+	all, warnings, err := settings(cfg, *changed)
 	if err != nil {
 		return err
 	}
 	var of []namedSettings
 	for _, s := range cfg.Subscriptions {
-		own, warned, err := settings(s)
+		own, warned, err := settings(s, *changed)
 		if err != nil {
 			return err
 		}
@@ -113,14 +114,15 @@ type namedSettings struct {
 	Variables []config.Setting `json:"variables"`
 }
 
-// settings are the variables of a configuration, with what the topology makes of those that are not set.
-func settings(cfg *config.Config) ([]config.Setting, []string, error) {
+// settings are the variables of a configuration, with what the topology makes of those that are not set; or only those
+// that differ from the default.
+func settings(cfg *config.Config, changed bool) ([]config.Setting, []string, error) {
 	preset, warnings, err := app.PresetValues(cfg)
 	all := cfg.Effective()
 	for i, s := range all {
 		all[i].Value = cmp.Or(s.Value, preset[s.Name])
 	}
-	return all, warnings, err
+	return slices.DeleteFunc(all, func(s config.Setting) bool { return changed && !s.Changed }), warnings, err
 }
 
 // chosen returns the configuration of the subscription that --subscription names; without it cfg, of all of them.

@@ -64,7 +64,7 @@ var commands = []subcommand{
 		"--status 503 --retry 10", "--failure timeout --json",
 	}},
 	{"config", "", "print the effective configuration and where each value comes from, secrets masked", printConfig,
-		[]string{"", "--json"}},
+		[]string{"", "--changed", "--json"}},
 	{"dlq", "COMMAND", "list, understand, redrive, discard, export or import parked messages; needs no running sidecar",
 		dlq, []string{ // from an alert to a repaired queue
 			"groups                                   # what fails",

@@ -40,9 +40,26 @@ func Decode(b []byte, into any) error {
 		return fmt.Errorf("%s must be %s", wrong.Field, kinds[wrong.Type.Kind()])
 	}
 	if err != nil {
-		return fmt.Errorf("the body: %s", strings.TrimPrefix(err.Error(), "json: "))
+		text := strings.TrimPrefix(err.Error(), "json: ")
+		if strings.HasPrefix(text, "unknown field ") {
+			text += "; there are " + strings.Join(fields(reflect.TypeOf(into).Elem()), ", ")
+		}
+		return fmt.Errorf("the body: %s", text)
 	}
 	return nil
+}
+
+// fields returns the names in JSON of a struct's fields, with those of structs in it.
+func fields(t reflect.Type) (names []string) {
+	if t.Kind() == reflect.Struct {
+		for f := range t.Fields() {
+			if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+				names = append(names, name)
+			}
+			names = append(names, fields(f.Type)...)
+		}
+	}
+	return names
 }
 
 // kinds names what a field must be.
