@@ -72,7 +72,7 @@ func (c *call) onOutbox(ctx context.Context, do func(*outboxCall) error) error {
 	}
 	fix := "" // the database's own words name the user, the database, the table or the right
 	if strings.Contains(err.Error(), "connect to the database") {
-		fix = ": check SIDECAR_OUTBOX_DSN: postgres://user:password@host:5432/database?sslmode=require, or disable without TLS"
+		fix = ": check SIDECAR_OUTBOX_DSN: host, port, user, password, database, and sslmode (disable without TLS)"
 	}
 	return c.failed("%s%s", oneLine(err), fix)
 }

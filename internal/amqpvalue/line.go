@@ -103,8 +103,8 @@ func (l *Line) set(name string, value jsontext.Value) error {
 		}
 		return nil
 	case name != "exchange" && name != "routing_key":
-		return fmt.Errorf("there is no field %.100q; there are routing_key, exchange, body, body_base64, headers, header_types "+
-			"and the properties, such as message_id and content_type", name)
+		return fmt.Errorf("there is no field %.100q; there are routing_key, exchange, body, body_base64, headers, "+
+			"header_types and the properties, such as message_id and content_type", name)
 	case v == nil: // as if it were absent
 		return nil
 	}

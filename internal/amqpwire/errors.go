@@ -34,6 +34,7 @@ type ProtocolError string
 
 func (e ProtocolError) Error() string { return string(e) }
 
+// Errors of a peer that breaks the protocol.
 const (
 	ErrNotAMQP    = ProtocolError("the peer does not speak AMQP 0-9-1")
 	ErrPeerTLS    = ProtocolError("the peer speaks TLS, and the connection is plain")

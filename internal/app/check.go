@@ -134,9 +134,8 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 	r.Findings = append(append(r.Findings, findings...), permissions...)
 	blocking := declare.Blocking(r.Findings)
 	r.Fits = len(blocking) == 0
-	r.Made = !r.Fits && modeOf(cfg) == topology.ModeDeclare && !slices.ContainsFunc(blocking, func(f declare.Finding) bool {
-		return f.Problem != declare.ProblemMissing || !f.Declared
-	})
+	other := func(f declare.Finding) bool { return f.Problem != declare.ProblemMissing || !f.Declared }
+	r.Made = !r.Fits && modeOf(cfg) == topology.ModeDeclare && !slices.ContainsFunc(blocking, other)
 	r.conclude(cfg, report.Plan)
 	return nil
 }
@@ -244,24 +243,16 @@ func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
 // withoutBindings says what a missing binding does.
 func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.By == topology.ByReject })
-	declares := modeOf(cfg) == topology.ModeDeclare
-	lost := "loses"
+	returns, lost := plan.WayBack() != nil, "loses"
 	if plan.Quorum { // the broker keeps what it cannot route, and tries it again after three to six minutes
 		lost = "holds up"
 	}
-	often := fmt.Sprintf("at every connect and every %d seconds", declare.DefaultEvery/time.Second)
-	switch back := plan.WayBack(); {
-	case back != nil && declares:
-		return fmt.Sprintf("sidecar run declares them %s, also the one that retries return by (%s to exchange %s, key %s), "+
-			"which %s what returns while it is deleted", often, back.Queue, back.Exchange, back.Key, lost)
-	case back != nil:
+	switch {
+	case returns && modeOf(cfg) != topology.ModeDeclare:
 		return "the binding by which retries return cannot be tested by publishing"
-	case plan.DelaysItself():
-		return "parked messages are published as mandatory: without a binding they are returned, and the original stays"
-	case !rejects:
-		return "retries and parked messages are published as mandatory: without a binding they are returned, and the " +
-			"original stays"
+	case rejects || returns:
+		return fmt.Sprintf("sidecar run declares bindings at every connect and every %d seconds; one deleted in between %s "+
+			"what is retried until then", declare.DefaultEvery/time.Second, lost)
 	}
-	return "sidecar run declares bindings " + often + " and before the first reject of each second; one deleted in " +
-		"between " + lost + " what is retried until then"
+	return "what is published is mandatory: without a binding it is returned, and the original stays"
 }

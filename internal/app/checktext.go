@@ -3,7 +3,6 @@ package app
 import (
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -30,12 +29,17 @@ func (r *CheckResult) print(w io.Writer, first bool, paint func(string) string) 
 	for _, warning := range r.Warnings {
 		line("warning", warning)
 	}
-	for all := slices.Clone(r.Findings); len(all) > 0; {
-		f, table := all[0], ""
-		if all = all[1:]; f.Problem == declare.ProblemMissing { // those that one fix repairs are one table
-			table, all = tableOf(f, all)
-			line(f.Judgement.String(), fmt.Sprintf("missing in virtual host %q", r.Vhost))
-			_, _ = io.WriteString(w, table)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for i, f := range r.Findings {
+		if f.Problem == declare.ProblemMissing {
+			if !r.alike(i-1, i) {
+				line(f.Judgement.String(), fmt.Sprintf("missing in virtual host %q", r.Vhost))
+			}
+			_, _ = fmt.Fprintf(table, "         %s\t%s\n", terminal.Line(f.Object), terminal.Line(f.Wanted))
+			if r.alike(i, i+1) {
+				continue
+			}
+			_ = table.Flush()
 		} else {
 			line(f.Judgement.String(), f.Object+": "+string(f.Problem))
 			part("wanted", f.Wanted)
@@ -54,18 +58,11 @@ func (r *CheckResult) print(w io.Writer, first bool, paint func(string) string) 
 	}
 }
 
-// tableOf returns a table of first and the findings that differ from it in nothing but the object, and the others.
-func tableOf(first declare.Finding, all []declare.Finding) (table string, others []declare.Finding) {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	for _, f := range append([]declare.Finding{first}, all...) {
-		same := first
-		if same.Object, same.Wanted, same.Declared = f.Object, f.Wanted, f.Declared; same != f {
-			others = append(others, f)
-			continue
-		}
-		_, _ = fmt.Fprintf(w, "         %s\t%s\n", terminal.Line(f.Object), terminal.Line(f.Wanted))
+// alike reports whether two findings are about missing objects and have the same fix: they are rows of one table.
+func (r *CheckResult) alike(i, j int) bool {
+	if i < 0 || j == len(r.Findings) {
+		return false
 	}
-	_ = w.Flush()
-	return text.String(), others
+	a, b := r.Findings[i], r.Findings[j]
+	return a.Problem == declare.ProblemMissing && a.Problem == b.Problem && a.Fix == b.Fix && a.Found == b.Found
 }

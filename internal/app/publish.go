@@ -23,8 +23,9 @@ func newEndpoint(sh shared, plan *topology.Plan, owners []deadletter.Owner) (*pu
 	c := &sh.cfg.Publish
 	p := sh.newPublisher("publish endpoint", mainExchange(sh.cfg, plan))
 	server := publish.New(publish.Options{
-		Addr: c.Addr, Exchanges: publishAliases(sh.cfg, plan), Bindings: bindingKeys(owners), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
-		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Token: listenerToken(c.Token, sh.log), Publisher: p,
+		Addr: c.Addr, Exchanges: publishAliases(sh.cfg, plan), Bindings: bindingKeys(owners),
+		RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody), MaxInflight: c.MaxInflight,
+		Timeout: c.Timeout, Token: listenerToken(c.Token, sh.log), Publisher: p,
 		Memory: sh.budget.Account(budget.Publish), Tracing: sh.tracing, Registerer: sh.registry, Logger: sh.log,
 	})
 	stop := func(t stopTime) {
@@ -39,14 +40,12 @@ func newEndpoint(sh shared, plan *topology.Plan, owners []deadletter.Owner) (*pu
 	}}
 }
 
-// bindingKeys returns the keys by which the queues of all subscriptions are bound, by exchange.
-func bindingKeys(owners []deadletter.Owner) map[string][]string {
-	keys := map[string][]string{}
+// bindingKeys returns the keys by which the queues of all subscriptions are bound, separated by commas, by exchange.
+func bindingKeys(owners []deadletter.Owner) map[string]string {
+	keys := map[string]string{}
 	for _, o := range owners {
 		for _, b := range feeds(o.Plan) {
-			if key := cmp.Or(b.Key, `""`); !slices.Contains(keys[b.Exchange], key) {
-				keys[b.Exchange] = append(keys[b.Exchange], key)
-			}
+			keys[b.Exchange] = withName(keys[b.Exchange], cmp.Or(b.Key, `""`))
 		}
 	}
 	return keys

@@ -35,7 +35,7 @@ func NewDialer(o Options) *Dialer {
 }
 
 // Dial tries every URL once, each with its own deadline, starting with a different one each time, and returns the first
-// session that is established. Failed attempts are logged, see troubles. The error joins them all and contains no
+// session that is established. Failed attempts are logged. The error joins them all and contains no
 // secret.
 func (d *Dialer) Dial(ctx context.Context) (*Session, error) {
 	targets, err := d.targets()
@@ -53,7 +53,7 @@ func (d *Dialer) Dial(ctx context.Context) (*Session, error) {
 		t := targets[int(d.tries.Add(1)-1)%len(targets)]
 		s, err := d.dial(ctx, t)
 		if err == nil {
-			d.metrics.troubles.over()
+			d.metrics.troubles.Clear()
 			d.o.Logger.Info("broker connected", "connection", d.o.Name, "broker", t.addr(), "vhost", t.uri.Vhost,
 				"generation", s.Generation())
 			return s, nil
@@ -70,10 +70,9 @@ func (d *Dialer) Dial(ctx context.Context) (*Session, error) {
 	return nil, errors.Join(failed...)
 }
 
-// logFailed logs a failed attempt. Other connections of the process fail alike.
 func (d *Dialer) logFailed(addr string, err error, fix string) {
 	why := string(causeOf(err))
-	d.metrics.troubles.log(addr+why+fix, func(suppressed int) {
+	d.trouble(addr+why+fix, func(suppressed int) {
 		d.o.Logger.Warn("broker connection failed", "broker", addr, "cause", why, "error", err, "fix", fix,
 			"connection", d.o.Name, "suppressed", suppressed)
 	})

@@ -29,7 +29,8 @@ const (
 )
 
 var causes = []cause{
-	causeNetwork, causeTimeout, causeAuth, causeVhost, causeTLS, causeBroker, causeChannel, causeCancelled, causeConfig, causeOther,
+	causeNetwork, causeTimeout, causeAuth, causeVhost, causeTLS, causeBroker, causeChannel, causeCancelled, causeConfig,
+	causeOther,
 }
 
 var (

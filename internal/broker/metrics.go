@@ -8,7 +8,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sidecar/internal/message"
-	"sidecar/internal/telemetry"
 )
 
 // kinds are the values of the label "kind" that are there from the start; any other one counts as message.KindOther.
@@ -76,7 +75,7 @@ func (m *metrics) confirmed(kind string, d time.Duration) {
 type links struct {
 	connected, blocked *prometheus.Desc
 
-	troubles troubles
+	troubles sync.Map // lines about a broker that cannot be reached: a *telemetry.Throttle for each
 
 	mu   sync.Mutex
 	all  map[*link]struct{}
@@ -94,8 +93,7 @@ func newLinks() *links {
 			"1 while every connection to the broker that should be up is up; absent after a drain, when none should.", nil, nil),
 		blocked: prometheus.NewDesc("sidecar_amqp_blocked",
 			"1 while the broker's resource alarm blocks a connection.", nil, nil),
-		troubles: troubles{seen: map[string]*telemetry.Throttle{}},
-		all:      map[*link]struct{}{},
+		all: map[*link]struct{}{},
 	}
 }
 

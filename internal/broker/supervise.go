@@ -57,7 +57,7 @@ func Supervise(ctx context.Context, d *Dialer, serves ...Serve) error {
 		failure := func() error { return err }
 		d.failure.Store(&failure)
 		if lasted > 0 { // else Dial has logged it
-			d.metrics.troubles.log("session"+string(why), func(suppressed int) {
+			d.trouble("session"+string(why), func(suppressed int) {
 				log.Warn("broker session over", "suppressed", suppressed)
 			})
 		}

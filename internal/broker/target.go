@@ -40,7 +40,7 @@ func (d *Dialer) targets() ([]target, error) {
 	return targets, nil
 }
 
-// Where returns the addresses of the brokers, and the virtual host and the user of the first; "" for unreadable settings.
+// Where returns the addresses of the brokers, and the virtual host and the user of the first one.
 func (d *Dialer) Where() (addrs []string, vhost, user string) {
 	for i, t := range d.credentials() {
 		if addrs = append(addrs, t.addr()); i == 0 {

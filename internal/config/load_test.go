@@ -221,7 +221,6 @@ func TestWarnings(t *testing.T) {
 		{"SIDECAR_MANAGEMENT_URL=http://rabbit/", "SIDECAR_MANAGEMENT_URL: the password is sent unencrypted"},
 		{"SIDECAR_AMQP_URL=amqps://guest:pw@rabbit/", "SIDECAR_AMQP_URL: the user guest is refused"},
 		{"SIDECAR_AMQP_URL=amqps://rabbit", "SIDECAR_AMQP_URL: the user guest is refused"},
-		{"SIDECAR_ADMIN_PORT=9090/tcp", "SIDECAR_ADMIN_PORT: ignored, because Kubernetes"},
 	} {
 		if w := load(t, tc.env).Warnings(); len(w) != 1 || !strings.HasPrefix(w[0], tc.want) {
 			t.Errorf("%s: warnings %q", tc.env, w)

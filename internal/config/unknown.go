@@ -27,12 +27,7 @@ func (l *loader) checkUnknown() {
 		if !strings.HasPrefix(name, prefix) || meanings == 1 || consequence {
 			continue
 		}
-		switch link := serviceLink.MatchString(name); {
-		case link && injected(name, l.env[name]):
-		case link && !(strings.HasSuffix(name, "_PORT") && checkPort(l.env[name]) == nil): // Kubernetes' has tcp:// before it
-			l.warnings = append(l.warnings, shownName(name)+": ignored, because Kubernetes injects such names for a Service; "+
-				l.suggestion(name))
-		default:
+		if !serviceLink.MatchString(name) || !injected(name, l.env[name]) { // SIDECAR_APP_PORT=3000 has no tcp:// before it
 			l.problems = slices.DeleteFunc(l.problems, func(p Problem) bool { return meanings > 1 && p.Variable == name })
 			l.problems = append(l.problems, Problem{Variable: shownName(name), Reason: l.unknown(name)})
 		}

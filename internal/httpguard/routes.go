@@ -31,8 +31,8 @@ func (t Routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allowed = append(allowed, http.MethodHead)
 	}
 	if !found {
-		Refuse(w, http.StatusNotFound, "", "There is no such path here. Probes and metrics are at SIDECAR_ADMIN_ADDR, control "+
-			"and dead letters at SIDECAR_CONTROL_ADDR, messages are published at SIDECAR_PUBLISH_ADDR.")
+		Refuse(w, http.StatusNotFound, "", "There is no such path here. Probes and metrics are at SIDECAR_ADMIN_ADDR, "+
+			"control and dead letters at SIDECAR_CONTROL_ADDR, messages are published at SIDECAR_PUBLISH_ADDR.")
 	} else if Allows(w, r, "", allowed...) {
 		route.Handler(w, r)
 	}

@@ -32,8 +32,8 @@ func (s *Server) address(alias, key string) (outgoing, *failure) {
 	m := outgoing{alias: alias, key: key}
 	var found bool
 	if m.exchange, found = s.o.Exchanges[alias]; !found {
-		return outgoing{}, fail(forbidden, "There is no exchange alias %.100q in SIDECAR_PUBLISH_EXCHANGES. The aliases are %s.",
-			alias, strings.Join(slices.Sorted(maps.Keys(s.o.Exchanges)), ", "))
+		return outgoing{}, fail(forbidden, "There is no exchange alias %.100q in SIDECAR_PUBLISH_EXCHANGES. The aliases are "+
+			"%s.", alias, strings.Join(slices.Sorted(maps.Keys(s.o.Exchanges)), ", "))
 	}
 	if len(key) > amqpvalue.ShortMax {
 		return m, bad("The routing key has %d bytes; AMQP allows %d.", len(key), amqpvalue.ShortMax)
@@ -130,15 +130,11 @@ func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) 
 // unbound says which binding a returned message lacks, and which there are.
 func (s *Server) unbound(back *broker.ReturnedError) string {
 	if back.Exchange == "" {
-		return fmt.Sprintf("The message was not kept: there is no queue %q, which the routing key names on the default "+
-			"exchange.", back.Key)
+		return fmt.Sprintf("The message was not kept: the routing key of the default exchange names the queue %q, which "+
+			"does not exist.", back.Key)
 	}
-	bound := "binds none of its queues there"
-	if keys := s.o.Bindings[back.Exchange]; len(keys) > 0 {
-		bound = "has queues there that are bound by " + strings.Join(keys, ", ")
-	}
-	return fmt.Sprintf("The message was not kept: no queue is bound to exchange %q by a key that matches %q. This service %s.",
-		back.Exchange, back.Key, bound)
+	return fmt.Sprintf("The message was not kept: no queue is bound to exchange %q by a key that matches %q. This "+
+		"service's queues are bound by %s.", back.Exchange, back.Key, cmp.Or(s.o.Bindings[back.Exchange], "none"))
 }
 
 // prefer returns a, or b when a does not belong to a trace.

@@ -257,7 +257,7 @@ func (p *Plan) fixOf(fix, variable string) string {
 		return p.FixDelay()
 	}
 	another := "set " + variable + " to another name"
-	if variable == "SIDECAR_QUEUE" { // the queue itself stays, for whoever made it
+	if variable == "SIDECAR_QUEUE" { // the queue that exists stays as it is
 		another = "use a queue beside it: another SIDECAR_QUEUE, with the same bindings"
 	}
 	ways := strings.NewReplacer("{another}", another,
