@@ -161,14 +161,18 @@ func TestMistakesOfClients(t *testing.T) {
 	}
 }
 
-// TestWrongBrokerIsOneLine: three connections fail again and again, and the log has one line, which says what to do.
+// TestWrongBrokerIsOneLine: three connections fail again and again, and the log has one line, which says what to do. So
+// has an app that is not there, after two seconds.
 func TestWrongBrokerIsOneLine(t *testing.T) {
 	t.Parallel()
 	env := valid()
-	env["SIDECAR_PUBLISH_ADDR"] = "127.0.0.1:0"
+	env["SIDECAR_PUBLISH_ADDR"], env["SIDECAR_APP_URL"] = "127.0.0.1:0", "http://127.0.0.1:1/"
 	s := start(t, env)
 	eventually(t, "several attempts", func() bool { return s.metric("sidecar_amqp_reconnects_total", `cause="network"`) >= 6 })
 	lines := s.log.find(func(e entry) bool { return strings.HasPrefix(e.text("msg"), "broker ") })
+	eventually(t, "the app is not there", func() bool {
+		return len(s.log.find(func(e entry) bool { return e.is("paused") && strings.Contains(e.text("fix"), "SIDECAR_APP_URL") })) == 1
+	})
 	if len(lines) != 1 || !strings.Contains(lines[0].text("fix"), "SIDECAR_AMQP_URL") {
 		t.Errorf("%v", lines)
 	}
