@@ -117,10 +117,10 @@ func (in *invocation) exitCode(err error) int {
 	}
 	_, _ = fmt.Fprintf(in.stderr, "%s %s\n", in.painted(in.stderr, "sidecar:", red),
 		terminal.Lines(strings.TrimPrefix(err.Error(), errUsage.Error()+": ")))
-	switch {
-	case errors.Is(err, errUsage), errors.Is(err, app.ErrConfig):
+	if errors.Is(err, errUsage) || errors.Is(err, app.ErrConfig) {
 		return exitUsage
-	case errors.Is(err, app.ErrMissing):
+	}
+	if errors.Is(err, app.ErrMissing) {
 		return exitMissing
 	}
 	return exitFailed
