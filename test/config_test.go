@@ -105,7 +105,8 @@ func TestCheckOfSubscriptions(t *testing.T) {
 	sc := newScene(t).with("SUBSCRIPTIONS", "orders,refunds").with("QUEUE_TYPE", "quorum")
 	r := command(t, sc.env, "check")
 	for _, name := range []string{"orders", "refunds"} {
-		if r.code != 1 || !strings.Contains(r.stdout, "problem  "+name+": queue \""+sc.queue()+"."+name+"\": missing\n") {
+		if r.code != 2 || strings.Count(r.stdout, "broker   ") != 1 || !strings.Contains(r.stdout, "problem  "+name+": missing in virtual host ") ||
+			!strings.Contains(r.stdout, "         queue \""+sc.queue()+"."+name+"\"") {
 			t.Errorf("exit %d, %s is missing:\n%s", r.code, name, r.all())
 		}
 	}
@@ -124,7 +125,7 @@ func TestCheckOfSubscriptions(t *testing.T) {
 		t.Errorf("before:\n%v\nafter:\n%v", before, after)
 	}
 	r = command(t, sc.env, "check", "--json")
-	if lines := strings.Split(strings.TrimSpace(r.stdout), "\n"); r.code != 0 || len(lines) != 2 || !strings.Contains(lines[1], `"subscription":"refunds","queue":"`+sc.queue()+`.refunds","fits":true`) {
+	if lines := strings.Split(strings.TrimSpace(r.stdout), "\n"); r.code != 0 || len(lines) != 2 || !strings.Contains(lines[1], `,"queue":"`+sc.queue()+`.refunds","fits":true`) {
 		t.Errorf("exit %d:\n%s", r.code, r.all())
 	}
 }

@@ -159,7 +159,7 @@ func TestDLQAudit(t *testing.T) {
 
 	sc.with("LOG_FORMAT", "text", "LOG_LEVEL", "error")
 	r = sc.cli(0, "discard", "--all", "--yes", "--as", "erin")
-	if !strings.Contains(r.stderr, `msg="control operation ended" action=discard`) || !strings.Contains(r.stderr, " by=erin ") {
+	if !strings.Contains(r.stderr, ` info  control operation ended  action=discard`) || !strings.Contains(r.stderr, " by=erin ") {
 		t.Errorf("%s", r.stderr)
 	}
 }

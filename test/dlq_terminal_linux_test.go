@@ -163,3 +163,16 @@ func TestDLQOnATerminal(t *testing.T) {
 		t.Errorf("%s", x.seen())
 	}
 }
+
+// TestTextLog: on a terminal the log is short lines of text.
+func TestTextLog(t *testing.T) {
+	t.Parallel()
+	x := onTerminal(t, 100, valid())
+	x.await(" info  started  version=")
+	x.await(` warn  broker connection failed  error="dial tcp 127.0.0.1:1: connect: connection refused" fix="nothing listens there`)
+	x.press("\x03")
+	x.ends(0)
+	if strings.Contains(x.seen(), `"msg"`) {
+		t.Error(x.seen())
+	}
+}

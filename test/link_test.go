@@ -79,8 +79,10 @@ func TestAccessIsLost(t *testing.T) {
 	refusals := func() float64 { return s.metric("sidecar_amqp_reconnects_total", `cause="auth"`) }
 	refusedSince := func(before float64) {
 		t.Helper()
-		eventually(t, "a refused login", func() bool { return refusals() > before })
-		if s.ready() || s.ended() || len(s.log.find(func(e entry) bool { return e.text("cause") == "auth" })) == 0 {
+		eventually(t, "a refused login", func() bool {
+			return refusals() > before || s.metric("sidecar_amqp_reconnects_total", `cause="vhost"`) > 0
+		})
+		if s.ready() || s.ended() || len(s.log.find(func(e entry) bool { return e.text("cause") == "auth" && e.text("fix") != "" })) == 0 {
 			t.Errorf("ready %v, ended %v, and the log must say why:\n%s", s.ready(), s.ended(), s.log.tail(5))
 		}
 	}

@@ -222,7 +222,7 @@ func TestAutoDeleteQueueIsNotToBeTakenOver(t *testing.T) {
 	m := newMigration(t, classic, true)
 	m.with("QUEUE", m.queue)
 	m.importPlan()
-	if r := command(t, m.env, "check"); r.code != 1 || !strings.Contains(r.stdout, "auto_delete") || !strings.Contains(r.stdout, "set SIDECAR_QUEUE to another name") {
+	if r := command(t, m.env, "check"); r.code != 1 || !strings.Contains(r.stdout, "auto_delete") || !strings.Contains(r.stdout, "use a queue beside it: another SIDECAR_QUEUE") {
 		t.Errorf("check: exit %d\n%s", r.code, r.all())
 	}
 	m.with("TOPOLOGY_MODE", "none")

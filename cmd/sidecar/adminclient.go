@@ -46,7 +46,8 @@ func (a *adminClient) ask(ctx context.Context, method, path string) (int, []byte
 	}
 	answer, err := client.Do(r)
 	if err != nil {
-		return 0, nil, fmt.Errorf("ask the sidecar at %s (%s): %w", a.address, a.variable, err)
+		return 0, nil, fmt.Errorf("ask the sidecar at %s: %w: start it, or set %s to the address that it logs as listening",
+			a.address, err, a.variable)
 	}
 	defer answer.Body.Close() //nolint:errcheck // nothing is left to do about it
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))

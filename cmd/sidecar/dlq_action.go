@@ -149,8 +149,8 @@ func (c *call) explainError(ctx context.Context, err error, rest string) error {
 	case ctx.Err() != nil:
 		return c.failed("%s: %s", stoppedBySignal, rest)
 	case errors.Is(err, deadletter.ErrMissing):
-		return c.failed("%s; sidecar plan prints what should exist; sidecar run declares it in mode declare, if the broker "+
-			"allows it; sidecar check says what it refuses", oneLine(err))
+		return c.failed("%s; check SIDECAR_SERVICE, SIDECAR_DLQ and the virtual host of SIDECAR_AMQP_URL; sidecar run "+
+			"declares it in mode declare, if the broker allows it; sidecar check says what it refuses", oneLine(err))
 	case errors.Is(err, deadletter.ErrInUse):
 		return c.failed("%s; try again when that has ended", oneLine(err))
 	case errors.Is(err, deadletter.ErrInvalid):

@@ -153,8 +153,8 @@ func TestExplain(t *testing.T) {
 		ctx context.Context
 		err error
 	}{
-		"dlq redrive: stopped by a signal: 5 redriven":                    {stopped, errors.New("cut")},
-		"dlq redrive: the dead-letter queue does not exist; sidecar plan": {t.Context(), deadletter.ErrMissing},
+		"dlq redrive: stopped by a signal: 5 redriven":                     {stopped, errors.New("cut")},
+		"dlq redrive: the dead-letter queue does not exist; check SIDECAR": {t.Context(), deadletter.ErrMissing},
 		"declares it in mode declare, if the broker allows it; sidecar check says what it refuses": {
 			t.Context(), fmt.Errorf("%w: 404", deadletter.ErrMissing),
 		},

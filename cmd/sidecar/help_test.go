@@ -18,7 +18,7 @@ var helps = map[string]struct{ usage, summary, flags string }{
 	"check":          {"[flags]", "prove", "--json --roundtrip"},
 	"plan":           {"[flags]", "declared", "--format --json --subscription"},
 	"explain":        {"--status N|--failure KIND [flags]", "verdict", "--body --disposition --exchange --failure --header --json --retry --retry-after --routing-key --status --subscription --type"},
-	"config":         {"[flags]", "configuration", "--json"},
+	"config":         {"[flags]", "configuration", "--changed --json"},
 	"drain":          {"", "drain", ""},
 	"health":         {"[live|ready|startup]", "ready", ""},
 	"completion":     {"bash|zsh|fish", "shell", ""},

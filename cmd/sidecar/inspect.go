@@ -28,6 +28,7 @@ func check(ctx context.Context, c *call) error {
 	} else if _, warnings, err := app.PresetValues(cfg); err == nil {
 		c.warn(warnings)
 	}
+	var missing error // counts only if there is nothing worse
 	for _, of := range all {
 		if *roundtrip {
 			w := c.stdout
@@ -36,11 +37,15 @@ func check(ctx context.Context, c *call) error {
 			}
 			err = errors.Join(err, app.RoundTrip(ctx, of, app.Build{Version: version, Commit: commit}, w))
 		}
-		err = errors.Join(err, app.Check(ctx, of, c.out, c.json, func(word string) string {
+		found := app.Check(ctx, of, c.out, c.json, func(word string) string {
 			return c.painted(c.stdout, word, map[string]string{"problem": red, "warning": yellow, "ok": green}[word])
-		}), c.out.Flush()) // the next round trip is written past c.out
+		})
+		if errors.Is(found, app.ErrMissing) {
+			missing, found = found, nil
+		}
+		err = errors.Join(err, found, c.out.Flush()) // the next round trip is written past c.out
 	}
-	return err
+	return cmp.Or(err, missing)
 }
 
 func (c *call) warn(warnings []string) {
@@ -52,18 +57,19 @@ func (c *call) warn(warnings []string) {
 // printConfig prints once what holds for all subscriptions alike. The JSON of a subscription has everything that can be
 // set for it.
 func printConfig(_ context.Context, c *call) error {
+	changed := c.flags.Bool("changed", false, "only what differs from the default")
 	c.takesJSON()
 	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	all, warnings, err := settings(cfg)
+	all, warnings, err := settings(cfg, *changed)
 	if err != nil {
 		return err
 	}
 	var of []namedSettings
 	for _, s := range cfg.Subscriptions {
-		own, warned, err := settings(s)
+		own, warned, err := settings(s, *changed)
 		if err != nil {
 			return err
 		}
@@ -108,14 +114,15 @@ type namedSettings struct {
 	Variables []config.Setting `json:"variables"`
 }
 
-// settings are the variables of a configuration, with what the topology makes of those that are not set.
-func settings(cfg *config.Config) ([]config.Setting, []string, error) {
+// settings are the variables of a configuration, with what the topology makes of those that are not set; or only those
+// that differ from the default.
+func settings(cfg *config.Config, changed bool) ([]config.Setting, []string, error) {
 	preset, warnings, err := app.PresetValues(cfg)
 	all := cfg.Effective()
 	for i, s := range all {
 		all[i].Value = cmp.Or(s.Value, preset[s.Name])
 	}
-	return all, warnings, err
+	return slices.DeleteFunc(all, func(s config.Setting) bool { return changed && !s.Changed }), warnings, err
 }
 
 // chosen returns the configuration of the subscription that --subscription names; without it cfg, of all of them.

@@ -31,14 +31,15 @@ var (
 )
 
 const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 64 // the configuration or the command line is wrong: EX_USAGE
+	exitOK      = 0
+	exitFailed  = 1
+	exitMissing = 2  // check: run would make all that is missing
+	exitUsage   = 64 // the configuration or the command line is wrong: EX_USAGE
 )
 
 // exitCodes is for the help and for the manual page.
-const exitCodes = "Exit codes: 0 done, also when there was nothing to do; 64 wrong command line or configuration; 1 " +
-	"anything else."
+const exitCodes = "Exit codes: 0 done, also when there was nothing to do; 64 wrong command line or configuration; 2 " +
+	"of check: objects are missing that run makes, and nothing else is wrong; 1 anything else."
 
 // invocation is what a command gets from the process.
 type invocation struct {
@@ -63,7 +64,7 @@ var commands = []subcommand{
 		"--status 503 --retry 10", "--failure timeout --json",
 	}},
 	{"config", "", "print the effective configuration and where each value comes from, secrets masked", printConfig,
-		[]string{"", "--json"}},
+		[]string{"", "--changed", "--json"}},
 	{"dlq", "COMMAND", "list, understand, redrive, discard, export or import parked messages; needs no running sidecar",
 		dlq, []string{ // from an alert to a repaired queue
 			"groups                                   # what fails",
@@ -119,6 +120,9 @@ func (in *invocation) exitCode(err error) int {
 	if errors.Is(err, errUsage) || errors.Is(err, app.ErrConfig) {
 		return exitUsage
 	}
+	if errors.Is(err, app.ErrMissing) {
+		return exitMissing
+	}
 	return exitFailed
 }
 
@@ -148,6 +152,9 @@ func runSidecar(ctx context.Context, c *call) error {
 	cfg, err := c.load()
 	if err != nil {
 		return err
+	}
+	if _, screen := terminalWidth(c.stdout); screen && cfg.Process.LogFormat == "auto" {
+		cfg.Process.LogFormat = "text"
 	}
 	a, err := app.New(cfg, app.Build{Version: version, Commit: commit}, raw(c.stdout))
 	if err != nil {

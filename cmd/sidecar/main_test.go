@@ -64,6 +64,7 @@ func TestCommandLine(t *testing.T) {
 		{"a crash journal nowhere", append(service, "SIDECAR_CRASH_LIMIT=3", "SIDECAR_CRASH_DIR=/nowhere"), []string{"run"}, 64, "", "SIDECAR_CRASH_DIR=/nowhere"},
 		{"config", append(service, "SIDECAR_AMQP_PASSWORD=hunter2"), []string{"config"}, 0, "wms.queue.wms-cincout", ""},
 		{"config as JSON", append(service, "SIDECAR_AMQP_PASSWORD=hunter2"), []string{"config", "--json"}, 0, `{"service":"wms-cincout","variables":[{"name":"SIDECAR_SERVICE","value":"wms-cincout","origin":"environment"},`, ""},
+		{"config, what is changed", append(service, "SIDECAR_CONCURRENCY=3", "SIDECAR_LOG_LEVEL=info"), []string{"config", "--changed", "--json"}, 0, `{"name":"SIDECAR_CONCURRENCY","value":"3","origin":"environment"}],`, ""},
 		{"config as JSON has the warnings", []string{"SIDECAR_SERVICE=lonely"}, []string{"config", "--json"}, 0, `],"warnings":["`, ""},
 		{"config as JSON without warnings", append(service, "SIDECAR_QUEUE_TYPE=quorum"), []string{"config", "--json"}, 0, `],"warnings":[]}`, ""},
 		{"plan", service, []string{"plan"}, 0, "wms.retry-queue.wms-cincout", ""},

@@ -51,7 +51,7 @@ func (c *call) onOutbox(ctx context.Context, do func(*outboxCall) error) error {
 	}
 	dsn := &cfg.Outbox.DSN
 	if !dsn.IsSet() {
-		return fmt.Errorf("%w: SIDECAR_OUTBOX_DSN is not set", errUsage)
+		return fmt.Errorf("%w: SIDECAR_OUTBOX_DSN is not set: postgres://user:password@host:5432/database", errUsage)
 	}
 	db := outbox.Database{DSN: dsn.Value, Name: c.flags.Name()}
 	conn, err := db.Connect(ctx, nil)
@@ -70,7 +70,11 @@ func (c *call) onOutbox(ctx context.Context, do func(*outboxCall) error) error {
 	case errors.Is(err, outbox.ErrNoTable) && c.name != "migrate":
 		return c.failed("%s; sidecar outbox migrate makes it", oneLine(err))
 	}
-	return c.failed("%s", oneLine(err))
+	fix := "" // the database's own words name the user, the database, the table or the right
+	if strings.Contains(err.Error(), "connect to the database") {
+		fix = ": check SIDECAR_OUTBOX_DSN: host, port, user, password, database, and sslmode (disable without TLS)"
+	}
+	return c.failed("%s%s", oneLine(err), fix)
 }
 
 // result writes v with --json, else a line for people.

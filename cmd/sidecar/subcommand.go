@@ -92,8 +92,17 @@ func (g *group) choose(ctx context.Context, c *call) error {
 	return g.commands[i].run(ctx, newCall(in, c.flags.Name(), g.commands[i]))
 }
 
+// below are commands of dlq and outbox, for those who leave out that word.
+var below = map[string]string{
+	"list": "dlq", "groups": "dlq", "show": "dlq", "redrive": "dlq", "discard": "dlq", "export": "dlq", "import": "dlq",
+	"migrate": "outbox", "status": "outbox", "retry": "outbox", "prune": "outbox",
+}
+
 // suggestion names the known word that was probably meant, else all known words.
 func suggestion(word string, known []string) string {
+	if above := below[word]; above != "" {
+		return "did you mean " + above + " " + word + "?"
+	}
 	if nearest := config.Nearest(word, known); nearest != "" {
 		return "did you mean " + nearest + "?"
 	}

@@ -42,7 +42,7 @@ func (l *Line) Decode(line []byte, ignored ...string) error {
 	for d.PeekKind() != '}' {
 		quoted, _ := d.ReadValue()
 		if len(quoted) > maxQuoted {
-			return fmt.Errorf("there is no field %.100s; case matters", quoted)
+			return fmt.Errorf("there is no field %.100s", quoted)
 		}
 		name := unquote(quoted)
 		if seen[name] {
@@ -103,7 +103,8 @@ func (l *Line) set(name string, value jsontext.Value) error {
 		}
 		return nil
 	case name != "exchange" && name != "routing_key":
-		return fmt.Errorf("there is no field %.100q; case matters", name)
+		return fmt.Errorf("there is no field %.100q; there are routing_key, exchange, body, body_base64, headers, "+
+			"header_types and the properties, such as message_id and content_type", name)
 	case v == nil: // as if it were absent
 		return nil
 	}

@@ -34,8 +34,10 @@ type ProtocolError string
 
 func (e ProtocolError) Error() string { return string(e) }
 
+// Errors of a peer that breaks the protocol.
 const (
-	errNotAMQP    = ProtocolError("the peer does not speak AMQP 0-9-1")
+	ErrNotAMQP    = ProtocolError("the peer does not speak AMQP 0-9-1")
+	ErrPeerTLS    = ProtocolError("the peer speaks TLS, and the connection is plain")
 	errBadDeliver = ProtocolError("the broker sent a malformed basic.deliver")
 	errBadContent = ProtocolError("the broker sent a malformed content header")
 	errBadBody    = ProtocolError("the broker sent a body of another length than announced")

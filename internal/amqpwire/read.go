@@ -66,6 +66,8 @@ func (w *Wire) ready() bool {
 	return w.r < w.w && w.broken == nil
 }
 
+const tlsAlert = 21 // content type of a TLS record
+
 // next inspects the frame that begins at r, takes it if it is the intake's, and else decides how much of it may pass;
 // false means that more must be read.
 func (w *Wire) next() bool {
@@ -75,7 +77,9 @@ func (w *Wire) next() bool {
 	}
 	kind, size := w.buf[w.r], binary.BigEndian.Uint32(w.buf[w.r+3:])
 	if kind == 0 || kind > typeHeartbeat || size > math.MaxInt32-frameHead-frameTail {
-		w.broken = errNotAMQP // an HTTP server, or another version of AMQP
+		if w.broken = ErrNotAMQP; kind == tlsAlert { // else an HTTP server, or another version of AMQP
+			w.broken = ErrPeerTLS
+		}
 		return true
 	}
 	n, err := w.frame(w.buf[w.r:w.w], int(size), w.payloadLimit())

@@ -82,10 +82,14 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	if err != nil {
 		return nil, err
 	}
+	only := []string{plan.Queue}
+	if len(cfg.Subscriptions) > 0 {
+		only = nil
+	}
 	a := &App{
 		shared: shared{
 			cfg: cfg, build: build,
-			log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat),
+			log:      telemetry.NewLogger(w, cfg.Process.LogLevel, cfg.Process.LogFormat, only...),
 			registry: telemetry.NewRegistry(build.Version, build.Commit),
 			budget:   budget.New(int64(cfg.Window.Memory)), spool: newSpool(cfg), probes: probes{},
 			limits: newLimits(cfg),
@@ -114,7 +118,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 	}
 	if cfg.Publish.Addr != "" {
 		var s sender
-		a.endpoint, s = newEndpoint(a.shared, plan)
+		a.endpoint, s = newEndpoint(a.shared, plan, owners)
 		a.senders = append(a.senders, s)
 	}
 	a.listeners(owners)
@@ -180,6 +184,9 @@ func (a *App) listen() error {
 	return nil
 }
 
+// shown is no text for a log: a line of text leaves out the name of the only queue.
+type shown string
+
 // logStarted logs what runs. Without a queue that is consumed there is neither queue nor app.
 func (a *App) logStarted() {
 	attrs := []any{"version", a.build.Version, "commit", a.build.Commit, "service", a.cfg.Service.Name}
@@ -190,7 +197,7 @@ func (a *App) logStarted() {
 				bindings[i] += strings.TrimPrefix(fmt.Sprint(b.Args), "map")
 			}
 		}
-		attrs = append(attrs, "queue", c.Queue, "topology", c.Topology, "bindings", strings.Join(bindings, ","),
+		attrs = append(attrs, "queue", shown(c.Queue), "topology", c.Topology, "bindings", strings.Join(bindings, ","),
 			"url", c.App.URL)
 	}
 	a.log.Info("started", attrs...)

@@ -13,7 +13,6 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/config"
 	"sidecar/internal/telemetry"
-	"sidecar/internal/terminal"
 	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
@@ -21,8 +20,11 @@ import (
 // checkTimeout bounds a whole check: dialling every URL once and asking for every object.
 const checkTimeout = 30 * time.Second
 
-// errFindings ends a check that found something: a retried or parked message might be lost.
-var errFindings = errors.New("the topology does not fit")
+// Each ends a check that found something: as it is, a retried or parked message might be lost.
+var (
+	errFindings = errors.New("the topology does not fit")
+	ErrMissing  = errors.New("objects are missing, and nothing else is wrong: `sidecar run` makes them")
+)
 
 // dial opens the session of a command, which logs nothing.
 func dial(ctx context.Context, cfg *config.Config, use string, build Build) (*broker.Session, error) {
@@ -38,8 +40,12 @@ func dial(ctx context.Context, cfg *config.Config, use string, build Build) (*br
 type CheckResult struct {
 	Service  string            `json:"service"`
 	Name     string            `json:"subscription,omitempty"` // empty: it has none
-	Queue    string            `json:"queue"`                  // empty: nothing is consumed
-	Fits     bool              `json:"fits"`                   // no finding is a problem
+	Broker   []string          `json:"broker"`                 // host and port of each URL
+	Vhost    string            `json:"vhost"`
+	User     string            `json:"user"`        // with SASL external: none
+	Queue    string            `json:"queue"`       // empty: nothing is consumed
+	Fits     bool              `json:"fits"`        // no finding is a problem
+	Made     bool              `json:"made_by_run"` // run makes what is missing, and nothing else is a problem
 	Bindings sight             `json:"bindings"`
 	Policies sight             `json:"policies"`
 	Findings []declare.Finding `json:"findings"`
@@ -58,7 +64,8 @@ const (
 )
 
 // Check connects, checks whether the broker would keep every retried and parked message, and prints findings with their
-// fixes to w, for people or as one JSON object. It changes nothing. On any other error no JSON is printed. paint
+// fixes to w, for people or as one JSON object. It changes nothing. If run in mode declare would make all that is
+// missing, and nothing else is wrong, the error is ErrMissing. On an error that is no result no JSON is printed. paint
 // colours the word that begins a finding.
 func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool, paint func(string) string) error {
 	plan, err := newPlan(cfg)
@@ -69,15 +76,20 @@ func Check(ctx context.Context, cfg *config.Config, w io.Writer, asJSON bool, pa
 		Service: cfg.Service.Name, Name: cfg.Subscription, Bindings: notSeen, Policies: notSeen,
 		Findings: []declare.Finding{}, Warnings: append([]string{}, warnings(cfg, plan, unasked(plan))...),
 	}
+	first := cfg.Subscription == "" || cfg.Subscription == cfg.Service.Subscriptions[0]
+	r.Broker, r.Vhost, r.User = broker.NewDialer(brokerOptions(cfg, "check", Build{})).Where()
 	err = r.check(ctx, cfg, plan)
 	switch {
 	case !asJSON:
-		r.print(w, paint)
+		r.print(w, first, paint)
 	case err == nil:
 		err = json.NewEncoder(w).Encode(r)
 	}
-	if err != nil || r.Fits {
+	switch {
+	case err != nil || r.Fits:
 		return err
+	case r.Made:
+		return ErrMissing
 	}
 	return fmt.Errorf("%w: problems found: %d", errFindings, len(declare.Blocking(r.Findings)))
 }
@@ -120,7 +132,10 @@ func (r *CheckResult) check(ctx context.Context, cfg *config.Config, plan *topol
 		})
 	})
 	r.Findings = append(append(r.Findings, findings...), permissions...)
-	r.Fits = len(declare.Blocking(r.Findings)) == 0
+	blocking := declare.Blocking(r.Findings)
+	r.Fits = len(blocking) == 0
+	other := func(f declare.Finding) bool { return f.Problem != declare.ProblemMissing || !f.Declared }
+	r.Made = !r.Fits && modeOf(cfg) == topology.ModeDeclare && !slices.ContainsFunc(blocking, other)
 	r.conclude(cfg, report.Plan)
 	return nil
 }
@@ -152,33 +167,6 @@ func (r *CheckResult) conclude(cfg *config.Config, plan *topology.Plan) {
 		fits += "; policies not seen"
 	}
 	r.ok = fits
-}
-
-// print writes r for people.
-func (r *CheckResult) print(w io.Writer, paint func(string) string) {
-	line := func(word, text string) {
-		if r.Name != "" {
-			text = r.Name + ": " + text
-		}
-		_, _ = fmt.Fprintf(w, "%s%s%s\n", paint(word), "         "[len(word):], terminal.Line(text))
-	}
-	for _, warning := range r.Warnings {
-		line("warning", warning)
-	}
-	for _, f := range r.Findings {
-		line(f.Judgement.String(), f.Object+": "+string(f.Problem))
-		for _, line := range [][2]string{{"wanted", f.Wanted}, {"found", f.Found}, {"means", f.Reason}, {"fix", f.Fix}} {
-			if line[1] != "" { // an empty part is omitted
-				_, _ = fmt.Fprintf(w, "         %-7s %s\n", line[0], terminal.Line(line[1]))
-			}
-		}
-	}
-	for _, note := range r.notes {
-		line("note", note)
-	}
-	if r.ok != "" {
-		line("ok", r.ok)
-	}
 }
 
 // errBlocked ends a check that the broker does not answer.
@@ -255,24 +243,16 @@ func unseenWay(cfg *config.Config, plan *topology.Plan) []string {
 // withoutBindings says what a missing binding does.
 func withoutBindings(cfg *config.Config, plan *topology.Plan) string {
 	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.By == topology.ByReject })
-	declares := modeOf(cfg) == topology.ModeDeclare
-	lost := "loses"
+	returns, lost := plan.WayBack() != nil, "loses"
 	if plan.Quorum { // the broker keeps what it cannot route, and tries it again after three to six minutes
 		lost = "holds up"
 	}
-	often := fmt.Sprintf("at every connect and every %d seconds", declare.DefaultEvery/time.Second)
-	switch back := plan.WayBack(); {
-	case back != nil && declares:
-		return fmt.Sprintf("sidecar run declares them %s, also the one that retries return by (%s to exchange %s, key %s), "+
-			"which %s what returns while it is deleted", often, back.Queue, back.Exchange, back.Key, lost)
-	case back != nil:
+	switch {
+	case returns && modeOf(cfg) != topology.ModeDeclare:
 		return "the binding by which retries return cannot be tested by publishing"
-	case plan.DelaysItself():
-		return "parked messages are published as mandatory: without a binding they are returned, and the original stays"
-	case !rejects:
-		return "retries and parked messages are published as mandatory: without a binding they are returned, and the " +
-			"original stays"
+	case rejects || returns:
+		return fmt.Sprintf("sidecar run declares bindings at every connect and every %d seconds; one deleted in between %s "+
+			"what is retried until then", declare.DefaultEvery/time.Second, lost)
 	}
-	return "sidecar run declares bindings " + often + " and before the first reject of each second; one deleted in " +
-		"between " + lost + " what is retried until then"
+	return "what is published is mandatory: without a binding it is returned, and the original stays"
 }

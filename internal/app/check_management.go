@@ -31,7 +31,7 @@ func (r *CheckResult) readManagement(ctx context.Context, cfg *config.Config, pl
 	o := management.Options{URL: address, User: user, Password: password, TLS: tls, Vhost: vhost(cfg)}
 	s, err := management.Read(ctx, o, plan)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: check SIDECAR_MANAGEMENT_URL (port 15672, plugin rabbitmq_management), or unset it", err)
 	}
 	r.Bindings, r.Policies = seen, seen
 	if plan.DelaysItself() {

@@ -47,7 +47,7 @@ func checked(t *testing.T, cfg *config.Config) (r checkJSON, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	err = Check(t.Context(), cfg, &out, true, plain)
-	if err != nil && !errors.Is(err, errFindings) {
+	if err != nil && !errors.Is(err, errFindings) && !errors.Is(err, ErrMissing) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	d := json.NewDecoder(&out)
@@ -55,8 +55,8 @@ func checked(t *testing.T, cfg *config.Config) (r checkJSON, err error) {
 	if jerr := d.Decode(&r); jerr != nil || d.More() {
 		t.Fatalf("not one JSON object: %v", jerr)
 	}
-	if r.Fits != (err == nil) {
-		t.Errorf("fits is %v, and the error %v", r.Fits, err)
+	if r.Fits != (err == nil) || r.Made != errors.Is(err, ErrMissing) {
+		t.Errorf("fits is %v, made by run %v, and the error %v", r.Fits, r.Made, err)
 	}
 	return r, err
 }
@@ -65,7 +65,7 @@ func checked(t *testing.T, cfg *config.Config) (r checkJSON, err error) {
 func printed(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := Check(t.Context(), cfg, &out, false, plain); err != nil && !errors.Is(err, errFindings) {
+	if err := Check(t.Context(), cfg, &out, false, plain); err != nil && !errors.Is(err, errFindings) && !errors.Is(err, ErrMissing) {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	return out.String()
@@ -122,8 +122,8 @@ func TestCheckJSONHasLists(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	must.Do(t, Check(t.Context(), live(t, "SIDECAR_CONSUME=off", "SIDECAR_PUBLISH_ADDR=127.0.0.1:0", "SIDECAR_PUBLISH_TOKEN=0123456789abcdef"), &out, true, plain))
-	want := `{"service":"demo-orders","queue":"","fits":true,"bindings":"not seen","policies":"not seen","findings":[],"warnings":[]}` + "\n"
-	if out.String() != want {
+	want := `"user":"guest","queue":"","fits":true,"made_by_run":false,"bindings":"not seen","policies":"not seen","findings":[],"warnings":[]}` + "\n"
+	if !strings.HasPrefix(out.String(), `{"service":"demo-orders","broker":["`) || !strings.HasSuffix(out.String(), want) {
 		t.Errorf("got  %swant %s", out.String(), want)
 	}
 }

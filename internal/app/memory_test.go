@@ -200,7 +200,7 @@ func TestLongAttemptsOfABroker(t *testing.T) {
 			}
 			problem, says := "version", topology.FixAttempt+" at most 25m, or upgrade every node"
 			if recent {
-				problem, says = "drift", topology.FixAttempt+" at most 25m, or set SIDECAR_QUEUE to another name"
+				problem, says = "drift", topology.FixAttempt+" at most 25m, or use a queue beside it: another SIDECAR_QUEUE"
 			}
 			brokertest.Eventually(t, time.Minute, "a finding", sub.status.bad)
 			findings, _ := sub.status.last()

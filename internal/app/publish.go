@@ -10,6 +10,7 @@ import (
 	"sidecar/internal/admin"
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
+	"sidecar/internal/deadletter"
 	"sidecar/internal/publish"
 	"sidecar/internal/topology"
 )
@@ -18,12 +19,13 @@ import (
 const leastStop = time.Second
 
 // newEndpoint returns the listener for messages of the app.
-func newEndpoint(sh shared, plan *topology.Plan) (*publish.Server, sender) {
+func newEndpoint(sh shared, plan *topology.Plan, owners []deadletter.Owner) (*publish.Server, sender) {
 	c := &sh.cfg.Publish
 	p := sh.newPublisher("publish endpoint", mainExchange(sh.cfg, plan))
 	server := publish.New(publish.Options{
-		Addr: c.Addr, Exchanges: publishAliases(sh.cfg, plan), RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody),
-		MaxInflight: c.MaxInflight, Timeout: c.Timeout, Token: listenerToken(c.Token, sh.log), Publisher: p,
+		Addr: c.Addr, Exchanges: publishAliases(sh.cfg, plan), Bindings: bindingKeys(owners),
+		RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody), MaxInflight: c.MaxInflight,
+		Timeout: c.Timeout, Token: listenerToken(c.Token, sh.log), Publisher: p,
 		Memory: sh.budget.Account(budget.Publish), Tracing: sh.tracing, Registerer: sh.registry, Logger: sh.log,
 	})
 	stop := func(t stopTime) {
@@ -36,6 +38,17 @@ func newEndpoint(sh shared, plan *topology.Plan) (*publish.Server, sender) {
 		problem := server.Problem()
 		return admin.Check{Name: "publish_endpoint", OK: problem == "", Detail: problem}
 	}}
+}
+
+// bindingKeys returns the keys by which the queues of all subscriptions are bound, separated by commas, by exchange.
+func bindingKeys(owners []deadletter.Owner) map[string]string {
+	keys := map[string]string{}
+	for _, o := range owners {
+		for _, b := range feeds(o.Plan) {
+			keys[b.Exchange] = withName(keys[b.Exchange], cmp.Or(b.Key, `""`))
+		}
+	}
+	return keys
 }
 
 // publishAliases returns the exchanges that the app may publish to, by alias.

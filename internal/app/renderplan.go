@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
+	"sidecar/internal/broker"
 	"sidecar/internal/config"
 	"sidecar/internal/topology"
 )
@@ -77,12 +76,8 @@ func renderSent(cfg *config.Config, format string, exchanges []string) (string, 
 	return "", fmt.Errorf("format %q is not one of text, permissions: SIDECAR_CONSUME=off declares nothing", format)
 }
 
-// vhost returns the virtual host of the first URL, for the definitions.
+// vhost returns the virtual host of the first URL.
 func vhost(cfg *config.Config) string {
-	if urls, err := cfg.AMQP.URLs(); err == nil && len(urls) > 0 {
-		if u, err := amqp.ParseURI(urls[0]); err == nil {
-			return u.Vhost
-		}
-	}
-	return "/"
+	_, name, _ := broker.NewDialer(brokerOptions(cfg, "", Build{})).Where()
+	return cmp.Or(name, "/")
 }

@@ -198,7 +198,7 @@ func TestRunAPlanFromAFile(t *testing.T) {
 	app.On("bad", apptest.Say(apptest.Status(409)))
 	const file = "SIDECAR_PLAN_FILE=../../examples/topologies/headers/billing.json"
 	cfg := live(t, file, "SIDECAR_APP_URL="+app.URL, "SIDECAR_PARK_ON_STATUS=409")
-	if out := problems(t, cfg); !strings.Contains(out, `queue "billing": missing`) {
+	if out := problems(t, cfg); !strings.Contains(out, `queue "billing" `) {
 		t.Errorf("a check before anything was declared:\n%s", out)
 	}
 	a, _, stop := run(t, cfg)

@@ -96,11 +96,11 @@ func TestCheckSaysWhatAMissingBindingDoes(t *testing.T) {
 	}{
 		{nil, "deleted in between loses"},
 		{[]string{"SIDECAR_QUEUE_TYPE=quorum"}, "deleted in between holds up"},
-		{[]string{"SIDECAR_TOPOLOGY_MODE=verify"}, "are published as mandatory"},
-		{[]string{"SIDECAR_RETRY_DELAYS=1s"}, "are published as mandatory"},
-		{[]string{"SIDECAR_TOPOLOGY=native"}, "parked messages are published as mandatory: without"},
-		{tiers, "(freeflow.user to exchange freeflow.events, key user.retry), which loses what returns while it is deleted"},
-		{append([]string{"SIDECAR_QUEUE_TYPE=quorum"}, tiers...), "which holds up what returns"},
+		{[]string{"SIDECAR_TOPOLOGY_MODE=verify"}, "what is published is mandatory"},
+		{[]string{"SIDECAR_RETRY_DELAYS=1s"}, "what is published is mandatory"},
+		{[]string{"SIDECAR_TOPOLOGY=native"}, "what is published is mandatory"},
+		{tiers, "deleted in between loses"},
+		{append([]string{"SIDECAR_QUEUE_TYPE=quorum"}, tiers...), "deleted in between holds up"},
 		{append([]string{"SIDECAR_TOPOLOGY_MODE=verify"}, tiers...), "cannot be tested by publishing"},
 	} {
 		cfg := load(t, tc.env...)

@@ -35,12 +35,12 @@ func NewDialer(o Options) *Dialer {
 }
 
 // Dial tries every URL once, each with its own deadline, starting with a different one each time, and returns the first
-// session that is established. Every failed attempt is logged with its reason. The error joins them all and contains no
+// session that is established. Failed attempts are logged. The error joins them all and contains no
 // secret.
 func (d *Dialer) Dial(ctx context.Context) (*Session, error) {
 	targets, err := d.targets()
 	if err != nil {
-		d.o.Logger.Warn("broker connection failed", "connection", d.o.Name, "cause", string(causeOf(err)), "error", err)
+		d.logFailed("", err, "")
 		return nil, err
 	}
 	var failed []error
@@ -53,16 +53,29 @@ func (d *Dialer) Dial(ctx context.Context) (*Session, error) {
 		t := targets[int(d.tries.Add(1)-1)%len(targets)]
 		s, err := d.dial(ctx, t)
 		if err == nil {
+			d.metrics.troubles.Clear()
 			d.o.Logger.Info("broker connected", "connection", d.o.Name, "broker", t.addr(), "vhost", t.uri.Vhost,
 				"generation", s.Generation())
 			return s, nil
 		}
-		err = fmt.Errorf("connect to %s: %w", t.addr(), err)
-		d.o.Logger.Warn("broker connection failed", "connection", d.o.Name, "broker", t.addr(),
-			"cause", string(causeOf(err)), "error", err)
+		fix := t.fix(err)
+		if ctx.Err() == nil {
+			d.logFailed(t.addr(), err, fix)
+		}
+		if err = fmt.Errorf("connect to %s: %w", t.addr(), err); fix != "" {
+			err = fmt.Errorf("%w: %s", err, fix)
+		}
 		failed = append(failed, err)
 	}
 	return nil, errors.Join(failed...)
+}
+
+func (d *Dialer) logFailed(addr string, err error, fix string) {
+	why := string(causeOf(err))
+	d.trouble(addr+why+fix, func(suppressed int) {
+		d.o.Logger.Warn("broker connection failed", "broker", addr, "cause", why, "error", err, "fix", fix,
+			"connection", d.o.Name, "suppressed", suppressed)
+	})
 }
 
 // dial makes one session. Until it is established, a deadline or the end of ctx closes the socket, which ends every

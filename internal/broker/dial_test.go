@@ -86,7 +86,7 @@ func TestDialNamesTheReason(t *testing.T) {
 		"closed at once":  {func(o *Options) { o.URLs = urls(slammed) }, causeNetwork, ""},
 		"another service": {func(o *Options) { o.URLs = urls(http) }, causeBroker, "does not speak AMQP"},
 		"wrong password":  {func(o *Options) { o.Password = text("canary") }, causeAuth, ""},
-		"unknown vhost":   {func(o *Options) { o.URLs = urls(strings.TrimSuffix(url, "/") + "/missing") }, causeAuth, "missing"},
+		"unknown vhost":   {func(o *Options) { o.URLs = urls(strings.TrimSuffix(url, "/") + "/missing") }, causeVhost, `missing" does not exist`},
 		"malformed":       {func(o *Options) { o.URLs = urls("amqp://user:canary%zz@host/") }, causeConfig, "1 of 1"},
 		"no URL":          {func(o *Options) { o.URLs = urls() }, causeConfig, "no URL"},
 		"unreadable URL":  {func(o *Options) { o.URLs = func() ([]string, error) { return nil, errors.New("gone") } }, causeConfig, "gone"},

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -17,7 +18,8 @@ type cause string
 const (
 	causeNetwork   cause = "network"   // refused, reset, closed, no such host
 	causeTimeout   cause = "timeout"   // heartbeats stopped, or a call had no answer in time
-	causeAuth      cause = "auth"      // credentials or virtual host refused
+	causeAuth      cause = "auth"      // user, password or right to the virtual host refused
+	causeVhost     cause = "vhost"     // the virtual host does not exist
 	causeTLS       cause = "tls"       // files, handshake or certificate
 	causeBroker    cause = "broker"    // the broker closed the connection: shutdown, operator, protocol error
 	causeChannel   cause = "channel"   // the broker closed a channel: a settlement or a declaration it does not accept
@@ -27,7 +29,8 @@ const (
 )
 
 var causes = []cause{
-	causeNetwork, causeTimeout, causeAuth, causeTLS, causeBroker, causeChannel, causeCancelled, causeConfig, causeOther,
+	causeNetwork, causeTimeout, causeAuth, causeVhost, causeTLS, causeBroker, causeChannel, causeCancelled, causeConfig,
+	causeOther,
 }
 
 var (
@@ -67,6 +70,9 @@ func causeOf(err error) cause {
 func causeOfClose(e *amqp.Error) cause {
 	switch e.Code {
 	case amqp.AccessRefused, amqp.NotAllowed, amqp.InvalidPath:
+		if strings.HasSuffix(e.Reason, " not found") {
+			return causeVhost
+		}
 		return causeAuth
 	}
 	if e.Recover {

@@ -75,6 +75,8 @@ func (m *metrics) confirmed(kind string, d time.Duration) {
 type links struct {
 	connected, blocked *prometheus.Desc
 
+	troubles sync.Map // lines about a broker that cannot be reached: a *telemetry.Throttle for each
+
 	mu   sync.Mutex
 	all  map[*link]struct{}
 	over bool // none is left and none is wanted: a drained sidecar is not one that has lost its broker

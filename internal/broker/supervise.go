@@ -56,8 +56,12 @@ func Supervise(ctx context.Context, d *Dialer, serves ...Serve) error {
 		why, pause, log := d.lost(err, lasted, &backoff)
 		failure := func() error { return err }
 		d.failure.Store(&failure)
-		log.Warn("broker session over")
-		if why == causeAuth || why == causeConfig {
+		if lasted > 0 { // else Dial has logged it
+			d.trouble("session"+string(why), func(suppressed int) {
+				log.Warn("broker session over", "suppressed", suppressed)
+			})
+		}
+		if why == causeAuth || why == causeVhost || why == causeConfig {
 			d.waitUnlessChanged(ctx, pause, credentials)
 		} else {
 			sleep(ctx, pause)

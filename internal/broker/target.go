@@ -40,6 +40,16 @@ func (d *Dialer) targets() ([]target, error) {
 	return targets, nil
 }
 
+// Where returns the addresses of the brokers, and the virtual host and the user of the first one.
+func (d *Dialer) Where() (addrs []string, vhost, user string) {
+	for i, t := range d.credentials() {
+		if addrs = append(addrs, t.addr()); i == 0 {
+			vhost, user = t.uri.Vhost, t.username
+		}
+	}
+	return addrs, vhost, user
+}
+
 // credentials are the targets as they can be read now, none when they cannot.
 func (d *Dialer) credentials() []target {
 	targets, _ := d.targets() // Dial reports it

@@ -95,7 +95,8 @@ func (l *loader) checkApp() {
 }
 
 // checkToken holds for tokens that travel in an Authorization header.
-var checkToken = require(visibleASCII, "holds a space, a control character or a character outside ASCII")
+var checkToken = require(visibleASCII, "holds a space, a control character or a character outside ASCII: set the "+
+	"token alone, without 'Bearer '")
 
 // Values of SIDECAR_CLOUDEVENTS.
 const (

@@ -96,6 +96,6 @@ type Process struct {
 	// Least severe level that is logged. Messages that were taken at the first attempt are `debug`.
 	LogLevel string `env:"LOG_LEVEL" envDefault:"info" oneof:"debug|info|warn|error"`
 
-	// `json`: one object per line. `text`: for people.
-	LogFormat string `env:"LOG_FORMAT" envDefault:"json" oneof:"json|text"`
+	// `json`: one object per line. `text`: for people. `auto`: `text` where standard output is a terminal, `json` elsewhere.
+	LogFormat string `env:"LOG_FORMAT" envDefault:"auto" oneof:"auto|json|text"`
 }

@@ -92,7 +92,7 @@ func checkAddr(addr string) error {
 func parseAddr(addr string) (host string, port int, err error) {
 	host, text, err := net.SplitHostPort(addr)
 	if err != nil || strings.Contains(text, "/") { // a URL or the path of a socket
-		return "", 0, errors.New("is not host:port")
+		return "", 0, errors.New("is not host:port: a port alone is written as :9090")
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {

@@ -73,7 +73,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	if l := c.Listen; l.AdminAddr != ":9090" || l.ControlAddr != "127.0.0.1:9091" || l.ControlToken.IsSet() || l.ControlReadToken.IsSet() {
 		t.Errorf("Listen: %+v", l)
 	}
-	if p := (Process{ShutdownGrace: 25 * time.Second, LogLevel: "info", LogFormat: "json"}); c.Process != p {
+	if p := (Process{ShutdownGrace: 25 * time.Second, LogLevel: "info", LogFormat: "auto"}); c.Process != p {
 		t.Errorf("Process: %+v", c.Process)
 	}
 	if w := c.Warnings(); c.Tracing != nil || len(w) != 0 {
@@ -124,7 +124,7 @@ func TestEveryProblemInOneGo(t *testing.T) {
 		`SIDECAR_APP_TIMEOUT="30": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 24h`,
 		`SIDECAR_PREFETCH="0": out of range; allowed: 1 to 65535`,
 		`SIDECAR_LOG_LEVEL="loud": not one of the words; allowed: debug, info, warn, error`,
-		`SIDECAR_LOG_FORMAT="xml": not one of the words; allowed: json, text`,
+		`SIDECAR_LOG_FORMAT="xml": not one of the words; allowed: auto, json, text`,
 		`SIDECAR_AAA: unknown name; docs/configuration.md lists the known names`,
 		`SIDECAR_CONCURENCY: unknown name; the nearest known name is SIDECAR_CONCURRENCY`,
 	}
@@ -221,7 +221,6 @@ func TestWarnings(t *testing.T) {
 		{"SIDECAR_MANAGEMENT_URL=http://rabbit/", "SIDECAR_MANAGEMENT_URL: the password is sent unencrypted"},
 		{"SIDECAR_AMQP_URL=amqps://guest:pw@rabbit/", "SIDECAR_AMQP_URL: the user guest is refused"},
 		{"SIDECAR_AMQP_URL=amqps://rabbit", "SIDECAR_AMQP_URL: the user guest is refused"},
-		{"SIDECAR_ADMIN_PORT=9090", "SIDECAR_ADMIN_PORT: ignored, because Kubernetes"},
 	} {
 		if w := load(t, tc.env).Warnings(); len(w) != 1 || !strings.HasPrefix(w[0], tc.want) {
 			t.Errorf("%s: warnings %q", tc.env, w)

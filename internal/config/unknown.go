@@ -27,12 +27,7 @@ func (l *loader) checkUnknown() {
 		if !strings.HasPrefix(name, prefix) || meanings == 1 || consequence {
 			continue
 		}
-		switch link := serviceLink.MatchString(name); {
-		case link && injected(name, l.env[name]):
-		case link:
-			l.warnings = append(l.warnings, shownName(name)+": ignored, because Kubernetes injects such names for a Service; "+
-				l.suggestion(name))
-		default:
+		if !serviceLink.MatchString(name) || !injected(name, l.env[name]) { // SIDECAR_APP_PORT=3000 has no tcp:// before it
 			l.problems = slices.DeleteFunc(l.problems, func(p Problem) bool { return meanings > 1 && p.Variable == name })
 			l.problems = append(l.problems, Problem{Variable: shownName(name), Reason: l.unknown(name)})
 		}
@@ -60,8 +55,33 @@ func shownName(name string) string {
 	return name
 }
 
-// suggestion names the nearest known name.
+// meant says what to set in place of names that are usual elsewhere and not near ours: SIDECAR_ and a name that the
+// pattern matches as a whole.
+var meant = []struct{ pattern, instead string }{
+	{`(RABBIT(MQ)?|BROKER|AMQPS?|MQ)(_(URLS?|URI|DSN|HOST(NAME)?|PORT|V_?HOST|ADDR(ESS)?|CONNECTION(_STRING)?))?|V_?HOST`,
+		"SIDECAR_AMQP_URL=amqp://user:password@host:5672/vhost"},
+	{`(RABBIT(MQ)?|BROKER|AMQPS?|MQ)_(USER(NAME)?|LOGIN)`, "SIDECAR_AMQP_USERNAME"},
+	{`(RABBIT(MQ)?|BROKER|AMQPS?|MQ)_(PASS(WORD|WD)?|SECRET)`, "SIDECAR_AMQP_PASSWORD"},
+	{`(DATABASE|DB|POSTGRES(QL)?|PG|OUTBOX)(_(URL|URI|DSN|HOST|PORT|DATABASE|DB|CONNECTION(_STRING)?))*`, "SIDECAR_OUTBOX_DSN"},
+	{`(APP|TARGET|UPSTREAM|SERVICE|HTTP|WEBHOOK)_(HOST|ADDR(ESS)?|ENDPOINT|PORT)|PORT|(TARGET|UPSTREAM|WEBHOOK)?_?UR[LI]`,
+		"SIDECAR_APP_URL=http://127.0.0.1:8080/path for the app, SIDECAR_ADMIN_ADDR for the sidecar's own port"},
+	{`(METRICS|HEALTH|ADMIN)_(PORT|HOST)`, "SIDECAR_ADMIN_ADDR=:9090"},
+	{`PUBLISH_(PORT|HOST|URL)`, "SIDECAR_PUBLISH_ADDR=127.0.0.1:9092"},
+	{`(MAX_)?ATTEMPTS`, "SIDECAR_MAX_RETRIES, which does not count the first attempt"},
+	{`WORKERS|THREADS|PARALLEL(ISM)?|MAX_?CONCURRENT`, "SIDECAR_CONCURRENCY"},
+	{`ROUTING_KEYS?|BINDING_KEYS?|TOPICS?`, "SIDECAR_BINDINGS=exchange:key"},
+	{`DEAD_?LETTER_(QUEUE|EXCHANGE)(_NAME)?`, "SIDECAR_DLQ and SIDECAR_DLX"},
+	{`DEBUG|VERBOSE`, "SIDECAR_LOG_LEVEL=debug"},
+}
+
+// suggestion names what is probably meant, or the nearest known name.
 func (l *loader) suggestion(name string) string {
+	short := strings.TrimSuffix(strings.ToUpper(name[len(prefix):]), fileSuffix)
+	for _, m := range meant {
+		if regexp.MustCompile(`^(?:` + m.pattern + `)$`).MatchString(short) {
+			return "set " + m.instead
+		}
+	}
 	var known []string
 	for _, k := range l.order {
 		if short, ours := strings.CutPrefix(k, prefix); ours {

@@ -223,7 +223,8 @@ type Setting struct {
 	// Variable that says the value; empty when none does, and without subscriptions.
 	Variable string `json:"variable,omitempty"`
 
-	Own bool `json:"-"` // other subscriptions may have another value
+	Own     bool `json:"-"` // other subscriptions may have another value
+	Changed bool `json:"-"` // it is set, and not to the default
 }
 
 // Effective lists every variable in the order of the documentation.
@@ -231,6 +232,7 @@ func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
 
 func (l *loader) setting(v *Variable) Setting {
 	s := Setting{Name: v.Name, Value: v.public(v.text), Origin: "environment", Own: v.Scoped && l.cfg.Subscription != ""}
+	s.Changed = l.isSet(v.Name) && v.text != v.Tag.Get("envDefault")
 	if l.cfg.Subscription != "" && l.isSet(v.Name) {
 		s.Variable = v.key()
 	}

@@ -69,7 +69,10 @@ func (f *Filter) Set(name, value string) error {
 	case value == "":
 		problem = "must not be empty"
 	case i < 0:
-		problem = "is not a condition"
+		problem = "is not a condition; there are"
+		for _, c := range Conditions {
+			problem += " " + c.Name
+		}
 	default:
 		t, problem = Conditions[i].parse(value)
 		if problem == "" && Conditions[i].values == once && f.tests[name] != nil {

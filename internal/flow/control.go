@@ -241,6 +241,7 @@ func (c *Control) logDown() {
 	if unwell, ok := errors.AsType[*message.UnwellError](why); ok {
 		fields = append(fields, "status", unwell.Status, "location", unwell.Location)
 	}
+	fields = append(fields, "fix", "start the app, or correct SIDECAR_APP_URL")
 	if c.Has(AppDown) {
 		c.o.Logger.Warn("paused", append([]any{"reason", string(AppDown)}, fields...)...)
 	} else {

@@ -121,7 +121,7 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 		if o.Location != "" {
 			log = log.With("location", o.Location)
 		}
-		log.Warn("paused")
+		log.Warn("paused", "fix", "correct the path in SIDECAR_APP_URL or SIDECAR_ROUTES, or SIDECAR_APP_TOKEN")
 	}
 	if p.rejects {
 		r.refused(p, m, o, url)

@@ -37,10 +37,19 @@ func Decode(b []byte, into any) error {
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Errorf("%s must be %s", wrong.Field, kinds[wrong.Type.Kind()])
+		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:] // without the name of an embedded struct
+		return fmt.Errorf("%s must be %s", field, kinds[wrong.Type.Kind()])
 	}
 	if err != nil {
-		return fmt.Errorf("the body: %s", strings.TrimPrefix(err.Error(), "json: "))
+		text := strings.TrimPrefix(err.Error(), "json: ")
+		if strings.HasPrefix(text, "unknown field ") {
+			text += "; there are"
+			for _, f := range reflect.VisibleFields(reflect.TypeOf(into).Elem()) {
+				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+				text = strings.TrimRight(text+" "+name, " ")
+			}
+		}
+		return fmt.Errorf("the body: %s", text)
 	}
 	return nil
 }

@@ -31,7 +31,8 @@ func (t Routes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		allowed = append(allowed, http.MethodHead)
 	}
 	if !found {
-		Refuse(w, http.StatusNotFound, "", "")
+		Refuse(w, http.StatusNotFound, "", "There is no such path here. Probes and metrics are at SIDECAR_ADMIN_ADDR, "+
+			"control and dead letters at SIDECAR_CONTROL_ADDR, messages are published at SIDECAR_PUBLISH_ADDR.")
 	} else if Allows(w, r, "", allowed...) {
 		route.Handler(w, r)
 	}
@@ -43,7 +44,7 @@ func Allows(w http.ResponseWriter, r *http.Request, code string, methods ...stri
 		return true
 	}
 	w.Header().Set("Allow", strings.Join(methods, ", "))
-	Refuse(w, http.StatusMethodNotAllowed, code, "")
+	Refuse(w, http.StatusMethodNotAllowed, code, "The method must be "+strings.Join(methods, " or ")+".")
 	return false
 }
 

@@ -157,8 +157,8 @@ func TestBatchItems(t *testing.T) {
 	}{
 		{`{"exchange":"` + r.exchange + `","routing_key":"ok","user_id":["not","read"],"delivery_mode":"1","delivery":{"attempt":2}}`, "", published},
 		{`{"exchange":{"base64":"` + base64.StdEncoding.EncodeToString([]byte(r.exchange)) + `"},"routing_key":"ok"}`, "", published},
-		{`{"exchange":"","routing_key":"` + nowhere + `"}`, "NO_ROUTE", unroutable},
-		{`{"exchange":"amq.topic","routing_key":"ok"}`, "no exchange alias", forbidden},
+		{`{"exchange":"","routing_key":"` + nowhere + `"}`, "does not exist", unroutable},
+		{`{"exchange":"amq.topic","routing_key":"ok"}`, "The aliases are default, ", forbidden},
 		{`{"routing_key":"no"}`, "SIDECAR_PUBLISH_ROUTING_KEYS", forbidden},
 		{`{"routing_key":"ok","body":"` + strings.Repeat("x", 100) + `"}`, "", published},
 		{`{"routing_key":"ok","body":"` + strings.Repeat("x", 101) + `"}`, "SIDECAR_PUBLISH_MAX_BODY", tooLarge},

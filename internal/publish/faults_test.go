@@ -25,10 +25,12 @@ func TestUnroutable(t *testing.T) {
 	missing := ""
 	r := start(t, "", func(o *Options) {
 		missing = o.Exchanges["default"] + ".missing"
-		o.Exchanges["missing"] = missing
+		o.Exchanges["missing"], o.Exchanges["others"] = missing, "amq.direct"
+		o.Bindings = map[string]string{"amq.direct": "orders.*, payments.*"}
 	})
 	nowhere := brokertest.Name(t, "nowhere")
-	r.want("no queue", r.post("/publish/direct/"+nowhere, "x"), http.StatusNotFound, unroutable, "NO_ROUTE")
+	r.want("no queue", r.post("/publish/direct/"+nowhere, "x"), http.StatusNotFound, unroutable, "does not exist")
+	r.want("no binding", r.post("/publish/others/none", "x"), http.StatusNotFound, unroutable, "bound by orders.*, payments.*")
 	for range 3 {
 		r.want("no exchange", r.post("/publish/missing/k", "x"), http.StatusNotFound, unroutable, "no exchange '"+missing+"'")
 	}

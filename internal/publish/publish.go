@@ -30,6 +30,7 @@ type Options struct {
 	Token func() string
 
 	Exchanges   map[string]string // by alias, which is in the path; "" is the broker's default exchange
+	Bindings    map[string]string // keys by which the service's queues are bound, by exchange
 	RoutingKeys []string          // patterns that a routing key must match one of; '*' is any bytes, '?' is one
 
 	MaxBody     int64         // bytes of one body

@@ -310,5 +310,5 @@ func TestDirectReply(t *testing.T) {
 	}
 	// A queue for replies is a queue.
 	r.wantPublished("a queue", r.post("/publish/reply/"+r.queue, "x"))
-	r.want("no queue", r.post("/publish/reply/"+message.DirectReply, "x"), http.StatusNotFound, unroutable, "NO_ROUTE")
+	r.want("no queue", r.post("/publish/reply/"+message.DirectReply, "x"), http.StatusNotFound, unroutable, "does not exist")
 }

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -30,7 +32,8 @@ func (s *Server) address(alias, key string) (outgoing, *failure) {
 	m := outgoing{alias: alias, key: key}
 	var found bool
 	if m.exchange, found = s.o.Exchanges[alias]; !found {
-		return outgoing{}, fail(forbidden, "There is no exchange alias %.100q in SIDECAR_PUBLISH_EXCHANGES.", alias)
+		return outgoing{}, fail(forbidden, "There is no exchange alias %.100q in SIDECAR_PUBLISH_EXCHANGES. The aliases are "+
+			"%s.", alias, strings.Join(slices.Sorted(maps.Keys(s.o.Exchanges)), ", "))
 	}
 	if len(key) > amqpvalue.ShortMax {
 		return m, bad("The routing key has %d bytes; AMQP allows %d.", len(key), amqpvalue.ShortMax)
@@ -115,6 +118,9 @@ func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) 
 			return nil
 		}
 		f := failureOf(err)
+		if back, ok := errors.AsType[*broker.ReturnedError](err); ok {
+			f.detail = s.unbound(back)
+		}
 		span.Produced(string(f.code), err)
 		s.failures.Do(func(suppressed int) {
 			s.o.Logger.Warn("message not published", "exchange", m.alias, "routing_key", m.key, "message_id", m.msg.MessageId,
@@ -122,6 +128,16 @@ func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) 
 		})
 		return f
 	}
+}
+
+// unbound says which binding a returned message lacks, and which there are.
+func (s *Server) unbound(back *broker.ReturnedError) string {
+	if back.Exchange == "" {
+		return fmt.Sprintf("The message was not kept: the routing key of the default exchange names the queue %q, which "+
+			"does not exist.", back.Key)
+	}
+	return fmt.Sprintf("The message was not kept: no queue is bound to exchange %q by a key that matches %q. This "+
+		"service's queues are bound by %s.", back.Exchange, back.Key, cmp.Or(s.o.Bindings[back.Exchange], "none"))
 }
 
 // prefer returns a, or b when a does not belong to a trace.

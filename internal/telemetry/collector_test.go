@@ -141,8 +141,8 @@ func TestLoggerText(t *testing.T) {
 		l.Debug("a")
 		l.Info("a")
 		l.Warn("a")
-		l.Error("drained", "released", 3)
-		if text := out.String(); strings.Count(text, "\n") != want || !strings.HasSuffix(text, "level=error msg=drained released=3\n") {
+		l.Error("drained", "trace_id", "t", "released", 3)
+		if text := out.String(); strings.Count(text, "\n") != want || !strings.HasSuffix(text, " error drained  released=3\n") {
 			t.Errorf("%s: want %d lines: %q", level, want, text)
 		}
 	}

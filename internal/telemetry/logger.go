@@ -22,13 +22,14 @@ import (
 // terminal.
 //
 // level is debug, info, warn or error, format is json or text. Any other word means info and json: config refuses it.
-func NewLogger(w io.Writer, level, format string) *slog.Logger {
+// A line of text does not repeat the only queue that is consumed.
+func NewLogger(w io.Writer, level, format string, only ...string) *slog.Logger {
 	var least slog.Level
 	_ = least.UnmarshalText([]byte(level)) // leaves info in place
 	o := &slog.HandlerOptions{Level: least, ReplaceAttr: renameAttr}
 	w = terminal.Writer{W: w} // the handlers leave some control characters as they are
 	if format == "text" {
-		return slog.New(slog.NewTextHandler(w, o))
+		return slog.New(newTextHandler(w, least, only))
 	}
 	return slog.New(slog.NewJSONHandler(w, o))
 }

@@ -256,7 +256,11 @@ func (p *Plan) fixOf(fix, variable string) string {
 	if fix == "{delay policy}" {
 		return p.FixDelay()
 	}
-	ways := strings.NewReplacer("{another}", "set "+variable+" to another name",
+	another := "set " + variable + " to another name"
+	if variable == "SIDECAR_QUEUE" { // the queue that exists stays as it is
+		another = "use a queue beside it: another SIDECAR_QUEUE, with the same bindings"
+	}
+	ways := strings.NewReplacer("{another}", another,
 		"{any type}", "SIDECAR_QUEUE_TYPE=auto accepts it", "{quorum}", "SIDECAR_QUEUE_TYPE=quorum",
 		"{exchange type}", "set SIDECAR_EXCHANGE_TYPE")
 	if p.FromFile {

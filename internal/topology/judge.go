@@ -144,11 +144,23 @@ func (f *property) judge() (d Difference, explains []string) {
 		d.Judgement, d.Reason = Weaker, "it is not known here what this argument does"
 	default:
 		_, variable := f.role()
-		found := strings.NewReplacer("%v", fmt.Sprint(f.value))
+		found := strings.NewReplacer(f.found()...)
 		d.Judgement, d.Reason, explains = r.judgement, found.Replace(r.reason), r.explains
 		d.Fix = f.plan.fixOf(found.Replace(r.fix), variable)
 	}
 	return d, explains
+}
+
+// found returns the placeholders of reasons and fixes that depend on the object itself, each with its value.
+func (f *property) found() []string {
+	takes, dlq := "drops it", ""
+	if dlx, leads := f.all[ArgDLX].(string); leads {
+		takes = "dead-letters it to " + ExchangeTitle(dlx)
+		if !f.plan.FromFile {
+			dlq = "SIDECAR_DLQ=QUEUE, the queue behind that exchange, parks in the same place; against the limit: "
+		}
+	}
+	return []string{"%v", fmt.Sprint(f.value), "{takes}", takes, "{dlq}", dlq}
 }
 
 // differences compares an object with what was found of it. What one difference explains is not reported.

@@ -152,7 +152,7 @@ var rules = []rule{
 			"failed attempts of all replicas, and lost connections", fix: "lower SIDECAR_MAX_RETRIES, or {another}"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limitBelow(NoDeliveryLimit), judgement: Weaker,
 		reason: "the broker takes a message away that returns more than %v times without an answer, by crashes or lost " +
-			"connections", fix: "{another}"},
+			"connections, and {takes}; failed attempts do not count", fix: "{dlq}{another}"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: brokersOwnLimit, judgement: Weaker,
 		reason: "from RabbitMQ 4.0 the broker takes a message away that returns more than 20 times without an answer, by " +
 			"crashes or lost connections", fix: "set a policy with delivery-limit=2147483647 on it"},

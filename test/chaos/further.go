@@ -93,8 +93,8 @@ var further = []mutant{
 	{
 		name: "ends when its password is refused",
 		edits: []edit{{
-			"internal/broker/supervise.go", "		if why == causeAuth || why == causeConfig {\n", "		if why == causeAuth " +
-				"{\n			return err\n		}\n		if why == causeAuth || why == causeConfig {\n",
+			"internal/broker/supervise.go", "		if why == causeAuth || why == causeVhost ||",
+			"		if why == causeAuth {\n			return err\n		}\n		if why == causeAuth || why == causeVhost ||",
 		}},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=password"),
 	},

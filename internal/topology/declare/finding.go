@@ -110,8 +110,10 @@ func mergePermissions(all []Finding) []Finding {
 	return merged
 }
 
-const fixMissing = "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare creates it; or import what `sidecar plan --format " +
-	"definitions` prints"
+const (
+	fixRun     = "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare (the default) makes what is missing"
+	fixMissing = fixRun + "; or import what `sidecar plan --format definitions` prints"
+)
 
 // Unroutable is the finding of a mandatory publish that ended with err because it reached no queue: the one of known
 // that is about an object of its route, if there is one. An error that is not about the exchange does not say which
@@ -205,7 +207,7 @@ func (o *object) absent() Finding {
 		f.Wanted, f.Fix = "an exchange of any type", "its owner has to declare it; SIDECAR_BINDINGS names it"
 	}
 	if o.queue != nil && o.queue.Beside { // which sidecar plan cannot print: it has not seen the queue beside it
-		f.Fix = "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare creates it"
+		f.Fix = fixRun
 	}
 	return f
 }

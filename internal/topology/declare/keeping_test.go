@@ -84,7 +84,7 @@ func TestSingleActiveConsumer(t *testing.T) {
 	args := amqp.Table{topology.ArgType: topology.TypeClassic}
 	must.Get(ch.QueueDeclare(p.Queue, true, false, false, false, args))(t)
 	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
-		refused(url, mode, "none", "SIDECAR_ORDER_SCOPE=replica accepts order within each replica only, or set SIDECAR_QUEUE")
+		refused(url, mode, "none", "SIDECAR_ORDER_SCOPE=replica accepts order within each replica only, or use a queue beside it: another SIDECAR_QUEUE")
 	}
 }
 
