@@ -47,6 +47,9 @@ func subscriptionNames(list string) (names, wrong []string) {
 
 // OwnName is what a variable is called for one subscription.
 func OwnName(subscription, variable string) string {
+	if subscription == "" {
+		return variable
+	}
 	name := strings.ToUpper(strings.ReplaceAll(subscription, "-", "_"))
 	return ownPrefix + name + "_" + strings.TrimPrefix(variable, prefix)
 }
