@@ -52,9 +52,7 @@ func checkDelays(cfg *config.Config, reject func(variables []string, reasons ...
 	if err != nil {
 		return // reported already
 	}
-	if cfg.Retry.OrderBy != "" {
-		checkOrder(cfg, p, reject)
-	}
+	checkOrder(cfg, p, reject)
 	if p.FromFile && !p.Quorum && p.Attempt > topology.MaxHeld {
 		reject([]string{"SIDECAR_APP_TIMEOUT", "SIDECAR_PLAN_FILE"}, "with SIDECAR_RETRY_AFTER_MAX or "+
 			"SIDECAR_REQUEUE_DELAY_MAX it must not be more than 25m: the plan's queue is not a quorum queue, and after 30 "+
@@ -66,32 +64,32 @@ func checkDelays(cfg *config.Config, reject func(variables []string, reasons ...
 	}
 }
 
-// checkOrder rejects an order by key where retries wait in the queue itself, or longer than a message may stay unsettled.
+// checkOrder rejects an order by key where retries wait in the queue itself, or longer than messages may be unsettled.
 func checkOrder(cfg *config.Config, p *topology.Plan, reject func(variables []string, reasons ...string)) {
-	if p.DelaysItself() {
-		reject([]string{"SIDECAR_ORDER_BY", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
-			"itself: after a lost connection they would be out of order. Every other "+
-			config.OwnName(cfg.Subscription, "SIDECAR_TOPOLOGY")+" keeps the order")
-		return
-	}
 	var waits, fitting []string
 	for _, w := range p.Waits {
 		waits = append(waits, topology.TierLabel(w.Delay))
 		fitting = append(fitting, topology.TierLabel(min(w.Delay, config.MaxOrderDelay)))
 	}
-	if slices.Equal(waits, fitting) {
-		return
-	}
+	fitting = slices.Compact(fitting)
 	who, set := p.Preset, "SIDECAR_RETRY_DELAY"
 	if p.Tiered {
 		set = "SIDECAR_RETRY_DELAYS"
 	}
-	set = config.OwnName(cfg.Subscription, set) + "=" + strings.Join(slices.Compact(fitting), ",")
+	set = config.OwnName(cfg.Subscription, set) + "=" + strings.Join(fitting, ",")
 	if p.FromFile {
 		who, set = "the plan", "shorter delays in SIDECAR_PLAN_FILE"
 	}
-	reject([]string{"SIDECAR_ORDER_BY"}, fmt.Sprintf("messages in order wait unsettled, for 10m at most, and %s waits %s: "+
-		"set %s", who, strings.Join(waits, ", "), set))
+	switch {
+	case cfg.Retry.OrderBy == "":
+	case p.DelaysItself():
+		reject([]string{"SIDECAR_ORDER_BY", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
+			"itself: after a lost connection they would be out of order. Every other "+
+			config.OwnName(cfg.Subscription, "SIDECAR_TOPOLOGY")+" keeps the order")
+	case !slices.Equal(waits, fitting):
+		reject([]string{"SIDECAR_ORDER_BY"}, fmt.Sprintf("messages in order wait unsettled, for 10m at most, and %s waits "+
+			"%s: set %s", who, strings.Join(waits, ", "), set))
+	}
 }
 
 // parsePlan reads the plan of SIDECAR_PLAN_FILE.

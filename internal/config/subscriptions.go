@@ -72,6 +72,9 @@ func (l *loader) read(v *Variable) {
 	}
 	v.raw = l.env[v.from]
 	v.text, v.file = v.raw, l.env[v.FileVariant()]
+	if v.text == v.Tag.Get("word") { // the default, and more
+		v.text = ""
+	}
 	if names := l.subscriptions(); v.Tag.Get("holds") == placeholder && len(names) > 0 {
 		v.text = strings.ReplaceAll(v.text, placeholder, cmp.Or(of, names[0]))
 	}
