@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # compose.sh check   the compose file is one by the Compose Specification, and as closed as it says
-# compose.sh test    check, and then its services handle a message, which Prometheus sees, and stop in the right order
+# compose.sh test    check, and then its services handle the messages of README.md, as Prometheus sees, and stop in the right order
 #
 # With a docker engine that is `docker compose up`. Without one, as root: every service is run by what this machine has
-# (scripts/broker.sh, python3, the image in podman, Debian's prometheus), with the environment, the command and the files of
+# (scripts/broker.sh, scripts/postgres.sh, python3, the image in podman, Debian's prometheus), with the environment, the command and the files of
 # the compose file, in networks of their own where its names and ports are free.
 set -euo pipefail
 shopt -s inherit_errexit
@@ -26,12 +26,13 @@ run() {
   model >"$dir/model.json" || die "the compose file is not valid"
   python3 scripts/compose/check.py "$dir/model.json"
   [ "$1" = test ] || return 0
-  scripts/need.sh amqp-publish amqp-tools
+  scripts/need.sh curl curl
   if command -v docker >/dev/null && docker info >/dev/null 2>&1; then
     # shellcheck disable=SC2064 # the name of now
     trap "docker compose -p sidecar-compose-test down -v >/dev/null 2>&1; rm -rf '$dir'" EXIT
     docker compose -p sidecar-compose-test up -d --build --wait
-    python3 scripts/compose/watch.py "$dir/model.json" 127.0.0.1:9099
+    python3 scripts/compose/watch.py "$dir/model.json" 127.0.0.1:9099 \
+      docker compose -p sidecar-compose-test exec -T postgres psql -q -U postgres
     return
   fi
   [ "$(id -u)" = 0 ] || die "no docker engine: running its parts needs root"
@@ -41,6 +42,7 @@ run() {
   scripts/need.sh ip iproute2
   scripts/need.sh prometheus prometheus
   scripts/need.sh wget wget
+  scripts/postgres.sh get
   scripts/image.sh build
   # The broker is this script's, whatever the caller has.
   unset AMQP_URL BROKER_CTL BROKER_VERSION BROKER_DIR

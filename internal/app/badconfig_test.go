@@ -63,7 +63,7 @@ func TestBadRoutes(t *testing.T) {
 func TestBadRates(t *testing.T) {
 	t.Parallel()
 	const names, partitions, byKey = "SIDECAR_SUBSCRIPTIONS=a,b,c,d", "SIDECAR_SUB_B_PARTITIONS=8", "SIDECAR_ORDER_BY=header:k"
-	refused(t, "is 20 messages in total, which take more than 15m", "SIDECAR_RATE_LIMIT", "SIDECAR_RATE_LIMIT=79/h")
+	refused(t, "SIDECAR_PREFETCH to 19 at most", "SIDECAR_RATE_LIMIT", "SIDECAR_RATE_LIMIT=79/h")
 	refused(t, "is 80 messages in total", "SIDECAR_MAX_RATE", "SIDECAR_MAX_RATE=319/h", names)
 	refused(t, "is 160 messages in total", "SIDECAR_SUB_B_RATE_LIMIT", "SIDECAR_SUB_B_RATE_LIMIT=639/h", names, partitions, "SIDECAR_SUB_B_ORDER_BY=header:k")
 	refused(t, "is 220 messages in total", "SIDECAR_MAX_RATE", "SIDECAR_MAX_RATE=879/h", names, partitions, byKey)
@@ -90,7 +90,10 @@ func TestBadTopologies(t *testing.T) {
 		{"SIDECAR_PREFIX", "reserved", "SIDECAR_PREFIX=amq"},
 		{"SIDECAR_RETRY_DELAYS", "SIDECAR_TOPOLOGY=delay-ladder only", "SIDECAR_RETRY_DELAYS=none"},
 		{"SIDECAR_DEAD_LETTER", "SIDECAR_TOPOLOGY=dead-letter only", "SIDECAR_DEAD_LETTER=disabled"},
-		{"SIDECAR_ORDER_BY", "a retry delay of the topology is longer than 10m", "SIDECAR_TOPOLOGY=topic-tiers SIDECAR_ORDER_BY=queue"},
+		{"SIDECAR_ORDER_BY", "and topic-tiers waits 30s, 5m, 30m: set SIDECAR_RETRY_DELAYS=30s,5m,10m", "SIDECAR_TOPOLOGY=topic-tiers SIDECAR_ORDER_BY=queue"},
+		{"SIDECAR_ORDER_BY", "and fanout waits 1h: set SIDECAR_RETRY_DELAY=10m", "SIDECAR_RETRY_DELAY=1h SIDECAR_ORDER_BY=queue"},
+		{"SIDECAR_SUB_A_ORDER_BY", "30m, 1h: set SIDECAR_SUB_A_RETRY_DELAYS=1s,10m", "SIDECAR_SUBSCRIPTIONS=a,b SIDECAR_RETRY_DELAYS=1s,30m,1h SIDECAR_SUB_A_ORDER_BY=queue"},
+		{"SIDECAR_SUB_A_ORDER_BY", inOrder + ". Every other SIDECAR_SUB_A_TOPOLOGY keeps", "SIDECAR_SUBSCRIPTIONS=a,b SIDECAR_TOPOLOGY=native SIDECAR_SUB_A_ORDER_BY=queue"},
 		{"SIDECAR_PARTITIONS", "needs SIDECAR_ORDER_BY=routing-key", "SIDECAR_PARTITIONS=4"},
 		{"SIDECAR_PARTITIONS", "not SIDECAR_ORDER_SCOPE=replica", "SIDECAR_PARTITIONS=4 SIDECAR_ORDER_BY=header:a SIDECAR_ORDER_SCOPE=replica"},
 		{"SIDECAR_PARTITIONS", "retries wait in the sidecar", "SIDECAR_PARTITIONS=4 SIDECAR_ORDER_BY=header:a SIDECAR_RETRY_QUEUE=r"},

@@ -52,23 +52,43 @@ func checkDelays(cfg *config.Config, reject func(variables []string, reasons ...
 	if err != nil {
 		return // reported already
 	}
-	tooLong := func(w topology.WaitPath) bool { return w.Delay > config.MaxOrderDelay }
-	if cfg.Retry.OrderBy != "" && slices.ContainsFunc(p.Waits, tooLong) {
-		reject([]string{"SIDECAR_ORDER_BY"}, "a retry delay of the topology is longer than 10m, and messages in order wait "+
-			"unsettled: set shorter SIDECAR_RETRY_DELAYS")
-	}
+	checkOrder(cfg, p, reject)
 	if p.FromFile && !p.Quorum && p.Attempt > topology.MaxHeld {
 		reject([]string{"SIDECAR_APP_TIMEOUT", "SIDECAR_PLAN_FILE"}, "with SIDECAR_RETRY_AFTER_MAX or "+
 			"SIDECAR_REQUEUE_DELAY_MAX it must not be more than 25m: the plan's queue is not a quorum queue, and after 30 "+
 			"minutes the broker takes an unsettled message away")
 	}
-	if cfg.Retry.OrderBy != "" && p.DelaysItself() {
-		reject([]string{"SIDECAR_ORDER_BY", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
-			"itself: after a lost connection they would be out of order")
-	}
 	if cfg.Retry.CrashLimit > 0 && p.DelaysItself() {
 		reject([]string{"SIDECAR_CRASH_LIMIT", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
 			"itself: a reject cannot write a crash down. A queue declared for native has an x-delivery-limit for that")
+	}
+}
+
+// checkOrder rejects an order by key where retries wait in the queue itself, or longer than messages may be unsettled.
+func checkOrder(cfg *config.Config, p *topology.Plan, reject func(variables []string, reasons ...string)) {
+	var waits, fitting []string
+	for _, w := range p.Waits {
+		waits = append(waits, topology.TierLabel(w.Delay))
+		fitting = append(fitting, topology.TierLabel(min(w.Delay, config.MaxOrderDelay)))
+	}
+	fitting = slices.Compact(fitting)
+	who, set := p.Preset, "SIDECAR_RETRY_DELAY"
+	if p.Tiered {
+		set = "SIDECAR_RETRY_DELAYS"
+	}
+	set = config.OwnName(cfg.Subscription, set) + "=" + strings.Join(fitting, ",")
+	if p.FromFile {
+		who, set = "the plan", "shorter delays in SIDECAR_PLAN_FILE"
+	}
+	switch {
+	case cfg.Retry.OrderBy == "":
+	case p.DelaysItself():
+		reject([]string{"SIDECAR_ORDER_BY", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
+			"itself: after a lost connection they would be out of order. Every other "+
+			config.OwnName(cfg.Subscription, "SIDECAR_TOPOLOGY")+" keeps the order")
+	case !slices.Equal(waits, fitting):
+		reject([]string{"SIDECAR_ORDER_BY"}, fmt.Sprintf("messages in order wait unsettled, for 10m at most, and %s waits "+
+			"%s: set %s", who, strings.Join(waits, ", "), set))
 	}
 }
 
@@ -91,7 +111,8 @@ func checkBeside(cfg *config.Config, before []*config.Config, reject func(variab
 	slow := func(r config.Rate, variables ...string) {
 		if r > 0 && float64(window) > 15*60*float64(r) { // messages in order return to the queue after 15 minutes
 			reject(variables, fmt.Sprintf("the prefetch of the queues with this rate is %d messages in total, which take more "+
-				"than 15m: the broker takes messages away that are unsettled for too long", window))
+				"than 15m: the broker takes messages away that are unsettled for too long. Set a higher rate, or "+
+				"SIDECAR_CONCURRENCY and SIDECAR_PREFETCH to %d at most", window, max(1, int(15*60*float64(r))/queues)))
 		}
 	}
 	slow(cfg.Window.RateLimit, "SIDECAR_RATE_LIMIT", "SIDECAR_PREFETCH")

@@ -191,7 +191,7 @@ func consumed(subs []*subscription) *admin.Consumed {
 		if i == 0 || sub.cfg != subs[i-1].cfg { // partitions have one concurrency together
 			c.Concurrency += atOnce(sub.cfg)
 		}
-		c.Prefetch += sub.cfg.Window.Prefetch
+		c.Prefetch += sub.consumer.Prefetch()
 		c.Delayed += int(sub.consumer.Delayed())
 		c.Waiting = plusWaiting(c.Waiting, sub)
 	}

@@ -98,7 +98,8 @@ func newSubscription(
 	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
-		Attempt: cfg.App.Timeout, Unroutable: s.unroutable, Undelayed: s.undelayed, RequestCheck: s.requestCheck,
+		LongPrefetch: cfg.LongPrefetch,
+		Attempt:      cfg.App.Timeout, Unroutable: s.unroutable, Undelayed: s.undelayed, RequestCheck: s.requestCheck,
 		Memory: memory,
 		Rates:  s.limits.rates, Slots: s.limits.slots, OrderBy: cfg.Retry.OrderBy,
 		Dispatcher: dispatcher, Batch: s.batchOptions(), Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,

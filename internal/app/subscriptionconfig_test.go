@@ -64,7 +64,7 @@ SIDECAR_SUB_REFUNDS_DLQ: queue "wms.events.dlq" is declared here as dlq x-delive
 	{"two main exchanges", two + `SIDECAR_EXCHANGE=wms.{subscription} SIDECAR_PUBLISH_ADDR=127.0.0.1:9092 SIDECAR_OUTBOX_DSN=postgres:///x`, `
 SIDECAR_EXCHANGE="wms.{subscription}": publishing needs one main exchange, and that of subscription orders is wms.orders: set SIDECAR_OUTBOX_EXCHANGE, and default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES; allowed: at most 255 bytes, no control characters; not starting with 'amq.', except 'amq.direct', 'amq.fanout', 'amq.topic', 'amq.headers' and 'amq.match' where the preset names nothing after it`},
 	{"inherited values", two + `SIDECAR_QUEUE=amq.{subscription} SIDECAR_TOPOLOGY=dead-letter SIDECAR_PREFETCH=5`, `
-SIDECAR_PREFETCH="5": must be at least SIDECAR_CONCURRENCY, which is 10; allowed: 1 to 65535
+SIDECAR_PREFETCH="5": must be at least SIDECAR_CONCURRENCY, which is 10; allowed: 1 to 65535, or auto
 SIDECAR_QUEUE="amq.{subscription}": names that start with amq. are reserved by the broker; allowed: at most 255 bytes, no control characters, not starting with 'amq.'
 SIDECAR_SUB_ORDERS_BINDINGS: required for SIDECAR_TOPOLOGY=dead-letter and not set; allowed: 'exchange:key', separated by commas; the key may be empty
 SIDECAR_SUB_REFUNDS_BINDINGS: required for SIDECAR_TOPOLOGY=dead-letter and not set; allowed: 'exchange:key', separated by commas; the key may be empty`},

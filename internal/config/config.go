@@ -56,6 +56,9 @@ type Config struct {
 	// `OTEL_SPAN_*`) are read by the OpenTelemetry SDK itself.
 	OTel OTel `section:"Tracing" prefix:"OTEL_"`
 
+	// LongPrefetch is the prefetch while attempts take long; 0: Window.Prefetch always.
+	LongPrefetch int
+
 	// Plan is the content of SIDECAR_PLAN_FILE.
 	Plan []byte
 

@@ -192,7 +192,11 @@ func TestBatches(t *testing.T) {
 		{"SIDECAR_BATCH_SIZE=1000 SIDECAR_MEMORY=96MiB", 20000, "SIDECAR_BATCH_SIZE: 10 POSTs with 1MiB of bodies may need 90MiB"},
 		{"SIDECAR_BATCH_SIZE=2 SIDECAR_MEMORY=31MiB SIDECAR_CONCURRENCY=1", 4, "SIDECAR_MAX_BODY: with SIDECAR_BATCH_SIZE a message of more than 10MiB may be parked as too_large: its POST takes three times its body from SIDECAR_MEMORY, which is 31MiB"},
 		{"SIDECAR_BATCH_SIZE=2 SIDECAR_MEMORY=31MiB SIDECAR_CONCURRENCY=1 SIDECAR_MAX_BODY=10MiB", 4, ""},
-		{"SIDECAR_BATCH_SIZE=2 SIDECAR_ORDER_BY=routing-key", 40, ""},
+		{"SIDECAR_BATCH_SIZE=2 SIDECAR_ORDER_BY=routing-key", 200, ""},
+		{"SIDECAR_ORDER_BY=routing-key SIDECAR_PREFETCH=auto", 100, ""},
+		{"SIDECAR_ORDER_BY=routing-key SIDECAR_PARTITIONS=4 SIDECAR_MEMORY=64MiB", 64, ""},
+		{"SIDECAR_ORDER_BY=routing-key SIDECAR_MEMORY=4MiB SIDECAR_MAX_BODY=1MiB", 20, ""},
+		{"SIDECAR_ORDER_BY=routing-key SIDECAR_MAX_RATE=1/s", 20, ""},
 		{"SIDECAR_BATCH_SIZE=1 SIDECAR_CRASH_LIMIT=1", 20, ""},
 		{"SIDECAR_BATCH_WAIT=0s", 20, "SIDECAR_BATCH_WAIT: has no effect while SIDECAR_BATCH_SIZE is 1"},
 		{"SIDECAR_BATCH_BYTES=2MiB", 20, "SIDECAR_BATCH_BYTES: has no effect"},
@@ -205,7 +209,12 @@ func TestBatches(t *testing.T) {
 			t.Errorf("%s: prefetch %d, warnings %q", tc.env, c.Window.Prefetch, w)
 		}
 	}
-	c := load(t, "SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_QUEUE=q.{subscription}", "SIDECAR_SUB_ORDERS_BATCH_SIZE=100")
+	c := load(t, "SIDECAR_SUBSCRIPTIONS=orders,refunds", "SIDECAR_QUEUE=q.{subscription}", "SIDECAR_SUB_ORDERS_BATCH_SIZE=100", "SIDECAR_PREFETCH=auto",
+		"SIDECAR_SUB_REFUNDS_PREFETCH=20")
+	if o, r := c.Subscriptions[0], c.Subscriptions[1]; o.LongPrefetch != 1000 || r.LongPrefetch != 0 {
+		t.Errorf("for long attempts: %d, %d", o.LongPrefetch, r.LongPrefetch)
+	}
+	shows(t, c.Subscriptions[0], []Setting{{Name: "SIDECAR_PREFETCH", Value: "auto", Origin: "environment", Variable: "SIDECAR_PREFETCH", Own: true}})
 	if o, r := c.Subscriptions[0].Window, c.Subscriptions[1].Window; o.BatchSize != 100 || o.Prefetch != 2000 || r.BatchSize != 1 ||
 		r.Prefetch != 20 {
 		t.Errorf("orders: %+v, refunds: %+v", o, r)

@@ -85,6 +85,9 @@ func (v *Variable) Allowed(code func(string) string) string {
 	}
 	low, high, _ := strings.Cut(bounds, "..")
 	limits := code(low) + " to " + code(high)
+	if word := v.Tag.Get("word"); word != "" {
+		limits += ", or " + code(word)
+	}
 	switch {
 	case text != "":
 		return text + "; each " + limits

@@ -1,15 +1,20 @@
 package config
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"sidecar/internal/testkit/must"
 )
 
 // TestTagsAreSound holds the structs to what the rest of the package takes for granted.
@@ -229,5 +234,48 @@ func TestEffective(t *testing.T) {
 	}
 	if got := load(t, "SIDECAR_AMQP_URL=amqp://h").Effective()[3]; got.Value != "amqp://h" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestChartSchema: the schema of the chart's values takes durations, sizes, rates and addresses that the sidecar takes,
+// and refuses the others. A value that is out of range may pass: that depends on the variable.
+func TestChartSchema(t *testing.T) {
+	t.Parallel()
+	var schema struct {
+		Definitions map[string]struct{ Pattern string }
+	}
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile("../../deploy/helm/amqp-sidecar/values.schema.json"))(t), &schema))
+	const good, bad = true, false
+	for definition, tc := range map[string]struct {
+		parse  func(string) error
+		values map[string]bool
+	}{
+		"duration": {parses(parseDuration), map[string]bool{
+			"1s": good, "1m30s": good, "1.5h": good, ".5s": good, "1.s": good, "100us": good, "100µs": good, "100μs": good, "5ns": good, "+5s": good, "-5s": good, "007ms": good,
+			"0s": good, "0": bad, "+0": bad, "5": bad, "5 s": bad, " 5s": bad, "5S": bad, "s": bad, ".s": bad, "1d": bad, "1m30": bad, "1,5s": bad, "1e3s": bad, "5s\n": bad,
+		}},
+		"durations": {parses(parseDelays), map[string]bool{
+			"none": good, "5s": good, "5s,1m": good, "5s, 1m ,2h": good, "5s,": bad, ",5s": bad, "5,1m": bad, "5s 1m": bad, "none,5s": bad, "None": bad,
+		}},
+		"size": {parses(ParseSize), map[string]bool{
+			"0": good, "16MiB": good, "1GiB": good, "1KiB": good, "1048576": good, "007": good, "16MB": bad, "16M": bad, "16Mi": bad, "16 MiB": bad, "1.5MiB": bad, "16mib": bad,
+			"MiB": bad, "-1": bad, "+1": bad, "1e3": bad, "1_000": bad, "0x10": bad, "16MiBKiB": bad,
+		}},
+		"rate": {parses(parseRate), map[string]bool{
+			"1/s": good, "30/m": good, "500/h": good, "1000000/s": good, "010/s": good, "1000001/s": bad, "0/s": bad, "100": bad, "/s": bad, "100/d": bad, "1.5/s": bad, "-1/s": bad,
+		}},
+		"address": {checkAddr, map[string]bool{
+			":9090": good, "[::1]:9091": good, "localhost:0": good, "h:65535": good, "h:0080": good, "127.0.0.1": bad, "9091": bad, "h:65536": bad, "h:http": bad, "h:": bad, "http://h:80": bad,
+		}},
+	} {
+		pattern := regexp.MustCompile(schema.Definitions[definition].Pattern)
+		if !pattern.MatchString("") {
+			t.Errorf("%s: the schema refuses the empty value, which is the default", definition)
+		}
+		for value, want := range tc.values {
+			if err := tc.parse(value); (err == nil) != want || pattern.MatchString(value) != want {
+				t.Errorf("%s %q: the sidecar says %v, the schema matches: %v, want both: %v", definition, value, err, pattern.MatchString(value), want)
+			}
+		}
 	}
 }

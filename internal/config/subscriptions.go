@@ -47,6 +47,9 @@ func subscriptionNames(list string) (names, wrong []string) {
 
 // OwnName is what a variable is called for one subscription.
 func OwnName(subscription, variable string) string {
+	if subscription == "" {
+		return variable
+	}
 	name := strings.ToUpper(strings.ReplaceAll(subscription, "-", "_"))
 	return ownPrefix + name + "_" + strings.TrimPrefix(variable, prefix)
 }
@@ -69,6 +72,9 @@ func (l *loader) read(v *Variable) {
 	}
 	v.raw = l.env[v.from]
 	v.text, v.file = v.raw, l.env[v.FileVariant()]
+	if v.text == v.Tag.Get("word") { // the default, and more
+		v.text = ""
+	}
 	if names := l.subscriptions(); v.Tag.Get("holds") == placeholder && len(names) > 0 {
 		v.text = strings.ReplaceAll(v.text, placeholder, cmp.Or(of, names[0]))
 	}

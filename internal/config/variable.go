@@ -231,8 +231,9 @@ type Setting struct {
 func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
 
 func (l *loader) setting(v *Variable) Setting {
-	s := Setting{Name: v.Name, Value: v.public(v.text), Origin: "environment", Own: v.Scoped && l.cfg.Subscription != ""}
-	s.Changed = l.isSet(v.Name) && v.text != v.Tag.Get("envDefault")
+	s := Setting{Name: v.Name, Value: v.public(cmp.Or(v.text, v.raw)), Origin: "environment"}
+	s.Own = v.Scoped && l.cfg.Subscription != ""
+	s.Changed = l.isSet(v.Name) && cmp.Or(v.text, v.raw) != v.Tag.Get("envDefault")
 	if l.cfg.Subscription != "" && l.isSet(v.Name) {
 		s.Variable = v.key()
 	}
@@ -243,7 +244,7 @@ func (l *loader) setting(v *Variable) Setting {
 		s.Origin, s.Value = "file:"+l.cfg.Topology.PlanFile, v.Tag.Get("plan")
 	case v.Name == "SIDECAR_CONCURRENCY" && l.cfg.Retry.OrderBy == "queue": // see checkWindow
 		s.Origin, s.Value = "derived", "1"
-	case v.text != "":
+	case v.raw != "":
 	case v.Tag.Get("preset") != "":
 		s.Origin = "preset"
 	case v.Tag.Get("derived") != "":

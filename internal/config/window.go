@@ -11,8 +11,11 @@ type Window struct {
 	Concurrency int `env:"CONCURRENCY" envDefault:"10" range:"1..10000"`
 
 	// Messages received from the broker and not settled yet: those being POSTed, those next in line, and those delayed
-	// after a 425 (at most prefetch − concurrency). At least `SIDECAR_CONCURRENCY`.
-	Prefetch int `env:"PREFETCH" derived:"twice SIDECAR_CONCURRENCY, times SIDECAR_BATCH_SIZE" range:"1..65535"`
+	// after a 425 (at most prefetch − concurrency). At least `SIDECAR_CONCURRENCY`. [With an order by a
+	// key](subscriptions.md#order) the default is smaller where memory is short or a rate is set. `auto`: the default
+	// while attempts take less than a second, without an order [half of it while they take
+	// longer](subscriptions.md#long-attempts).
+	Prefetch int `env:"PREFETCH" derived:"twice SIDECAR_CONCURRENCY, with SIDECAR_ORDER_BY ten times, times SIDECAR_BATCH_SIZE" range:"1..65535" word:"auto"`
 
 	// Messages in one POST at most, all of them for one URL. `1`: each message is a request of its own. With more every
 	// POST has [the form of a batch](batches.md), also one with a single message. Not with `SIDECAR_CRASH_LIMIT`.
@@ -70,18 +73,33 @@ func (l *loader) checkWindow() {
 		}
 		w.Concurrency = 1
 	}
-	switch {
+	l.checkMemory()
+	switch auto := l.byName[prefetch].raw != ""; {
 	case !l.ok(concurrency, prefetch, "SIDECAR_BATCH_SIZE"):
 	case !l.isSet(prefetch):
-		w.Prefetch = min(2*w.Concurrency*w.BatchSize, maxPrefetch)
+		w.Prefetch = l.defaultPrefetch()
+		if auto && l.cfg.Retry.OrderBy == "" { // in order all replicas need the same
+			l.cfg.LongPrefetch = min(w.Concurrency*w.BatchSize, maxPrefetch)
+		}
 	case w.Prefetch < w.Concurrency:
 		l.reject(prefetch, "must be at least SIDECAR_CONCURRENCY, which is %d", w.Concurrency)
 	}
 	if most, n := "SIDECAR_MAX_CONCURRENCY", len(l.subscriptions()); l.ok(most) && l.isSet(most) && w.MaxConcurrency < n {
 		l.reject(most, "must be at least the number of subscriptions, which is %d: each can POST one message then", n)
 	}
-	l.checkMemory()
 	l.checkBatch()
+}
+
+// defaultPrefetch is larger in order, so that other keys find places beside the messages of a failing key. Not with a
+// rate, at which they would wait too long, nor larger than what fits at 128 KiB each into the memory for deliveries.
+func (l *loader) defaultPrefetch() int {
+	w, by := &l.cfg.Window, l.cfg.Retry.OrderBy
+	n := 2 * w.Concurrency * w.BatchSize
+	if by != "" && by != "queue" && w.RateLimit == 0 && w.MaxRate == 0 {
+		queues := max(1, len(l.subscriptions())) * max(1, l.cfg.Topology.Partitions)
+		n = max(n, min(5*n, int(w.Memory/2)/queues/(128<<10)))
+	}
+	return min(n, maxPrefetch)
 }
 
 // checkBatch judges what the variables of a batch come to, after SIDECAR_MEMORY.

@@ -80,6 +80,7 @@ func (c *Consumer) dispatchBatch(b *batch) (whole message.Outcome, each []messag
 	span := c.o.Tracing.Batch(len(b.records), func(i int) *telemetry.Span { return &b.records[i].span })
 	whole, each = c.o.Batch.Dispatcher.DispatchBatch(c.interrupt, b.messages, message.TraceContext(span.Carrier()))
 	span.ClientEnd(whole.Failure != message.FailureNoRoute, whole.Status, whole.Failure.String(), whole.URL)
+	c.measure(whole.Elapsed)
 	if each == nil {
 		c.o.Flow.Report(b.messages[0], &whole)
 	}

@@ -65,15 +65,16 @@ type Options struct {
 
 	Attempt time.Duration // the longest one: in order none begins that could outlast a delivery's time
 
-	Concurrency int // POSTs at once, over all sessions
-	Prefetch    int // unacked messages per session, at least Concurrency
-	Dispatcher  Dispatcher
-	Batch       Batch
-	Publisher   Publisher
-	Flow        *flow.Control
-	Tracing     *telemetry.Tracing
-	Logger      *slog.Logger
-	Registerer  prometheus.Registerer // must add the label queue: the metrics here have none
+	Concurrency  int // POSTs at once, over all sessions
+	Prefetch     int // unacked messages per session, at least Concurrency
+	LongPrefetch int // Prefetch at first and while attempts take over a second; 0: always Prefetch, as it must be in order
+	Dispatcher   Dispatcher
+	Batch        Batch
+	Publisher    Publisher
+	Flow         *flow.Control
+	Tracing      *telemetry.Tracing
+	Logger       *slog.Logger
+	Registerer   prometheus.Registerer // must add the label queue: the metrics here have none
 }
 
 // Consumer serves one broker session after the other with one pool of workers. The pool outlives sessions: an attempt
@@ -87,7 +88,9 @@ type Consumer struct {
 	freed   chan struct{} // a worker finished; capacity 1
 	limited bool          // by rates or slots
 	order   *order        // nil: the messages are handled in no order
-	woken   chan struct{} // another delivery or batch may be handled, in order or in batches; capacity 1
+	woken   chan struct{} // another delivery or batch may be handled, or with another prefetch; capacity 1; nil: never
+	long    atomic.Bool   // Prefetch is LongPrefetch
+	average atomic.Int64  // duration of the last dozen attempts in nanoseconds
 
 	attempts *attempts // nil: the headers of a message say how often it failed
 
@@ -151,7 +154,9 @@ func New(o Options) *Consumer {
 		replies:    make(chan struct{}, maxReplies),
 		overflow:   rate.NewLimiter(rate.Every(retry.MinRequeueDelay/time.Duration(max(1, o.Concurrency))), 1),
 	}
-	if o.OrderBy != "" || o.Batch.Size > 1 {
+	c.average.Store(int64(time.Second))
+	c.long.Store(o.LongPrefetch > 0)
+	if o.OrderBy != "" || o.Batch.Size > 1 || o.LongPrefetch > 0 {
 		c.woken = make(chan struct{}, 1)
 	}
 	if o.OrderBy != "" {

@@ -77,6 +77,7 @@ func (c *Consumer) dispatch(r *record, m *message.Message) message.Outcome {
 	o := c.o.Dispatcher.Dispatch(c.interrupt, m)
 	r.span.ClientEnd(o.Failure != message.FailureNoRoute, o.Status, o.Failure.String(), o.URL)
 	c.o.Flow.Report(m, &o)
+	c.measure(o.Elapsed)
 	return o
 }
 

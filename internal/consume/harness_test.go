@@ -108,6 +108,7 @@ type rig struct {
 
 type settings struct {
 	concurrency, prefetch int
+	longPrefetch          int
 	maxRetries            int
 	publisher             func(Publisher) Publisher
 	probe                 func(context.Context) error
@@ -225,7 +226,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 		Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) },
 		RequestCheck: s.requestCheck, Plan: plan, Policy: policy,
 		OrderBy: s.order, Rates: s.rates, Slots: s.slots, Batch: s.batch,
-		Concurrency: s.concurrency, Prefetch: s.prefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
+		Concurrency: s.concurrency, Prefetch: s.prefetch, LongPrefetch: s.longPrefetch, Dispatcher: d, Publisher: publisher, Flow: r.flow,
 		Logger: log, Registerer: registry,
 	})
 	consumer := r.Consumer // drain takes it out of the rig

@@ -30,14 +30,15 @@ func (o offer) messages() int {
 	return 0
 }
 
-// pump hands deliveries to the workers, each as one becomes free, until the gate is closed (errPaused), the consumer
-// stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows one more POST.
+// pump hands deliveries to the workers, each as one becomes free, until the gate is closed or the prefetch changes
+// (errPaused), the consumer stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows
+// one more POST.
 func (s *session) pump(deliveries *broker.Deliveries) error {
 	s.beginPump()
 	defer s.endPump()
 	flow := s.c.o.Flow
 	changed := flow.Changed()
-	for flow.Open() && s.leaving.Err() == nil {
+	for flow.Open() && s.leaving.Err() == nil && s.long == s.c.long.Load() {
 		s.offer()
 		messages := s.offered.messages() // read before a worker has them
 		ready, work, wake := deliveries.Ready(), s.c.offered, s.c.woken
@@ -187,5 +188,26 @@ func (s *session) receive(d *broker.Delivery) {
 	s.c.metrics.received[redelivered].Inc()
 	if !d.Timestamp.IsZero() {
 		s.c.metrics.age.Observe(max(0, time.Since(d.Timestamp).Seconds()))
+	}
+}
+
+// Prefetch is how many unsettled messages the broker may deliver.
+func (c *Consumer) Prefetch() int {
+	if c.long.Load() {
+		return c.o.LongPrefetch
+	}
+	return c.o.Prefetch
+}
+
+// measure is called with the duration of each attempt. Between half a second and a whole one nothing changes: with each
+// change the consumer is registered again, and what it holds returns to the queue.
+func (c *Consumer) measure(took time.Duration) {
+	if c.o.LongPrefetch == 0 {
+		return
+	}
+	average := time.Duration(c.average.Add((int64(took) - c.average.Load()) / 16))
+	if long := c.long.Load(); long && average < time.Second/2 || !long && average > time.Second {
+		c.long.Store(!long)
+		signal(c.woken)
 	}
 }

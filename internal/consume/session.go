@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type session struct {
 	done    <-chan struct{} // closed when nothing can be settled any more
 	settler *settler
 
+	long bool                  // as Consumer.long when the broker's consumer began
 	plan func() *topology.Plan // what settles: the consumer's plan as the broker is found
 
 	outstanding sync.WaitGroup // deliveries received and not ended
@@ -59,7 +61,7 @@ func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan func() 
 		c: c, plan: plan, sub: sub, kill: kill, done: sub.Done(),
 		settler: newSettler(sub, c.o.Prefetch, c.metrics, &c.remembered),
 		// At least one, also when the window leaves no room beside the workers.
-		delays: make(chan struct{}, max(1, c.o.Prefetch-c.atOnce())),
+		delays: make(chan struct{}, max(1, cmp.Or(c.o.LongPrefetch, c.o.Prefetch)-c.atOnce())),
 	}
 	if c.o.Batch.Size > 1 {
 		s.collector = newCollector(c.o.Batch)
@@ -83,7 +85,8 @@ func (s *session) consume(ctx context.Context) error {
 		// As if every message went alone: those of a batch do if it failed.
 		registered := s.settler.inFlight.register(int(s.lastTag)) // #nosec G115 -- of one session
 		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch / s.c.o.Concurrency)
-		consumer, err := s.sub.Consume(ctx, s.c.o.Prefetch)
+		s.long = s.c.long.Load()
+		consumer, err := s.sub.Consume(ctx, s.c.Prefetch())
 		unbind()
 		if err != nil {
 			s.c.refused(ctx, err)

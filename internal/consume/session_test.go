@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,11 +94,38 @@ func TestDeliveriesOfALostSessionAreNotPosted(t *testing.T) {
 	close(hold)
 	r.proxy.Restore(t)
 	r.acked(20)
-	// The new session has the same window as the first.
-	r.eventually("one consumer with a prefetch of 20", func() bool {
-		return brokertest.Eval(t, fmt.Sprintf("[proplists:get_value(prefetch_count, C) || C <- rabbit_amqqueue:consumers_all(<<%q>>)]",
-			brokertest.VhostName(t))) == "[20]"
+	r.window(20) // as the first one's
+}
+
+// window waits until the only consumer has that prefetch, which is not the number of a character: Erlang prints [10] as text.
+func (r *rig) window(n int) {
+	r.t.Helper()
+	r.eventually(fmt.Sprintf("one consumer with a prefetch of %d", n), func() bool {
+		return brokertest.Eval(r.t, fmt.Sprintf("[proplists:get_value(prefetch_count, C) || C <- rabbit_amqqueue:consumers_all(<<%q>>)]",
+			brokertest.VhostName(r.t))) == fmt.Sprintf("[%d]", n)
 	})
+}
+
+// TestWindowByDuration: it is small until attempts are measured, and while they take long. What it holds then goes back.
+func TestWindowByDuration(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 2} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			t.Parallel()
+			var took atomic.Int64
+			d := &batched{answer: func([]*message.Message) (message.Outcome, []message.Outcome) {
+				return message.Outcome{Status: 200, RetryAfter: -1, At: time.Now(), Elapsed: time.Duration(took.Load())}, nil
+			}}
+			r := start(t, d, settings{concurrency: 2, prefetch: 6, longPrefetch: 4, batch: Batch{Size: size, Wait: time.Millisecond, Bytes: 1 << 20}})
+			r.window(4)
+			r.publish(bodies(60)...)
+			r.window(6)
+			took.Store(int64(time.Minute))
+			r.publish(bodies(2)...)
+			r.window(4)
+			r.acked(62)
+		})
+	}
 }
 
 func TestDelaysAndParksOfALostSessionEnd(t *testing.T) {

@@ -83,16 +83,23 @@ class Sidecar:
     def podman(self, *arguments, **options):
         return sh("scripts/image.sh", "podman", *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
 
-    def start(self):
+    def flags(self):
         s = self.service
         flags = ["--read-only"] if s["read_only"] else []
         flags += [f"--cap-drop={cap}" for cap in s["cap_drop"]] + [f"--security-opt={o.removesuffix(':true')}" for o in s["security_opt"]]
-        flags += [f"--env={name}={value}" for name, value in s["environment"].items()]
-        image = f"localhost/{s['image']}"
+        return flags + [f"--env={name}={value}" for name, value in s["environment"].items()]
+
+    def once(self):
+        """Runs a service that ends."""
+        s = self.service
+        self.podman("run", "--rm", "--network=host", "--no-healthcheck", *self.flags(), f"localhost/{s['image']}", *s["command"])
+
+    def start(self):
+        image = f"localhost/{self.service['image']}"
         inspected = json.loads(self.podman("image", "inspect", image).stdout)[0]
         self.check = inspected["Healthcheck"]["Test"][1:]
         # podman itself checks through systemd alone.
-        self.container = self.podman("run", "-d", "--network=host", "--no-healthcheck", *flags, image).stdout.split()[-1]
+        self.container = self.podman("run", "-d", "--network=host", "--no-healthcheck", *self.flags(), image).stdout.split()[-1]
 
     def healthy(self):
         done = subprocess.run(["scripts/image.sh", "podman", "exec", self.container, *self.check], capture_output=True, check=False)
@@ -127,11 +134,29 @@ class Broker:
         sh("scripts/broker.sh", "rm", self.directory)
 
 
+class Database:
+    """PostgreSQL by scripts/postgres.sh, with the files that the image would run at its first start."""
+
+    def __init__(self, service, directory):
+        self.service = service
+        self.directory = os.path.join(directory, "postgres")
+        self.psql = ["scripts/postgres.sh", "psql", self.directory]
+
+    def start(self):
+        sh("scripts/postgres.sh", "start", self.directory, "5432", stdout=subprocess.DEVNULL)
+        for volume in self.service["volumes"]:
+            if volume["target"].startswith("/docker-entrypoint-initdb.d/"):
+                sh(*self.psql, "-q", "-f", volume["source"])
+
+    def remove(self):
+        sh("scripts/postgres.sh", "rm", self.directory)
+
+
 def network(directory):
     """Names as in the compose file; and a second network for Prometheus."""
     hosts = os.path.join(directory, "hosts")
     with open(hosts, "w", encoding="utf-8") as file:
-        file.write(f"127.0.0.1 localhost rabbitmq\n{POD} pod\n{PROMETHEUS} prometheus\n")
+        file.write(f"127.0.0.1 localhost rabbitmq postgres\n{POD} pod\n{PROMETHEUS} prometheus\n")
     sh("mount", "--bind", hosts, "/etc/hosts")
     sh("ip", "link", "set", "lo", "up")
     sh("ip", "netns", "add", NETNS)
@@ -151,8 +176,9 @@ def await_health(name, service):
     say(f"{name} is healthy")
 
 
-def stop(sidecar, app):
+def stop(ports, sidecar, app):
     """In the order of the compose file: who depends on others ends first."""
+    ports.stop()
     if (status := sidecar.stop()) != 0 or '"drained"' not in sidecar.said():
         sys.exit(f"compose: the sidecar ends with {status}:\n{sidecar.said()}")
     if (status := app.stop()) != 0:
@@ -167,27 +193,35 @@ def main():
     os.chmod(directory, 0o755)
     network(directory)
     broker, sidecar = Broker(services["rabbitmq"], directory), Sidecar(services["sidecar"])
-    app = Process("app", services["app"], directory)
+    database = Database(services["postgres"], directory)
+    app, ports = Process("app", services["app"], directory), Process("host-ports", services["host-ports"], directory)
     prometheus = Process("prometheus", services["prometheus"], directory,
                          prefix=("nsenter", f"--net=/run/netns/{NETNS}"))
     running = []
     try:
         broker.start()
         running.append(broker.remove)
+        database.start()
+        running.append(database.remove)
+        Sidecar(services["migrate"]).once()
         app.start()
         running.append(app.process.kill)
         await_health("app", app)
         running.append(sidecar.remove)
         sidecar.start()
         await_health("sidecar", sidecar)
+        ports.start()
+        running.append(ports.process.kill)
+        await_health("host-ports", ports)
         prometheus.start(["prometheus"])
         running.append(prometheus.process.kill)
         await_health("prometheus", prometheus)
-        sh(sys.executable, "scripts/compose/watch.py", path, f"{PROMETHEUS}:9090")
+        sh(sys.executable, "scripts/compose/watch.py", path, f"{PROMETHEUS}:9090", *database.psql,
+           env={**os.environ, "PUBLISHED": "no"})
         if "attempt=2" not in app.said():
             sys.exit(f"compose: the app was not asked twice:\n{app.said()}")
         sidecar.podman("exec", sidecar.container, "/sidecar", "dlq", "groups")
-        stop(sidecar, app)
+        stop(ports, sidecar, app)
         say("all of it")
     finally:
         for end in reversed(running):

@@ -1,11 +1,15 @@
-"""watch.py MODEL.json PROMETHEUS: publishes a message that fails once, and waits until Prometheus has seen it retried and acked."""
+"""watch.py MODEL.json PROMETHEUS PSQL...: runs the curl commands of README.md and INSERTs a row into the outbox, with PSQL, and waits until
+Prometheus has seen what README.md promises. PUBLISHED=no asks the ports inside instead of those that are published."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 import urllib.parse
 import urllib.request
+
+from check import curls, try_it
 
 PATIENCE = 180  # two scrapes, the retry, and a slow machine
 
@@ -30,22 +34,34 @@ def await_value(prometheus, query, wanted):
     print(f"compose: {query} = {wanted:g}")
 
 
-def publish(rabbitmq):
-    user, password = (rabbitmq["environment"][f"RABBITMQ_DEFAULT_{what}"] for what in ("USER", "PASS"))
-    subprocess.run(["amqp-publish", "-u", f"amqp://{user}:{password}@127.0.0.1:5672", "-e", "demo.main-exchange", "-r", "",
-                    "-p", "-b", '{"answers":[503,200]}'], check=True)
+def run(command, services):
+    """Runs a curl command, which has to succeed: publish has to say 204."""
+    if os.environ.get("PUBLISHED") == "no":
+        for port in services["pod"]["ports"]:
+            command = command.replace(f"127.0.0.1:{port['published']}/", f"127.0.0.1:{port['target']}/")
+    said = subprocess.run(["bash", "-c", command], check=True, stdout=subprocess.PIPE, text=True).stdout
+    if "/publish/" in command and " 204 " not in said:
+        sys.exit(f"compose: {command}: {said}")
+    print(f"compose: {command.splitlines()[0]}")
+
+
+def insert(psql):
+    """The INSERT of README.md."""
+    statement = try_it().partition('-c "')[2].partition('"\n')[0].replace('\\"', '"')
+    subprocess.run([*psql, "-c", statement], check=True, stdout=subprocess.DEVNULL)
 
 
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         services = json.load(file)["services"]
-    prometheus = sys.argv[2]
-    # The exchange is there when the sidecar has declared it.
-    await_value(prometheus, 'sum(sidecar_amqp_connected)', 1)
+    prometheus, psql = sys.argv[2], sys.argv[3:]
+    for command in curls():
+        run(command, services)
+    insert(psql)
     await_value(prometheus, 'up{job="amqp-sidecar"}', 1)
-    publish(services["rabbitmq"])
     await_value(prometheus, 'sum(sidecar_messages_settled_total{outcome="retry"})', 1)
-    await_value(prometheus, 'sum(sidecar_messages_settled_total{outcome="ack"})', 1)
+    await_value(prometheus, 'sum(sidecar_messages_settled_total{outcome="park"})', 1)
+    await_value(prometheus, 'sum(sidecar_messages_settled_total{outcome="ack"})', 2)
     rules = [rule for group in ask(prometheus, "rules")["groups"] for rule in group["rules"]]
     ill = [rule["name"] for rule in rules if rule["health"] != "ok"]
     if not rules or ill:

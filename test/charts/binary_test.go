@@ -83,7 +83,7 @@ func eachSidecar(t *testing.T, check func(where string, args []string, c object)
 	t.Helper()
 	several := filepath.Join(root, "examples/kubernetes/subscriptions.yaml")
 	installations := map[string][]string{several: {"-f", filepath.Join(root, "examples/kubernetes/values.yaml"), "-f", several}}
-	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
+	for _, values := range examples(t) {
 		installations[values] = []string{"-f", values}
 	}
 	for _, file := range files(t, filepath.Join(root, "examples/topologies/*/*.env")) {

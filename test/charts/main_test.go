@@ -50,6 +50,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// examples are values files that render.
+func examples(t *testing.T) []string {
+	t.Helper()
+	return append(files(t, filepath.Join(chart, "ci/*-values.yaml")), filepath.Join(chart, "values-minimal.yaml"))
+}
+
 // files lists what matches, and there must be some.
 func files(t *testing.T, pattern string) []string {
 	t.Helper()

@@ -25,7 +25,7 @@ func TestChartsLint(t *testing.T) {
 
 func TestBothHelmsRenderTheSame(t *testing.T) {
 	t.Parallel()
-	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
+	for _, values := range examples(t) {
 		three, four := template(t, helm3, chart, "-f", values), template(t, helm4, chart, "-f", values)
 		byName := func(all []object) map[string]object {
 			named := map[string]object{}
@@ -48,7 +48,7 @@ func TestBothHelmsRenderTheSame(t *testing.T) {
 func TestObjectsAreValid(t *testing.T) {
 	t.Parallel()
 	s := readSchemas(t)
-	for _, values := range files(t, filepath.Join(chart, "ci/*-values.yaml")) {
+	for _, values := range examples(t) {
 		for _, o := range template(t, helm3, chart, "-f", values) {
 			s.validate(t, values, o)
 		}

@@ -30,7 +30,8 @@ func sample(v *config.Variable) string {
 		"SIDECAR_DEAD_LETTER": "disabled", "SIDECAR_REQUEUE_DELAY_MAX": "2s", "SIDECAR_EXCHANGE_TYPE": "topic",
 		"SIDECAR_MAX_RETRIES": "2", "OTEL_TRACES_SAMPLER": "always_on",
 		"SIDECAR_PUBLISH_ADDR": "127.0.0.1:9192", "SIDECAR_PUBLISH_EXCHANGES": "audit=audit.events", "SIDECAR_OUTBOX_COLUMNS": "body=payload",
-		"SIDECAR_QUEUE_ARGUMENTS": "x-max-priority=10",
+		"SIDECAR_QUEUE_ARGUMENTS": "x-max-priority=10", "SIDECAR_RETRY_DELAY": "5s", "SIDECAR_MESSAGE_TTL": "1h", "SIDECAR_OUTBOX_RETENTION": "24h",
+		"SIDECAR_RATE_LIMIT": "100/s", "SIDECAR_MAX_RATE": "100/s",
 	}
 	if text := texts[v.Name]; text != "" {
 		return text
@@ -83,7 +84,7 @@ func TestAValueAndItsVariable(t *testing.T) {
 			case path == "publish.exchanges" || path == "outbox.columns" || path == "topology.queueArguments":
 				set = "--set=" + path + "." + text
 			case path == "topology.retryDelays" || path == "publish.routingKeys" || path == "topology.bindings" || path == "dispatch.parkOnStatus":
-			case regexp.MustCompile(`^[0-9]+ to [0-9]+$`).MatchString(variables[name].Allowed(plain)):
+			case regexp.MustCompile(`^[0-9]+ to [0-9]+(, or auto)?$`).MatchString(variables[name].Allowed(plain)):
 				set = "--set=" + path + "=" + text
 			case strings.HasSuffix(path, "Headers"):
 				set = "--set=" + path + "={" + text + "}"
@@ -118,7 +119,7 @@ func TestEveryValueOfASubscription(t *testing.T) {
 		}
 		text := sample(v)
 		var value any = text
-		if words := regexp.MustCompile(`^[0-9]+ to [0-9]+$`); words.MatchString(v.Allowed(plain)) {
+		if words := regexp.MustCompile(`^[0-9]+ to [0-9]+(, or auto)?$`); words.MatchString(v.Allowed(plain)) {
 			value = json.Number(text)
 		} else if pair, value2, found := strings.Cut(text, "="); found && name == "SIDECAR_QUEUE_ARGUMENTS" {
 			value = map[string]any{pair: value2}
@@ -211,7 +212,7 @@ func TestDocumentedEnvironments(t *testing.T) {
 				environ = append(environ, m[1]+"="+m[2])
 			}
 			out, err := ask(environ, "config")
-			if found = true; err != nil || len(environ) < 5 || !strings.Contains(out, "orders,refunds") {
+			if found = true; err != nil || len(environ) < 5 || !strings.Contains(out, "refund") {
 				t.Errorf("%s: %v\n%v\n%s", file, err, environ, out)
 			}
 		}

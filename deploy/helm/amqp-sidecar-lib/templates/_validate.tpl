@@ -7,7 +7,7 @@ says itself, all of it at once: the init container sidecar-config runs `sidecar 
 {{- if and (contains "$(" (toString $text)) (hasKey $s.given $name) -}}{{- $_ := set $s.env $name nil -}}{{- end -}}
 {{- end -}}
 {{- $c := dict "root" .root "values" .values "known" .known "beside" .beside "v" $s.values "typed" $s.typed "entries" $s.entries "given" $s.given "env" $s.env "at" $s.at -}}
-{{- range $part := list "keys" "extraEnv" "image" "secrets" "broker" "tls" "app" "control" "publish" "outbox" "pod" "beside" "tracing" -}}
+{{- range $part := list "keys" "words" "extraEnv" "image" "secrets" "broker" "tls" "app" "control" "publish" "outbox" "pod" "beside" "tracing" -}}
 {{- with include (printf "amqp-sidecar-lib.check.%s" $part) $c | trim }}
 {{ . }}
 {{- end -}}
