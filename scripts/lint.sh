@@ -31,6 +31,10 @@ part "age of the figures" 'scripts/measured.sh'
 part "figures that are more than 30 % off" 'scripts/figures.sh'
 part "workflows" 'scripts/workflows.sh'
 part "docker-compose.yml" 'scripts/compose.sh check'
+part "each bug of test/mutants has its place" 'python3 -c "
+import json, sys
+for m in json.load(open(\"test/mutants/mutants.json\")):
+    if open(m[\"file\"]).read().count(m[\"old\"]) != 1: sys.exit(\"test/mutants: not once in the source: \" + m[\"what\"])"'
 part "no program and nothing large is kept" '
   git ls-files -z | xargs -0 -r stat -c "%s %n" | awk "\$1 > 1048576 {print \"lint: \" \$2 \" has \" \$1 \" bytes\"; bad = 1} END {exit bad}"'
 # A convenience, not a gate: bash -n always runs, shellcheck where the machine has it or may install it.

@@ -190,7 +190,7 @@ func dlqRedrive(ctx context.Context, c *call) error {
 	c.flags.BoolVar(&r.Reset, "reset", false, "full fresh attempts. Without it the count goes on: one try, then parked "+
 		"again")
 	c.nonempty(&r.To, "to", "move them to another existing `QUEUE` instead, each as if never tried")
-	c.flags.BoolVar(&r.Plain, "plain", false, "with --to: add no header that says where the messages come from")
+	c.flags.BoolVar(&r.Plain, "plain", false, "with --to: without any header x-original-* and x-redriven-*")
 	c.flags.Func("rate", "at most `RATE` messages per second, minute or hour: 20/s, 100/m", func(v string) (err error) {
 		r.Rate, err = deadletter.ParseRate(v)
 		return plainly(err)

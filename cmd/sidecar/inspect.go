@@ -174,16 +174,16 @@ func explain(_ context.Context, c *call) error {
 		strings.Join(app.Dispositions, ", "), app.Dispositions)
 	c.flags.StringVar(&q.Body, "body", "", "`BODY` of the answer, for SIDECAR_RESPONSE_DIALECT")
 	c.duration(&q.RetryAfter, "retry-after", "`TIME` in Retry-After of the answer, as in 30s", 0)
-	c.flags.StringVar(&q.RoutingKey, "routing-key", "", "routing `KEY` of the message: where it is POSTed, by SIDECAR_ROUTES")
-	c.flags.StringVar(&q.Type, "type", "", "`TYPE` of the message, for the same")
-	c.flags.StringVar(&q.Exchange, "exchange", "", "`NAME` of the exchange it was published to, for the same")
-	c.flags.Func("header", "`NAME=VALUE` of a header of the message, for the same; repeat it for several", q.SetHeader)
+	c.flags.StringVar(&q.RoutingKey, "routing-key", "", "routing `KEY` of the message, for SIDECAR_ROUTES")
+	c.flags.StringVar(&q.Type, "type", "", "`TYPE` of the message, for SIDECAR_ROUTES")
+	c.flags.StringVar(&q.Exchange, "exchange", "", "`NAME` of the exchange of the first publish, for SIDECAR_ROUTES")
+	c.flags.Func("header", "header `NAME=VALUE` of the message, for SIDECAR_ROUTES; may be repeated", q.SetHeader)
 	c.takesSubscription("a message")
 	if err := c.parse(0); err != nil {
 		return err
 	}
 	switch {
-	case q.Status == 0 && q.Failure == "" && q.Routed():
+	case q.Status == 0 && q.Failure == "" && q.AsksForPath():
 		q.Status = 200
 	case (q.Status == 0) == (q.Failure == ""):
 		return c.misuse("give either --status or --failure")

@@ -105,7 +105,7 @@ func TestCommandLine(t *testing.T) {
 		{"explain an exchange", append(service, "SIDECAR_ROUTES=exchange:Shop.#=/shop,header:task:a.#=/tasks"), []string{"explain", "--exchange", "Shop.Events:X"}, 0, "/shop, by the route exchange:Shop.#=/shop", ""},
 		{"explain a header", append(service, "SIDECAR_ROUTES=exchange:Shop.#=/shop,header:task:a.#=/tasks"), []string{"explain", "--header", "x=1", "--header", "task=a.b"}, 0, "/tasks, by the route header:task:a.#=/tasks", ""},
 		{"explain no header", service, []string{"explain", "--header", "x"}, 64, "", "want NAME=VALUE"},
-		{"config with a route that nothing brings", append(service, "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_BINDINGS=a:orders.*", "SIDECAR_ROUTES=order.*=/a"), []string{"config"}, 0, "", "is never used, because no binding"},
+		{"config with a route that nothing brings", append(service, "SIDECAR_TOPOLOGY=topic-tiers", "SIDECAR_BINDINGS=a:orders.*", "SIDECAR_ROUTES=order.*=/a"), []string{"config"}, 0, "", "no known binding of the queue"},
 		{"explain no route", routed, []string{"explain", "--routing-key", "x"}, 0, "park (reason no_route)\n  not POSTed", ""},
 		{"check without a broker", append(service, "SIDECAR_AMQP_URL=amqp://user:hunter2@127.0.0.1:1/"), []string{"check"}, 1, "", "connect to the broker"},
 		{"health without a sidecar", append(service, "SIDECAR_ADMIN_ADDR=127.0.0.1:1"), []string{"health"}, 1, "", "SIDECAR_ADMIN_ADDR"},

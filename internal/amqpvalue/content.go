@@ -2,7 +2,7 @@ package amqpvalue
 
 import (
 	"bytes"
-	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,33 +10,37 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// AutoType is the default content type that is found by looking at the body.
+// AutoType is the default content type that is found by inspecting the body.
 const AutoType = "auto"
 
 // maxInspected is how much of a body is read to find its type, in bytes.
 const maxInspected = 1 << 20
 
 // DefaultType returns the content type of a body whose message does not have one. With AutoType it is application/json
-// for one whole JSON object or array, else "". Of a body over 1 MiB only the first byte that is not blank is compared.
+// for one whole JSON object or array, else "". Of a body over 1 MiB only the first and last bytes that are not blank count.
 func DefaultType(setting string, body []byte) string {
 	if setting != AutoType {
 		return setting
 	}
-	text := bytes.TrimLeft(body, " \t\r\n")
-	if len(text) == 0 || text[0] != '{' && text[0] != '[' ||
+	text := bytes.Trim(body, " \t\r\n")
+	if len(text) < 2 || text[0] != '{' && text[0] != '[' || text[len(text)-1] != text[0]+2 || // '{'+2 is '}', '['+2 is ']'
 		len(body) <= maxInspected && !jsontext.Value(body).IsValid(jsontext.AllowDuplicateNames(true)) {
 		return ""
 	}
 	return "application/json"
 }
 
+var httpCodings = []string{"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity"}
+
 // IsHTTPCoding reports whether each item of a content encoding is a content coding of HTTP. Producers set others, such
 // as utf-8, which HTTP servers refuse.
 func IsHTTPCoding(encoding string) bool {
+	if strings.Trim(encoding, " ") != encoding { // a blank at the end would be percent-encoded
+		return false
+	}
 	for item := range strings.SplitSeq(encoding, ",") {
-		switch strings.ToLower(strings.TrimSpace(item)) {
-		case "gzip", "x-gzip", "deflate", "br", "zstd", "compress", "identity":
-		default:
+		named := func(coding string) bool { return strings.EqualFold(coding, strings.Trim(item, " ")) }
+		if !slices.ContainsFunc(httpCodings, named) {
 			return false
 		}
 	}
@@ -54,20 +58,13 @@ func readTime(text string) (at time.Time, ok bool) {
 			return t.UTC().Truncate(time.Second), true
 		}
 	}
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return time.Unix(n, 0), true
-	}
-	seconds, err := strconv.ParseFloat(text, 64)
-	return secondsTime(seconds, err == nil)
+	whole, fraction, _ := strings.Cut(text, ".")
+	n, err := strconv.ParseInt(whole, 10, 64)
+	return time.Unix(n, 0), err == nil && strings.Trim(fraction, "0123456789") == ""
 }
 
-// secondsTime returns the time of a number that an integer without gaps can hold.
-func secondsTime(seconds float64, ok bool) (time.Time, bool) {
-	return time.Unix(int64(seconds), 0), ok && math.Abs(seconds) < 1<<53
-}
-
-// RealTime returns t, or the time that a publisher meant who wrote milliseconds into a property of seconds. These are
-// recognised from 2001 to 2286; as seconds they would be years after 9999.
+// RealTime returns t, or, for a t beyond the year 9999, the time whose milliseconds were written in the place of seconds,
+// if that is in the years 2001 to 2286.
 func RealTime(t time.Time) time.Time {
 	if meant := time.UnixMilli(t.Unix()).UTC(); t.Year() > 9999 && meant.Year() >= 2001 && meant.Year() <= 2286 {
 		return meant

@@ -106,8 +106,8 @@ func indexOf(name string) int {
 func IsProperty(name string) bool { return indexOf(name) >= 0 }
 
 // SetProperty sets the property of m that has this name in JSON. v is as ParseValue returns it; nil and "" leave the
-// property absent. Text that is not UTF-8 is {"base64":"…"}, a number may be text, a time is as readTime takes it or
-// seconds since 1970. An error continues the sentence that the property's name begins.
+// property absent. Text that is not UTF-8 is {"base64":"…"}, a number may be text, a time is a number of seconds since
+// 1970 or a text that readTime reads. An error continues the sentence that the property's name begins.
 func SetProperty(m *amqp.Publishing, name string, v any) error {
 	i := indexOf(name)
 	switch {
@@ -156,13 +156,13 @@ func setTimestamp(to *time.Time, v any) error {
 	case int64:
 		at = time.Unix(v, 0)
 	case float64:
-		at, ok = secondsTime(v, true)
+		at, ok = time.Unix(int64(v), 0), math.Abs(v) < 1<<53
 	case string:
 		at, ok = readTime(v)
 	default:
 		ok = false
 	}
-	switch {
+	switch at = RealTime(at); {
 	case !ok:
 		return errors.New("must be a time such as 2026-01-31T12:00:00Z, with a zone, or seconds since 1970")
 	case at.IsZero(): // the client library takes it for an absent one

@@ -79,6 +79,8 @@ func TestSetProperty(t *testing.T) {
 		{text: `{"expiration":4294967296}`, err: "milliseconds"},
 		{text: `{"timestamp":"5"}`, want: amqp.Publishing{Timestamp: time.Unix(5, 0)}},
 		{text: `{"timestamp":"5.9"}`, want: amqp.Publishing{Timestamp: time.Unix(5, 0)}},
+		{text: `{"timestamp":1772000000123}`, want: amqp.Publishing{Timestamp: time.UnixMilli(1772000000123).UTC()}},
+		{text: `{"timestamp":"0x10p2"}`, err: "must be a time"},
 		{text: `{"timestamp":5.9}`, want: amqp.Publishing{Timestamp: time.Unix(5, 0)}},
 		{text: `{"timestamp":"2026-01-31 11:00:00.123+00"}`, want: amqp.Publishing{Timestamp: at}},
 		{text: `{"timestamp":"2026-01-31 12:00:00+01:00"}`, want: amqp.Publishing{Timestamp: at}},

@@ -26,7 +26,7 @@ type Question struct {
 	Disposition string        // one of Dispositions, or empty
 	Body        string        // of the answer
 	RetryAfter  time.Duration // negative: none
-	RoutingKey  string        // empty, and so are the next three: where the message is POSTed is not asked
+	RoutingKey  string        // the path is explained if one of these four is set
 	Type        string
 	Exchange    string
 	Headers     amqp.Table
@@ -88,24 +88,6 @@ func Explain(cfg *config.Config, q Question) (*Explanation, error) {
 	return e, nil
 }
 
-// unusedRoutes warns of routes for routing keys that the bindings of the plan do not bring.
-func unusedRoutes(cfg *config.Config, plan *topology.Plan) (warnings []string) {
-	bindings := feeds(plan)
-	var keys []string
-	for _, b := range bindings {
-		keys = append(keys, b.Exchange+":"+b.Key)
-	}
-	for i, item := range cfg.App.Routes {
-		pattern, ok := dispatch.KeyPattern(item)
-		used := func(b topology.Binding) bool { return plan.MayBring(&b, pattern) }
-		if ok && len(bindings) > 0 && !slices.ContainsFunc(bindings, used) {
-			warnings = append(warnings, fmt.Sprintf("SIDECAR_ROUTES: route %d, %.99q, is never used, because no binding brings "+
-				"such a routing key; the queue %s is bound by %s", i+1, item, plan.Queue, strings.Join(keys, ", ")))
-		}
-	}
-	return warnings
-}
-
 // explainBatch says what the same answer means for a POST of several messages; nothing where there is none.
 func explainBatch(size int, v message.Verdict) []string {
 	what := "they are POSTed again at once, each alone, and only those attempts count"
@@ -131,14 +113,16 @@ func (q *Question) SetHeader(item string) error {
 	return nil
 }
 
-// Routed reports whether it is asked where the message is POSTed.
-func (q *Question) Routed() bool { return q.RoutingKey+q.Type+q.Exchange != "" || len(q.Headers) > 0 }
+// AsksForPath reports whether it is asked where the message is POSTed.
+func (q *Question) AsksForPath() bool {
+	return q.RoutingKey+q.Type+q.Exchange != "" || len(q.Headers) > 0
+}
 
 // route says where m is POSTed, if that was asked. If it is not POSTed, the question becomes what happens then.
 func (q *Question) route(cfg *config.Config, m *message.Message) ([]string, error) {
 	target, err := dispatch.New(dispatch.Options{URL: cfg.App.URL, Routes: cfg.App.Routes,
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary})
-	if err != nil || !q.Routed() {
+	if err != nil || !q.AsksForPath() {
 		return nil, err
 	}
 	switch n, url := target.Route(m); {

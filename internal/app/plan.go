@@ -249,6 +249,38 @@ func feeds(p *topology.Plan) []topology.Binding {
 	})
 }
 
+// unusedRoutes warns of routes for routing keys that no binding known here brings.
+func unusedRoutes(cfg *config.Config, plan *topology.Plan) []string {
+	var bindings []topology.Binding
+	var keys, unused []string
+	for _, b := range feeds(plan) {
+		if back := plan.WayBack(); back == nil || b.Exchange != back.Exchange || b.Key != back.Key {
+			bindings, keys = append(bindings, b), append(keys, b.Exchange+":"+b.Key)
+		}
+	}
+	for _, item := range cfg.App.Routes {
+		pattern, ok := dispatch.KeyPattern(item)
+		used := func(b topology.Binding) bool { return plan.MayBring(&b, pattern) }
+		if ok && !pattern.Match(plan.Queue) && !slices.ContainsFunc(bindings, used) { // the queue's name: by the default exchange
+			unused = append(unused, strconv.Quote(item))
+		}
+	}
+	if len(bindings) == 0 || len(unused) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("SIDECAR_ROUTES: no known binding of the queue %s brings a routing key for %s; it is bound by %s",
+		plan.Queue, firstOf(unused), firstOf(keys))}
+}
+
+// firstOf joins the first three texts, and says how many more there are.
+func firstOf(texts []string) string {
+	joined := strings.Join(texts[:min(len(texts), 3)], ", ")
+	if more := len(texts) - 3; more > 0 {
+		joined += fmt.Sprintf(" and %d more", more)
+	}
+	return joined
+}
+
 func newPolicy(cfg *config.Config) retry.Policy {
 	return retry.Policy{
 		ParkOn:       cfg.Retry.ParkOnStatus,

@@ -233,8 +233,9 @@ func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
 func (l *loader) setting(v *Variable) Setting {
 	s := Setting{Name: v.Name, Value: v.public(cmp.Or(v.text, v.raw)), Origin: "environment"}
 	s.Own = v.Scoped && l.cfg.Subscription != ""
-	s.Changed = l.isSet(v.Name) && cmp.Or(v.text, v.raw) != v.Tag.Get("envDefault")
-	if l.cfg.Subscription != "" && l.isSet(v.Name) {
+	isSet := v.raw != "" || v.file != ""
+	s.Changed = isSet && cmp.Or(v.text, v.raw) != v.Tag.Get("envDefault")
+	if l.cfg.Subscription != "" && isSet {
 		s.Variable = v.key()
 	}
 	switch {

@@ -139,7 +139,7 @@ func (q *Queue) Check(r *Redrive) error {
 	case r.Canary < 0 || r.Canary > message.MaxCanary:
 		return fmt.Errorf("%w: canary %d is not between 0 and %d", ErrInvalid, r.Canary, message.MaxCanary)
 	case r.Plain && r.To == "":
-		return fmt.Errorf("%w: plain needs to: it is for the queue of another consumer", ErrInvalid)
+		return fmt.Errorf("%w: plain can only be set together with to, the queue to move messages to", ErrInvalid)
 	case r.To != "":
 		if problem := q.targetProblem(r); problem != "" {
 			return fmt.Errorf("%w: to %.100q %s", ErrInvalid, r.To, problem)

@@ -143,7 +143,7 @@ func TestRedriveRefuses(t *testing.T) {
 		{Redrive{Canary: -1}, "between 0 and"},
 		{Redrive{Canary: 1001}, "between 0 and"},
 		{Redrive{To: "audit", Canary: 1}, "with canary"},
-		{Redrive{Plain: true}, "plain needs to"},
+		{Redrive{Plain: true}, "together with to"},
 		{Redrive{To: plan.Queue}, "uses itself"},
 		{Redrive{To: q.name}, "uses itself"},
 		{Redrive{To: q.name + ".sidecar-lock"}, "uses itself"},

@@ -16,9 +16,9 @@ import (
 // The budget of a message's own headers. It keeps the request within what common servers accept: 8 KiB is the whole
 // header limit of some, and Python's http.server refuses a request from 100 lines on.
 const (
-	maxLines       = 90 // of header, in a request
-	linesOutside   = 8  // Host, User-Agent, Authorization, Amqp-Headers-Truncated and the four that an event must have
-	maxAttributes  = 100
+	maxLines       = 90  // of header, in a request
+	reservedLines  = 8   // Host, User-Agent, Authorization, Amqp-Headers-Truncated and the four that an event must have
+	maxAttributes  = 100 // of an event in a batch
 	maxHeaderBytes = 8 << 10
 	maxValue       = 2 << 10 // one value, encoded
 )

@@ -43,7 +43,7 @@ type request struct {
 
 	keys  []string
 	names []written // message headers in out
-	most  int       // of them
+	most  int       // how many of them may be written
 	spent int       // bytes of the budget used
 	json  []byte
 }
@@ -81,7 +81,7 @@ func (r *request) fields(t *Target, m *message.Message) {
 	r.properties(m)
 	r.delivery(m)
 	r.traces(&m.Trace)
-	r.most = maxLines - linesOutside - bytes.Count(r.out[before:], []byte{'\n'})
+	r.most = maxLines - reservedLines - bytes.Count(r.out[before:], []byte{'\n'})
 	r.headers(t, m.Headers)
 	if t.o.CloudEvents && !isEnvelope(m.ContentType) { // in structured mode the body has them
 		r.synthesise(m)

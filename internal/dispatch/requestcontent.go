@@ -28,8 +28,8 @@ func isContentType(kind string) bool {
 //
 // A content type is sent byte for byte, '%' included: frameworks match on it and none decodes it. One that is not
 // allowed in a header is left out, because an encoded one would name an unknown type. An event without one that is not
-// JSON has none in the request either: a receiver would take it for the event's datacontenttype. A content encoding that
-// HTTP does not have, such as utf-8, has a header of its own: servers answer 415 to it.
+// JSON has none in the request either: a receiver would take it for the event's datacontenttype. A content encoding
+// that HTTP does not have, such as utf-8, has a header of its own: servers answer 415 to it.
 func (r *request) content(t *Target, m *message.Message) {
 	kind := t.contentType(m)
 	switch {
@@ -49,20 +49,18 @@ func (r *request) content(t *Target, m *message.Message) {
 		r.out = append(r.out, '\r', '\n')
 	}
 	r.number("Content-Length: ", int64(len(m.Body)))
-	switch encoding := m.ContentEncoding; {
-	case encoding == "":
-	case amqpvalue.IsHTTPCoding(encoding):
-		r.property("Content-Encoding: ", encoding)
-	default:
-		r.property("Amqp-Content-Encoding: ", encoding)
+	name := "Content-Encoding: "
+	if m.ContentEncoding != "" && !amqpvalue.IsHTTPCoding(m.ContentEncoding) {
+		name = "Amqp-Content-Encoding: "
 	}
+	r.set(name, m.ContentEncoding)
 }
 
-// contentType returns the content type of the message, or what stands for one that it does not have. octetStream says no
-// more than none, and some libraries set it on every message (bunny), so that the body is inspected, too.
+// contentType returns the content type of the message, or the default one. octetStream says no more than no type, and
+// bunny sets it on every message: such a body is inspected, too.
 func (t *Target) contentType(m *message.Message) string {
 	kind := m.ContentType
-	if kind == "" && t.o.CloudEvents {
+	if kind == "" && (t.o.CloudEvents || t.o.BatchFormat == "cloudevents") {
 		kind = dataContentType(m.Headers)
 	}
 	isUnknown := kind == "" || t.o.DefaultType == amqpvalue.AutoType && strings.EqualFold(kind, octetStream)
@@ -72,8 +70,8 @@ func (t *Target) contentType(m *message.Message) string {
 	return kind
 }
 
-// asSent returns m as the app gets it. RabbitMQ delivers what AMQP 1.0 clients send as a value in its encoding; one
-// text or binary is taken out of it, in a copy, because the message itself may be parked.
+// asSent returns m as it is POSTed. RabbitMQ passes a value section of an AMQP 1.0 client on in its encoding. A single
+// string or binary is unwrapped in a copy; m itself stays as it is, because it may be parked.
 func asSent(m *message.Message) *message.Message {
 	if m.Type != "amqp-1.0" {
 		return m

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -19,7 +20,7 @@ type route struct {
 	url     string // with placeholders
 }
 
-// property is what a pattern is compared with. The first two are places in placeholders, too.
+// property is what a pattern is compared with. byKey and byType are also indexes of placeholders.
 type property int
 
 const (
@@ -35,8 +36,8 @@ var prefixes = map[string]property{"key": byKey, "type": byType, "exchange": byE
 // placeholders of a path, and what they are replaced with.
 var placeholders = []string{"{routing_key}", "{type}", "{queue}"}
 
-// newRoute reads pattern=path. The path is that of a URL with that origin. wrong says what is wrong with the pattern.
-func newRoute(item, origin string) (r route, wrong string) {
+// newRoute reads pattern=path. The path is that of a URL with that origin. problem says what is wrong with the pattern.
+func newRoute(item, origin string) (r route, problem string) {
 	pattern, path, assigned := strings.Cut(item, "=")
 	pattern, r.url = strings.TrimSpace(pattern), origin+strings.TrimSpace(path)
 	if prefix, rest, found := strings.Cut(pattern, ":"); found {
@@ -46,12 +47,13 @@ func newRoute(item, origin string) (r route, wrong string) {
 		case !assigned && slash:
 			return r, fmt.Sprintf("write %s=/%s", before, after)
 		default:
-			return r, fmt.Sprintf("there is no prefix %q: a pattern begins with type:, header:NAME: or exchange:, and for a "+
-				"routing key that has a colon with key:", prefix)
+			return r, fmt.Sprintf("unknown prefix %q: use type:, exchange: or header:NAME:, or key: if the routing key itself "+
+				"has a colon", prefix)
 		}
-		if r.of, pattern = of, rest; of == byHeader {
+		if r.of, pattern = of, strings.TrimSpace(rest); of == byHeader {
 			var name string
-			name, pattern, found = strings.Cut(rest, ":")
+			name, pattern, found = strings.Cut(pattern, ":")
+			pattern = strings.TrimSpace(pattern)
 			if r.header = "header:" + name; !found || name == "" {
 				return r, "a header has a name and a pattern, as in header:task:shop.orders.#"
 			}
@@ -59,15 +61,15 @@ func newRoute(item, origin string) (r route, wrong string) {
 	}
 	r.pattern = message.NewTopic(pattern)
 	if len(r.pattern) == 0 {
-		wrong = "the pattern before '=' is empty: '#' matches every routing key"
+		problem = "the pattern is empty: '#' matches everything"
 	}
-	return r, wrong
+	return r, problem
 }
 
-// KeyPattern returns the pattern of a route that is compared with the routing key; of others ok is false.
+// KeyPattern returns the pattern of a route by routing key; ok is false for a route by anything else.
 func KeyPattern(item string) (pattern message.Topic, ok bool) {
-	r, wrong := newRoute(item, "")
-	return r.pattern, wrong == "" && r.of == byKey
+	r, problem := newRoute(item, "")
+	return r.pattern, problem == "" && r.of == byKey
 }
 
 // Route returns the number of the route by which m is POSTed, the first one that matches, from 1 on, and the URL; 0 if
@@ -88,12 +90,12 @@ func (t *Target) Route(m *message.Message) (number int, url string) {
 	return 0, ""
 }
 
-// matches reports whether the pattern matches. A routing key and the name of an exchange may be empty; without a type,
-// or without the header, a message matches no pattern of it.
+// matches reports whether the pattern matches. A routing key may be empty, and the default exchange has the name
+// amq.default; without a type, or without the header, a message matches no pattern of it.
 func (r *route) matches(m *message.Message, values []string) bool {
 	switch r.of {
 	case byExchange:
-		return r.pattern.Match(m.Exchange)
+		return r.pattern.Match(cmp.Or(m.Exchange, message.DefaultExchange))
 	case byHeader:
 		v := m.Key(r.header)
 		return v != "" && r.pattern.Match(v)
@@ -161,15 +163,16 @@ func CheckRoutes(routes []string) (wrong []string) {
 				wrong = append(wrong, fmt.Sprintf("route %d, %.99q: %s", i+1, item, why))
 			}
 		}
-		r, unread := newRoute(item, "")
+		r, problem := newRoute(item, "")
 		by := slices.IndexFunc(earlier, r.isCovered) + 1
-		if unread == "" {
+		if problem == "" {
 			earlier = append(earlier, r)
 		}
 		plain, _ := url.PathUnescape(placeholder.ReplaceAllString(r.url, ""))
 		refuse(i == maxRoutes, "there must not be more than 256")
-		refuse(unread != "", unread)
-		refuse(partOfWord.MatchString(strings.Join(r.pattern, ".")), "'*' and '#' must be whole words between dots, as in order.*.#")
+		refuse(problem != "", problem)
+		refuse(partOfWord.MatchString(strings.Join(r.pattern, ".")),
+			"'*' and '#' must be whole words between dots, as in order.*.#")
 		refuse(by > 0, fmt.Sprintf("never used, because route %d matches all of it: put it before that one or remove it", by))
 		refuse(len(r.url) > maxSegment || !routePath.MatchString(r.url), "the path must begin with one '/', have at most "+
 			"255 bytes, no '?', '#' or other character to be percent-encoded, and no placeholder but "+
@@ -179,16 +182,18 @@ func CheckRoutes(routes []string) (wrong []string) {
 	return wrong
 }
 
-// isCovered reports whether the earlier route takes every message that r matches. A placeholder that is not what the
-// earlier pattern is for may be empty, and then the earlier route does not match.
+// isCovered reports whether the earlier route takes every message that r matches. It does not if its path has
+// {routing_key} or {type} and r also matches messages in which that is empty.
 func (r *route) isCovered(earlier route) bool {
-	if (earlier.of != r.of || earlier.header != r.header) &&
-		(earlier.of != byKey && earlier.of != byExchange || !earlier.pattern.Covers("#")) {
+	same := earlier.of == r.of && earlier.header == r.header
+	every := (earlier.of == byKey || earlier.of == byExchange) && earlier.pattern.Covers("#")
+	if !same && !every || !earlier.pattern.Covers(strings.Join(r.pattern, ".")) {
 		return false
 	}
-	needs := func(of property) bool { return earlier.of != of && strings.Contains(earlier.url, placeholders[of]) }
-	mayBeEmpty := (needs(byKey) || needs(byType)) && !slices.Equal(earlier.pattern, r.pattern)
-	return !mayBeEmpty && earlier.pattern.Covers(strings.Join(r.pattern, "."))
+	mayBeEmpty := func(of property) bool { return r.of != of || of == byKey && r.pattern.Match("") }
+	return !slices.ContainsFunc([]property{byKey, byType}, func(of property) bool {
+		return strings.Contains(earlier.url, placeholders[of]) && mayBeEmpty(of)
+	})
 }
 
 // typeOf returns the type of the message, which is the ce-type where it is sent as an event.

@@ -79,7 +79,7 @@ func TestRouteIsThePath(t *testing.T) {
 func TestRoutesByHeaderAndExchange(t *testing.T) {
 	t.Parallel()
 	list := routes("header:task:shop.tasks.#=/tasks", "header:n:7=/seven", "header:X-A:b:c=/colon", "exchange:Shop.Events:*=/never", "exchange:Shop.Events:X=/x",
-		"exchange:Shop.#=/shop", "key:a:b=/key", "header:void:#=/never")
+		"exchange:Shop.#=/shop", "key:a:b=/key", "exchange: amq.default=/default", "header:void:#=/never")
 	for _, c := range []struct {
 		exchange, key string
 		headers       amqp.Table
@@ -92,6 +92,7 @@ func TestRoutesByHeaderAndExchange(t *testing.T) {
 		{"Shop.Events:X", "k", nil, "/x"},
 		{"Shop.Events:Y", "k", nil, "/shop"},
 		{"e", "a:b", nil, "/key"},
+		{"", "k", nil, "/default"},
 	} {
 		m := withHeaders(keyed(c.key, ""), c.headers)
 		m.Exchange = c.exchange
@@ -215,8 +216,10 @@ func TestCheckRoutes(t *testing.T) {
 		{"key:Shop:A=/x,exchange:Shop.Events:OrderPlaced=/o,exchange:#=/rest", nil},
 		{"header:task:shop.#=/x,header:task:=/y,header:task=/z,header::a=/a", []string{empty, "has a name and a pattern", "has a name and a pattern"}},
 		{"order.created:/orders", []string{"write order.created=/orders", path}},
-		{"Shop:A=/x", []string{`no prefix "Shop": a pattern begins with type:, header:NAME:`}},
+		{"Shop:A=/x", []string{`unknown prefix "Shop": use type:`}},
 		{"exchange:#=/a,b=/b", []string{covered}},
+		{"#=/{type},exchange:#=/x", nil}, {"#=/{type},#=/x", nil}, {"exchange:#=/{routing_key},type:#=/x", nil}, // empty placeholders
+		{"header:a:#=/{type},header:a:#=/b", nil}, {"#=/{routing_key},#=/b", nil}, {"a=/{routing_key},a=/b", []string{covered}},
 		{"header:a:#=/a,b=/b,header:b:x=/c,header:a:x=/d", []string{"route 4, \"header:a:x=/d\": never used, because route 1"}},
 		{"header:a:#=/{routing_key},header:a:x=/d,header:a:y=/{type}", nil}, // a message with an empty key
 		{"a.#b=/x", []string{word}},

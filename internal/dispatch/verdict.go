@@ -173,7 +173,7 @@ func (j *judgement) identify() {
 	}
 	var r request
 	for i, m := range j.ms {
-		event := r.eventID(j.t, m)
+		event := r.eventID(j.t, asSent(m))
 		ids := [...]string{
 			string([]rune(m.MessageID)), event, string(appendEscaped(nil, m.MessageID, escapeValue)),
 			string(appendEscaped(nil, event, escapeAttribute)), strconv.Itoa(i),

@@ -72,8 +72,8 @@ func (m *Message) readHistory() {
 	}
 }
 
-// RedriveCount returns how often a message was moved back from a dead-letter queue. It is text where it was moved to the
-// queue of another service.
+// RedriveCount returns how often a message was moved back from a dead-letter queue. The header is text in messages that
+// were moved to the queue of another service.
 func RedriveCount(h amqp.Table) (n int, found bool) {
 	if n, found = amqpvalue.Count(h[HeaderRedrivenCount]); !found {
 		n, found = countText(h[HeaderRedrivenCount])

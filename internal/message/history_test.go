@@ -156,7 +156,7 @@ func TestOrigin(t *testing.T) {
 		{"republished by another consumer", amqp.Table{"x-retry-count": "1", "x-original-exchange": "e", "x-original-routing-key": "k"}, "e", "k"},
 		{"republished by a delay ladder's consumer", amqp.Table{"x-delivery-count": "2", "x-original-routing-key": "k"}, "", "k"},
 		{"redriven to this queue from another service", amqp.Table{"x-redriven-count": "1", "x-original-exchange": "e", "x-original-routing-key": "k"}, "e", "k"},
-		{"the same by an older sidecar", amqp.Table{"x-redriven-count": int32(1), "x-original-exchange": "e", "x-original-routing-key": "k"}, "e", "k"},
+		{"the same as an integer", amqp.Table{"x-redriven-count": int32(1), "x-original-exchange": "e", "x-original-routing-key": "k"}, "e", "k"},
 		{"counted by the broker", amqp.Table{"x-delivery-count": int64(2), "x-original-routing-key": "k"}, "", q},
 		{"parked and moved back", amqp.Table{"x-final-retry-count": int32(10), "x-original-exchange": "e", "x-original-routing-key": "k", "x-death": []any{rejected(q, int64(10))}}, "e", "k"},
 		{"published to the queue by its name", amqp.Table{"x-death": []any{entry("rejected", "", q)}}, "", q},

@@ -1,9 +1,6 @@
 package message
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // Topic is a pattern as topic exchanges have them, split at its dots: "*" is one word, "#" any number of words.
 type Topic []string
@@ -50,20 +47,23 @@ func (t Topic) match(key, except string) bool {
 	return p == len(t)
 }
 
-// Overlaps reports whether a key may exist that both patterns match. For patterns with many "#" it returns true without
-// a search, which would take time exponential in their number.
+// Overlaps reports whether a key exists that both patterns match.
 func (t Topic) Overlaps(other Topic) bool {
-	return strings.Count(strings.Join(append(slices.Clone(t), other...), "."), "#") > 6 || t.overlaps(other)
-}
-
-func (t Topic) overlaps(other Topic) bool {
-	switch {
-	case len(other) > 0 && other[0] == "#" && (len(t) == 0 || t[0] != "#"):
-		return other.overlaps(t)
-	case len(t) == 0 || len(other) == 0 && t[0] != "#":
-		return len(t) == len(other)
-	case t[0] == "#":
-		return t[1:].overlaps(other) || len(other) > 0 && t.overlaps(other[1:])
+	next, meet := make([]bool, len(other)+1), make([]bool, len(other)+1) // t[i+1:] and t[i:], each with other[j:]
+	for i := len(t); i >= 0; i-- {
+		for j := len(other); j >= 0; j-- {
+			switch {
+			case i == len(t) && j == len(other):
+				meet[j] = true
+			case i < len(t) && t[i] == "#":
+				meet[j] = next[j] || j < len(other) && meet[j+1]
+			case j < len(other) && other[j] == "#":
+				meet[j] = meet[j+1] || i < len(t) && next[j]
+			default:
+				meet[j] = i < len(t) && j < len(other) && (t[i] == "*" || other[j] == "*" || t[i] == other[j]) && next[j+1]
+			}
+		}
+		meet, next = next, meet
 	}
-	return (t[0] == "*" || other[0] == "*" || t[0] == other[0]) && t[1:].overlaps(other[1:])
+	return next[0]
 }

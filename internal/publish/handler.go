@@ -175,7 +175,7 @@ func (s *Server) one(w http.ResponseWriter, r *http.Request, target string, star
 		return m.alias, f
 	}
 	received(w, r)
-	w.Header()["Amqp-Message-Id"] = identify(r.Header, &m)
+	w.Header()["Amqp-Message-Id"] = identify(&m)
 	if !s.inflight.Enter() { // not before: a body that is still arriving must not hold a slot
 		return m.alias, errBusy
 	}

@@ -89,13 +89,14 @@ func readHeaders(h map[string][]string) (amqp.Publishing, *failure) {
 }
 
 // readKey sets the message id to the idempotency key. Without one an event is named by its source and id, which
-// together are unique, so that a copy of it is known as one.
+// together are unique, so that consumers
+// recognise a second publish of the event.
 func readKey(m *amqp.Publishing, h map[string][]string) *failure {
 	values, found := h[idempotencyKey]
 	if !found {
-		source, isText := m.Headers[cloudEvent+"source"].(string)
+		source, _ := m.Headers[cloudEvent+"source"].(string)
 		id, _ := m.Headers[cloudEvent+"id"].(string)
-		if isText && id != "" && m.MessageId == "" {
+		if source != "" && !strings.Contains(source, " ") && id != "" && m.MessageId == "" { // a source is a URI
 			if m.MessageId = source + " " + id; len(m.MessageId) > amqpvalue.ShortMax {
 				m.MessageId = fmt.Sprintf("%x", sha256.Sum256([]byte(m.MessageId)))
 			}

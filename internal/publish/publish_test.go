@@ -252,7 +252,7 @@ func TestTheAnswerNamesTheMessage(t *testing.T) {
 	r := start(t, "", func(o *Options) { o.Exchanges["gone"] = "no such exchange" })
 	for _, path := range []string{"/publish/default/k", "/publish/gone/k"} {
 		for name, headers := range map[string][]string{
-			"^a%20key$": {"Idempotency-Key", "a%20key"}, "^id/1%0A$": {"Amqp-Message-Id", "id/1%0A"},
+			`^a key%22$`: {"Idempotency-Key", "a%20key%22"}, "^id/1%0A$": {"Amqp-Message-Id", "id/1%0A"},
 			`^%C3%BC%9B%C2%9B\\ 25%25%09x$`: {"Idempotency-Key", "ü\x9b\u009b\\ 25%25\tx"},
 			"^both$":                        {"Amqp-Message-Id", "both", "Idempotency-Key", "both"}, "^empty$": {"Amqp-Message-Id", "", "Idempotency-Key", "empty"},
 			newUUID.String(): {"Amqp-Message-Id", ""},

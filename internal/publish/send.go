@@ -64,20 +64,15 @@ func (id firstID) at(index int) string {
 	return uuid.UUID(id).String()
 }
 
-// identify gives a message without an id a new one. It returns the id as the client has written it, or as one would
-// have to, with bytes that are not printable ASCII percent-encoded, because a terminal may obey some of them: the value still decodes
-// to the id.
-func identify(h map[string][]string, m *outgoing) []string {
+// identify gives a message without an id a new one. It returns the id, percent-encoded where it is not printable ASCII,
+// '%' or a quote, because a terminal may obey some of these bytes: sent again in either header it is the same id.
+func identify(m *outgoing) []string {
 	if m.msg.MessageId == "" {
 		m.msg.MessageId = newFirstID().at(0)
 	}
-	written := strings.ReplaceAll(m.msg.MessageId, "%", "%25")
-	if sent := slices.Concat(h[idempotencyKey], h["Amqp-Message-Id"]); len(sent) > 0 && sent[0] != "" {
-		written = sent[0]
-	}
 	var id []byte
-	for _, c := range []byte(written) {
-		if c < ' ' || c > '~' {
+	for _, c := range []byte(m.msg.MessageId) {
+		if c < ' ' || c > '~' || c == '%' || c == '"' {
 			id = fmt.Appendf(id, "%%%02X", c)
 		} else {
 			id = append(id, c)

@@ -29,7 +29,7 @@ type Redriving struct {
 	// To is another queue that the message goes to, by the default exchange, as one that was never tried; "" is the
 	// service's own. Its consumer does not get what only this service reads.
 	To string
-	// Plain, with To, adds no header. Otherwise those added are text: some consumers accept no others.
+	// Plain, with To, leaves out x-original-* and x-redriven-*. Otherwise they are text: some consumers take no others.
 	Plain bool
 	// Reset makes the message one that was never tried. Where it was first published stays known.
 	Reset bool
@@ -48,12 +48,6 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 		r.Reset, route = true, Route{Key: r.To}
 	} else if p.Partitions != nil {
 		route.Key = m.RoutingKey // leads to the partition that the message came from
-	}
-	if r.Plain {
-		pub = route.publication(message.KindRedrive, &m, copyHeaders(&m, func(key string) bool {
-			return message.Bookkeeping(key) || senderSelected(key) || key == p.CountHeader
-		}))
-		return pub, !overweight(&pub.Msg, 0)
 	}
 	h := copyHeaders(&m, func(key string) bool {
 		return Bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
@@ -79,7 +73,11 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 		h[message.HeaderReply] = r.Reply
 	}
 	for k, v := range h {
-		if r.To != "" && message.Bookkeeping(k) {
+		switch _, isText := v.(string); {
+		case r.To == "" || !message.Bookkeeping(k):
+		case r.Plain:
+			delete(h, k)
+		case !isText:
 			h[k] = amqpvalue.Text(v)
 		}
 	}

@@ -40,13 +40,13 @@ func (p *Plan) MayRoute(exchange, key string) bool {
 }
 
 // MayBring reports whether a binding may bring a message whose routing key matches the pattern. Where no key decides, as
-// with headers, it may. An exchange of others is taken for a topic exchange if the binding has a key.
+// with headers, it may. An exchange of others is taken for a topic exchange if the key looks like one of those.
 func (p *Plan) MayBring(b *Binding, pattern message.Topic) bool {
 	x := p.exchange(b.Exchange)
 	switch {
 	case x != nil && x.Type == "direct":
 		return pattern.Match(b.Key)
-	case x != nil && (x.Type == "topic" || x.Type == "" && b.Key != ""):
+	case x != nil && (x.Type == "topic" || x.Type == "" && strings.ContainsAny(b.Key, ".*#")):
 		return pattern.Overlaps(message.NewTopic(b.Key))
 	}
 	return true
