@@ -106,10 +106,10 @@ const (
 
 // Request is what of a message becomes HTTP headers.
 type Request struct {
-	// The content type of a message without one, and of a row of the outbox without one. `auto`: `application/json` if the
-	// body is one whole JSON object or array (a body over 1 MiB is judged by its first byte), else
-	// `application/octet-stream`; a row gets none then. A message with the type `application/octet-stream`, which says no
-	// more than none, is one without.
+	// The content type of a message or a row of the outbox without one. `auto`: `application/json` if the body is one whole
+	// JSON object or array in UTF-8 (a body over 1 MiB is judged by its first and last byte). Otherwise a request has
+	// `application/octet-stream`, or none with `SIDECAR_CLOUDEVENTS=binary`, and a row stays without one. A message with the
+	// type `application/octet-stream` counts as one without. Not used with `SIDECAR_CLOUDEVENTS=structured`.
 	DefaultContentType string `env:"DEFAULT_CONTENT_TYPE" check:"mediatype" envDefault:"auto" allowed:"'auto', or a media type such as 'text/plain; charset=utf-8'"`
 
 	// Headers of the message that are sent as `Amqp-Header-<Name>`. `*` stands for any characters, `?` for one; upper
