@@ -20,6 +20,7 @@ SIDECAR_CONSUME: sidecar.consume
 SIDECAR_CONTROL_ADDR: sidecar.control.address
 SIDECAR_CRASH_LIMIT: dispatch.crashLimit
 SIDECAR_DEAD_LETTER: topology.deadLetter
+SIDECAR_DEFAULT_CONTENT_TYPE: dispatch.defaultContentType
 SIDECAR_DLQ: topology.dlq
 SIDECAR_DLX: topology.dlx
 SIDECAR_EXCHANGE: topology.exchange
