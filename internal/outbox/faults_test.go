@@ -137,6 +137,10 @@ func TestNotUsable(t *testing.T) {
 	says("no_such_database")
 	dsn.Store(r.db.DSN) // read at the next connect
 	says("no such table")
+	time.Sleep(200 * time.Millisecond) // several attempts
+	if n := len(r.log.Lines("no such table")); n != 1 || len(r.log.Lines("sidecar outbox migrate makes it")) != 1 {
+		t.Errorf("%d lines about the missing table", n)
+	}
 	r.db.Exec(`CREATE TABLE outbox (id bigint, routing_key text, body bytea)`)
 	says("no column sent_at")
 	r.db.Exec(`ALTER TABLE outbox ADD sent_at timestamptz`)

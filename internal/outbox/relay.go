@@ -119,16 +119,26 @@ func (r *Relay) Run(ctx context.Context) error {
 		retaining.Go(func() { r.retain(ctx) })
 		defer retaining.Wait()
 	}
-	backoff := r.newBackoff()
+	backoff, trouble, repeated := r.newBackoff(), "", &telemetry.Throttle{}
 	for ctx.Err() == nil {
 		worked, err := r.session(ctx)
 		if worked {
-			backoff = r.newBackoff()
+			backoff, trouble = r.newBackoff(), ""
 		}
 		if err != nil && ctx.Err() == nil {
 			pause, _ := backoff.Next()
 			r.setState(State{Problem: err.Error()})
-			r.log.Warn("outbox session over", "error", err, "retry_in", pause.Round(time.Millisecond).String())
+			if trouble != err.Error() {
+				trouble, repeated = err.Error(), &telemetry.Throttle{Interval: time.Minute}
+			}
+			fix := ""
+			if errors.Is(err, ErrNoTable) {
+				fix = "sidecar outbox migrate makes it; a table of yours is named by SIDECAR_OUTBOX_TABLE"
+			}
+			repeated.Do(func(suppressed int) {
+				r.log.Warn("outbox session over", "error", err, "fix", fix,
+					"retry_in", pause.Round(time.Millisecond).String(), "suppressed", suppressed)
+			})
 			sleep(ctx, pause)
 		}
 	}

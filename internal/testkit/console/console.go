@@ -141,7 +141,9 @@ func Command(vhost string, args ...string) (string, error) {
 	case name == "set_topic_permissions" && len(texts) == 4:
 		return Call(users+name, texts[0], vhost, texts[1], texts[2], texts[3], Actor), nil
 	case name == "close_all_user_connections" && len(texts) == 2:
-		return "rabbit_networking:close_all_user_connections(" + Binary(texts[0]) + ", " + strconv.Quote(texts[1]) + ")", nil
+		// One that ends by itself at that moment is closed, too.
+		return "try rabbit_networking:close_all_user_connections(" + Binary(texts[0]) + ", " + strconv.Quote(texts[1]) +
+			") catch exit:{normal, _} -> ok end", nil
 	case name == "set_parameter" && len(texts) == 3:
 		return Call("rabbit_runtime_parameters:parse_set", vhost, texts[0], texts[1], texts[2], Actor), nil
 	case name == "set_policy" && len(texts) == 3:
