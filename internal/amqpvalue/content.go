@@ -17,7 +17,8 @@ const AutoType = "auto"
 const maxInspected = 1 << 20
 
 // DefaultType returns the content type of a body whose message does not have one. With AutoType it is application/json
-// for one whole JSON object or array, else "". Of a body over 1 MiB only the first and last bytes that are not blank count.
+// for one whole JSON object or array, else "". Of a body over 1 MiB only the first and the last byte that is not blank
+// counts.
 func DefaultType(setting string, body []byte) string {
 	if setting != AutoType {
 		return setting
@@ -63,8 +64,8 @@ func readTime(text string) (at time.Time, ok bool) {
 	return time.Unix(n, 0), err == nil && strings.Trim(fraction, "0123456789") == ""
 }
 
-// RealTime returns t, or, for a t beyond the year 9999, the time whose milliseconds were written in the place of seconds,
-// if that is in the years 2001 to 2286.
+// RealTime returns t, or, for a t beyond the year 9999, the time whose milliseconds were written in the place of
+// seconds, if that is in the years 2001 to 2286.
 func RealTime(t time.Time) time.Time {
 	if meant := time.UnixMilli(t.Unix()).UTC(); t.Year() > 9999 && meant.Year() >= 2001 && meant.Year() <= 2286 {
 		return meant

@@ -261,15 +261,16 @@ func unusedRoutes(cfg *config.Config, plan *topology.Plan) []string {
 	for _, item := range cfg.App.Routes {
 		pattern, ok := dispatch.KeyPattern(item)
 		used := func(b topology.Binding) bool { return plan.MayBring(&b, pattern) }
-		if ok && !pattern.Match(plan.Queue) && !slices.ContainsFunc(bindings, used) { // the queue's name: by the default exchange
+		toQueue := pattern.Match(plan.Queue) // published straight to it
+		if ok && !toQueue && !slices.ContainsFunc(bindings, used) {
 			unused = append(unused, strconv.Quote(item))
 		}
 	}
 	if len(bindings) == 0 || len(unused) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("SIDECAR_ROUTES: no known binding of the queue %s brings a routing key for %s; it is bound by %s",
-		plan.Queue, firstOf(unused), firstOf(keys))}
+	return []string{fmt.Sprintf("SIDECAR_ROUTES: no known binding of the queue %s brings a routing key for %s; it is "+
+		"bound by %s", plan.Queue, firstOf(unused), firstOf(keys))}
 }
 
 // firstOf joins the first three texts, and says how many more there are.

@@ -133,7 +133,8 @@ func checkMediaType(v string) error {
 	}
 	kind, _, err := mime.ParseMediaType(v)
 	switch {
-	case err != nil, !strings.Contains(kind, "/"), strings.Contains(kind, "*"), len(v) > 255, !visibleASCII(strings.ReplaceAll(v, " ", "")):
+	case err != nil, !strings.Contains(kind, "/"), strings.Contains(kind, "*"), len(v) > 255,
+		!visibleASCII(strings.ReplaceAll(v, " ", "")):
 		return errors.New("not a media type")
 	case strings.HasPrefix(kind, "application/cloudevents"):
 		return errors.New("a body is an event with SIDECAR_CLOUDEVENTS=structured")

@@ -67,7 +67,9 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 
 // redriven makes the publication of one message, with the address for its verdict when it is one of the canary.
 func (o *operation) redriven(m *Message, r *Redrive) (*message.Publication, error) {
-	how := topology.Redriving{By: o.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: r.Reset, To: r.To, Plain: r.Plain}
+	how := topology.Redriving{
+		By: o.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: r.Reset, To: r.To, Plain: r.Plain,
+	}
 	if o.canary != nil {
 		how.Reply = message.ReplyTo(o.canary.address, strconv.Itoa(o.p.Canary.Sent+1))
 	}

@@ -39,8 +39,8 @@ func (p *Plan) MayRoute(exchange, key string) bool {
 	})
 }
 
-// MayBring reports whether a binding may bring a message whose routing key matches the pattern. Where no key decides, as
-// with headers, it may. An exchange of others is taken for a topic exchange if the key looks like one of those.
+// MayBring reports whether a binding may bring a message whose routing key matches the pattern. Where no key decides,
+// as with headers, it may. An exchange of others is taken for a topic exchange if the key looks like one of those.
 func (p *Plan) MayBring(b *Binding, pattern message.Topic) bool {
 	x := p.exchange(b.Exchange)
 	switch {
