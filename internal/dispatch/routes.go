@@ -45,6 +45,7 @@ func newRoute(item, origin string) (r route, problem string) {
 		switch before, after, slash := strings.Cut(item, ":/"); {
 		case known:
 		case !assigned && slash:
+			r.url = "/" + after
 			return r, fmt.Sprintf("write %s=/%s", before, after)
 		default:
 			return r, fmt.Sprintf("unknown prefix %q: use type:, exchange: or header:NAME:, or key: if the routing key itself "+

@@ -215,7 +215,7 @@ func TestCheckRoutes(t *testing.T) {
 		{"type:=/x", []string{empty}},
 		{"key:Shop:A=/x,exchange:Shop.Events:OrderPlaced=/o,exchange:#=/rest", nil},
 		{"header:task:shop.#=/x,header:task:=/y,header:task=/z,header::a=/a", []string{empty, "has a name and a pattern", "has a name and a pattern"}},
-		{"order.created:/orders", []string{"write order.created=/orders", path}},
+		{"order.created:/orders", []string{"write order.created=/orders"}},
 		{"Shop:A=/x", []string{`unknown prefix "Shop": use type:`}},
 		{"exchange:#=/a,b=/b", []string{covered}},
 		{"#=/{type},exchange:#=/x", nil}, {"#=/{type},#=/x", nil}, {"exchange:#=/{routing_key},type:#=/x", nil}, // empty placeholders

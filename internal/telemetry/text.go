@@ -31,7 +31,8 @@ func newTextHandler(w io.Writer, least slog.Level, only []string) textHandler {
 	leave := []string{slog.TimeKey, slog.LevelKey, slog.MessageKey, "trace_id", "generation"}
 	replace := func(in []string, a slog.Attr) slog.Attr {
 		constant := a.Key == "queue" && a.Value.Kind() == slog.KindString && slices.Contains(only, a.Value.String())
-		if constant || slices.Contains(leave, a.Key) {
+		none := a.Key == "suppressed" && a.Value.String() == "0"
+		if constant || none || slices.Contains(leave, a.Key) {
 			return slog.Attr{}
 		}
 		return renameAttr(in, a)
