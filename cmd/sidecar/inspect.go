@@ -186,7 +186,8 @@ func explain(_ context.Context, c *call) error {
 	case q.Status == 0 && q.Failure == "" && q.AsksForPath():
 		q.Status = 200
 	case (q.Status == 0) == (q.Failure == ""):
-		return c.misuse("give either --status or --failure")
+		return c.misuse("give either --status or --failure, or what a message has for its route: --routing-key, --type, " +
+			"--exchange or --header")
 	case q.Status > 999:
 		return c.misuse("--status %d is not between 0 and 999", q.Status)
 	}

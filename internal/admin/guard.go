@@ -106,7 +106,8 @@ func checkRequest(r *http.Request, may httpguard.Scope) (status int, detail stri
 	case r.ContentLength > httpguard.MaxBody:
 		return http.StatusRequestEntityTooLarge, "The body is larger than 1 MiB."
 	case !isJSON(r):
-		return http.StatusUnsupportedMediaType, "A body must be application/json."
+		return http.StatusUnsupportedMediaType, "A body must be application/json. Messages are published at " +
+			"SIDECAR_PUBLISH_ADDR, not here."
 	}
 	return 0, ""
 }

@@ -23,7 +23,7 @@ const checkTimeout = 30 * time.Second
 // Each ends a check that found something: as it is, a retried or parked message might be lost.
 var (
 	errFindings = errors.New("the topology does not fit")
-	ErrMissing  = errors.New("objects are missing, and nothing else is wrong: `sidecar run` makes them")
+	ErrMissing  = errors.New("objects are missing: `sidecar run` makes them")
 )
 
 // dial opens the session of a command, which logs nothing.

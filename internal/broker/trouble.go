@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"strconv"
 	"syscall"
@@ -36,6 +37,8 @@ func (t target) fix(err error) string {
 		{errors.Is(err, amqpwire.ErrPeerTLS) || tlsPort && why == causeNetwork, "this port wants TLS: amqps:// in " +
 			"SIDECAR_AMQP_URL, or the port without TLS, usually 5672"},
 		{errors.Is(err, amqpwire.ErrNotAMQP), "check the port in SIDECAR_AMQP_URL: AMQP has 5672, the API 15672"},
+		{errors.Is(err, io.EOF), "what listens there does not speak AMQP, or wants TLS (amqps://): check the port in " +
+			"SIDECAR_AMQP_URL, usually 5672"},
 		{noTLS, "this port has no TLS: amqp:// in SIDECAR_AMQP_URL, or the port with TLS, usually 5671"},
 		{stranger, "SIDECAR_AMQP_TLS_CA_FILE names the file with the authority of the broker's certificate"},
 		{otherName, "use a name of the certificate in SIDECAR_AMQP_URL, or set SIDECAR_AMQP_TLS_SERVER_NAME to it"},

@@ -234,7 +234,7 @@ func (l *loader) setting(v *Variable) Setting {
 	s := Setting{Name: v.Name, Value: v.public(cmp.Or(v.text, v.raw)), Origin: "environment"}
 	s.Own = v.Scoped && l.cfg.Subscription != ""
 	isSet := v.raw != "" || v.file != ""
-	s.Changed = isSet && cmp.Or(v.text, v.raw) != v.Tag.Get("envDefault")
+	s.Changed = v.file != "" || isSet && cmp.Or(v.text, v.raw) != v.Tag.Get("envDefault")
 	if l.cfg.Subscription != "" && isSet {
 		s.Variable = v.key()
 	}

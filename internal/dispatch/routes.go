@@ -28,6 +28,7 @@ const (
 	byType
 	byExchange
 	byHeader
+	unknown
 )
 
 // prefixes of patterns; one of a routing key needs none, unless it has a colon.
@@ -165,10 +166,11 @@ func CheckRoutes(routes []string) (wrong []string) {
 			}
 		}
 		r, problem := newRoute(item, "")
-		by := slices.IndexFunc(earlier, r.isCovered) + 1
-		if problem == "" {
-			earlier = append(earlier, r)
+		if problem != "" {
+			r.of = unknown // keeps its number, covers nothing, and is not covered
 		}
+		by := slices.IndexFunc(earlier, r.isCovered) + 1
+		earlier = append(earlier, r)
 		plain, _ := url.PathUnescape(placeholder.ReplaceAllString(r.url, ""))
 		refuse(i == maxRoutes, "there must not be more than 256")
 		refuse(problem != "", problem)
@@ -178,6 +180,7 @@ func CheckRoutes(routes []string) (wrong []string) {
 		refuse(len(r.url) > maxSegment || !routePath.MatchString(r.url), "the path must begin with one '/', have at most "+
 			"255 bytes, no '?', '#' or other character to be percent-encoded, and no placeholder but "+
 			strings.Join(placeholders, ", "))
+		refuse(strings.Contains(r.url, "=/"), "routes are separated by commas")
 		refuse(climbs(plain), "the path must not have '.' or '..' as a segment")
 	}
 	return wrong
@@ -188,7 +191,7 @@ func CheckRoutes(routes []string) (wrong []string) {
 func (r *route) isCovered(earlier route) bool {
 	same := earlier.of == r.of && earlier.header == r.header
 	every := (earlier.of == byKey || earlier.of == byExchange) && earlier.pattern.Covers("#")
-	if !same && !every || !earlier.pattern.Covers(strings.Join(r.pattern, ".")) {
+	if r.of == unknown || !same && !every || !earlier.pattern.Covers(strings.Join(r.pattern, ".")) {
 		return false
 	}
 	mayBeEmpty := func(of property) bool { return r.of != of || of == byKey && r.pattern.Match("") }

@@ -243,6 +243,8 @@ func TestCheckRoutes(t *testing.T) {
 		{"type:#=/{routing_key},type:b=/b", nil},
 		{"a.*=/a,a.b=/b,a.#=/c", []string{covered}},
 		{"=x", []string{empty, path}},
+		{"x:y=/a,=/b,#=/c,b=/d", []string{"unknown prefix", empty, "route 4, \"b=/d\": never used, because route 3"}},
+		{"a.b=/x;c.d=/y", []string{"separated by commas"}},
 		{"a.#b=/x,=/x,c=../x,d=/{foo},e=/e,e=/f", []string{word, empty, path, "'.' or '..'", path, covered}},
 	} {
 		got := CheckRoutes(strings.Split(c.routes, ","))

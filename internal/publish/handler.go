@@ -211,7 +211,8 @@ func (s *Server) target(r *http.Request, path string) (outgoing, *failure) {
 	}
 	alias, rest, found := strings.Cut(path, "/")
 	if !found {
-		return outgoing{}, bad("The path must be /publish/{exchange}/{routing key}, also with an empty key.")
+		return outgoing{}, bad("The path must be /publish/{exchange}/{routing key}, such as " +
+			"/publish/default/order.created; {exchange} is an alias, and the key may be empty.")
 	}
 	key, _ := url.PathUnescape(rest) // net/http has parsed the path before: it cannot fail
 	return s.address(alias, key)
