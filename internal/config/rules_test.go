@@ -223,6 +223,11 @@ func TestEffective(t *testing.T) {
 	if all := c.Effective(); all[0].Name != "SIDECAR_SERVICE" {
 		t.Errorf("starts with %+v", all[0])
 	}
+	for _, s := range c.Effective() { // a secret of a file has no text here
+		if want := s.Origin == "environment" || strings.HasPrefix(s.Origin, "file:"); s.Changed != want {
+			t.Errorf("%+v: changed", s)
+		}
+	}
 	if got := load(t).Effective()[3]; got.Value != "amqp://***@127.0.0.1:5672/" {
 		t.Errorf("got %+v", got)
 	}
