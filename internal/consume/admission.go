@@ -6,7 +6,7 @@ import "time"
 // returns false when the gate closes, the consumer stops or the session ends: then the slots are given back, and of the
 // rates only what it still waited for.
 func (s *session) admit(n int) bool {
-	if s.admitted {
+	if s.pump.admitted {
 		return true
 	}
 	began := time.Now()
@@ -24,7 +24,7 @@ func (s *session) admit(n int) bool {
 			return false
 		}
 	}
-	s.admitted = true
+	s.pump.admitted = true
 	return true
 }
 
@@ -39,7 +39,7 @@ func (s *session) awaitEither(due <-chan time.Time, slots chan<- struct{}) bool 
 		case slots <- struct{}{}:
 			return true
 		case <-changed:
-		case <-s.c.stopping:
+		case <-s.c.stop.stopping:
 			return false
 		case <-s.done:
 			return false

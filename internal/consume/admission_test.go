@@ -29,7 +29,7 @@ func limited(t *testing.T, n int, o Options) *Consumer {
 		deliveries.Add(benchDelivery(uint64(tag+1), nil, time.Now()))
 	}
 	ended := make(chan struct{})
-	go func() { _ = s.pump(deliveries); s.leftover(); s.freePending(); close(ended) }()
+	go func() { _ = s.take(deliveries); s.leftover(); s.freePending(); close(ended) }()
 	t.Cleanup(func() { c.Stop(); <-ended })
 	return c
 }
@@ -184,17 +184,17 @@ func TestCollector(t *testing.T) {
 			c := newCollector(Batch{Size: 3, Bytes: 100, Wait: 20})
 			start := time.Now()
 			for _, m := range test.in {
-				c.add(&record{m: message.Message{MessageID: m.url, Body: make([]byte, m.size)}}, m.url, m.alone, start)
+				c.add(&attempt{m: message.Message{MessageID: m.url, Body: make([]byte, m.size)}}, m.url, m.alone, start)
 			}
 			var due []string
 			now := start.Add(test.after)
 			b, wait := c.due(now)
 			for ; b != nil; b, wait = c.due(now) {
 				var sizes []int
-				for i := range b.records {
-					sizes = append(sizes, len(b.records[i].m.Body))
+				for i := range b.attempts {
+					sizes = append(sizes, len(b.attempts[i].m.Body))
 				}
-				due = append(due, fmt.Sprint(b.records[0].m.MessageID, sizes))
+				due = append(due, fmt.Sprint(b.attempts[0].m.MessageID, sizes))
 				c.take(b)
 			}
 			slices.Sort(due) // two that are equally old come in any order
@@ -215,12 +215,12 @@ func TestCollector(t *testing.T) {
 func TestCollectorGrows(t *testing.T) {
 	t.Parallel()
 	c, start := newCollector(Batch{Size: 3, Bytes: 100, Wait: 20}), time.Now()
-	add := func() { c.add(&record{}, "a", false, start) }
+	add := func() { c.add(&attempt{}, "a", false, start) }
 	add()
 	b, _ := c.due(start.Add(20))
 	add()
-	if again, _ := c.due(start.Add(21)); again != b || len(b.records) != 2 {
-		t.Fatalf("%d messages, want the same batch with 2", len(b.records))
+	if again, _ := c.due(start.Add(21)); again != b || len(b.attempts) != 2 {
+		t.Fatalf("%d messages, want the same batch with 2", len(b.attempts))
 	}
 	c.take(b)
 	add()
@@ -233,10 +233,10 @@ func TestCollectorGrows(t *testing.T) {
 func TestCollectorIsFair(t *testing.T) {
 	t.Parallel()
 	c, start := newCollector(Batch{Size: 3, Bytes: 100, Wait: 20}), time.Now()
-	c.add(&record{m: message.Message{MessageID: "open"}}, "a", false, start)
-	c.add(&record{m: message.Message{MessageID: "alone"}}, "a", true, start.Add(1))
+	c.add(&attempt{m: message.Message{MessageID: "open"}}, "a", false, start)
+	c.add(&attempt{m: message.Message{MessageID: "alone"}}, "a", true, start.Add(1))
 	for after, want := range map[time.Duration]string{19: "alone", 20: "open"} {
-		if b, wait := c.due(start.Add(after)); b == nil || b.records[0].m.MessageID != want || wait != 0 {
+		if b, wait := c.due(start.Add(after)); b == nil || b.attempts[0].m.MessageID != want || wait != 0 {
 			t.Errorf("after %d: %v, in %d; want %s", after, b, wait, want)
 		}
 	}
@@ -248,13 +248,13 @@ func TestAloneTakesNoPooledMemory(t *testing.T) {
 	t.Parallel()
 	c := newCollector(Batch{Size: 100, Bytes: 100})
 	for range 10 {
-		c.add(&record{}, "a", true, time.Now())
+		c.add(&attempt{}, "a", true, time.Now())
 	}
 	for _, b := range c.rest() {
-		if got := cap(b.records); got != 1 {
+		if got := cap(b.attempts); got != 1 {
 			t.Errorf("memory for %d messages", got)
 		}
-		if b.recycle(); len(b.records) != 1 {
+		if b.recycle(); len(b.attempts) != 1 {
 			t.Error("a batch of one went into the pool")
 		}
 	}

@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"sidecar/internal/message"
@@ -31,54 +32,56 @@ type BatchDispatcher interface {
 
 // handleBatch is the line that several messages of one POST take: what is handle's for one message is done for each.
 func (c *Consumer) handleBatch(b *batch) {
-	if len(b.records) == 1 {
-		c.guard(&b.records[0], func(r *record) {
-			o := c.dispatch(r, &r.m)
-			if o.Posted() {
+	defer b.recycle()
+	if len(b.attempts) == 1 {
+		a := &b.attempts[0]
+		by, _ := c.guard(a, func() topology.Settlement {
+			by := c.try(a)
+			if by.Verdict.Cause.Posted() && by.Kind != topology.KindEarlier {
 				c.metrics.batch.Observe(1)
 			}
-			c.judge(r, o)
+			return by
 		})
-		b.recycle()
+		a.session.settle(*a, by)
 		return
 	}
 	whole, each := c.dispatchBatch(b)
 	if each == nil && c.split(b, &whole) {
 		return
 	}
-	for i := range b.records {
-		o := whole
+	for i := range b.attempts {
+		a, o := &b.attempts[i], whole
 		if each != nil {
 			o = each[i]
 		}
-		c.guard(&b.records[i], func(r *record) { c.judge(r, o) })
+		by, _ := c.guard(a, func() topology.Settlement { return c.decide(a, o) })
+		a.session.settle(*a, by)
 	}
-	b.recycle()
 }
 
 // dispatchBatch POSTs the messages of b, see BatchDispatcher.
 func (c *Consumer) dispatchBatch(b *batch) (whole message.Outcome, each []message.Outcome) {
-	for i := range b.records { // none has an outcome: gather leaves those alone that are delivered again
-		c.recall(&b.records[i], &b.records[i].m)
+	for i := range b.attempts { // none has an outcome: gather leaves those alone that are delivered again
+		b.attempts[i].session.memory.Begin(&b.attempts[i].known)
 	}
-	if b.records[0].session.gone() { // the broker delivers the messages again: a POST now would double them
+	if b.attempts[0].session.gone() { // the broker delivers the messages again: a POST now would double them
 		return message.Outcome{Failure: message.FailureUndispatched}, nil
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			c.logPanic(b.records[0].m.MessageID, p)
+			c.logPanic(b.attempts[0].m.MessageID, p)
 			whole, each = message.Outcome{Failure: message.FailurePanic}, nil
 		}
 	}()
-	for i := range b.records {
-		r := &b.records[i]
-		c.trace(r)
-		r.m.Trace = message.TraceContext(r.span.Carrier())
-		b.messages = append(b.messages, &r.m)
+	for i := range b.attempts {
+		a := &b.attempts[i]
+		c.trace(a)
+		a.m.Trace = message.TraceContext(a.span.Carrier())
+		b.messages = append(b.messages, &a.m)
 	}
-	c.metrics.batch.Observe(float64(len(b.records)))
-	span := c.o.Tracing.Batch(len(b.records), func(i int) *telemetry.Span { return &b.records[i].span })
-	whole, each = c.o.Batch.Dispatcher.DispatchBatch(c.interrupt, b.messages, message.TraceContext(span.Carrier()))
+	c.metrics.batch.Observe(float64(len(b.attempts)))
+	span := c.o.Tracing.Batch(len(b.attempts), func(i int) *telemetry.Span { return &b.attempts[i].span })
+	whole, each = c.o.Batch.Dispatcher.DispatchBatch(c.stop.interrupt, b.messages, message.TraceContext(span.Carrier()))
 	span.ClientEnd(whole.Failure != message.FailureNoRoute, whole.Status, whole.Failure.String(), whole.URL)
 	c.measure(whole.Elapsed)
 	if each == nil {
@@ -94,16 +97,16 @@ func (c *Consumer) dispatchBatch(b *batch) (whole message.Outcome, each []messag
 // says about them is not known: they go out again, each alone, and those attempts count. An answer that gives all of
 // them back or acks them is left to the caller.
 func (c *Consumer) split(b *batch, whole *message.Outcome) bool {
-	v, s := c.o.Policy.Decide(&b.records[0].m, *whole), b.records[0].session
+	v, s := c.o.Policy.Decide(&b.attempts[0].m, *whole), b.attempts[0].session
 	switch {
 	case v.Reason == message.ReasonAppDown:
-		c.background.Go(func() { s.retreatAll(b, v) })
+		s.retreatAll(slices.Clone(b.attempts), v)
 		return true
 	case v.Action == message.Ack, v.Action == message.Release, v.Action == message.Requeue:
 		return false
 	}
 	c.metrics.split.Inc()
-	c.o.Logger.Warn("batch failed", "messages", len(b.records), "status", whole.Status,
+	c.o.Logger.Warn("batch failed", "messages", len(b.attempts), "status", whole.Status,
 		"failure", whole.Failure.String(), "error", whole.Err, "reason", v.Reason.String(), "url", whole.URL)
 	if v.Delay > 0 || v.Pause > 0 {
 		c.o.Flow.PauseFor(max(v.Delay, v.Pause))
@@ -113,31 +116,32 @@ func (c *Consumer) split(b *batch, whole *message.Outcome) bool {
 }
 
 // retreatAll is retreat for all messages of a batch.
-func (s *session) retreatAll(b *batch, v message.Verdict) {
-	for i := range b.records {
-		b.records[i].strip()
+func (s *session) retreatAll(all []attempt, v message.Verdict) {
+	for i := range all {
+		all[i].strip()
 	}
-	s.awaitRetreat()
-	for i := range b.records {
-		s.c.guard(&b.records[i], func(r *record) { s.end(r, topology.Settlement{Verdict: v}.Released(v.Reason)) })
-	}
-	b.recycle()
+	s.c.background.Go(func() {
+		s.awaitRetreat()
+		for i := range all {
+			s.end(all[i], topology.Settlement{Verdict: v}.Released(v.Reason))
+		}
+	})
 }
 
 // giveBack returns the messages of a batch to pump, each for a POST of its own. When pump has ended they are released:
 // their next delivery is a second one, and so is POSTed alone, too.
 func (s *session) giveBack(b *batch) {
-	s.backMu.Lock()
-	pumping := s.pumping
-	for i := range b.records {
+	back := &s.pump.back
+	back.mu.Lock()
+	pumping := back.pumping
+	for i := range b.attempts {
 		if pumping {
-			s.back = append(s.back, newAlone(&b.records[i], b.since))
+			back.all = append(back.all, newAlone(&b.attempts[i], b.since))
 		}
 	}
-	s.backMu.Unlock()
+	back.mu.Unlock()
 	if pumping {
 		signal(s.c.woken)
-		b.recycle()
 	} else {
 		s.releaseBatch(b)
 	}
@@ -145,43 +149,54 @@ func (s *session) giveBack(b *batch) {
 
 // takeBack takes what giveBack has returned.
 func (s *session) takeBack() []*batch {
-	s.backMu.Lock()
-	defer s.backMu.Unlock()
-	back := s.back
-	s.back = nil
-	return back
+	back := &s.pump.back
+	back.mu.Lock()
+	defer back.mu.Unlock()
+	all := back.all
+	back.all = nil
+	return all
 }
 
 // gather moves deliveries into batches until one has to go out, and returns it; nil without one.
 func (s *session) gather() *batch {
-	c, now := s.collector, time.Now()
+	c, now := s.pump.collector, time.Now()
 	c.full = append(c.full, s.takeBack()...)
 	for len(c.full) == 0 {
 		d := s.nextWhole()
 		if d.Delivery == nil {
 			break
 		}
-		s.scratch.begin(d)
-		s.c.guard(&s.scratch, func(r *record) {
-			m := r.read(s.c.o.Plan)
-			_, url := c.limits.Dispatcher.Route(m)
-			// What was delivered before may have failed in a batch, or be why a process ended.
-			alone := m.Redelivered || m.RetryCount > 0 || s.c.o.Flow.Ramping() || s.c.o.Plan.Foreign(&r.delivery.Delivery)
-			c.add(r, url, alone, now)
-		})
+		s.collect(d, now)
 	}
-	s.scratch = record{}
 	b, wait := c.due(now)
 	if wait > 0 {
-		s.overdue.Reset(wait)
+		s.pump.overdue.Reset(wait)
 	}
 	return b
 }
 
+// collect adds a delivery to a batch.
+func (s *session) collect(d delivery, now time.Time) {
+	a, c := &s.pump.scratch, s.pump.collector
+	by, ok := s.c.guard(a, func() (none topology.Settlement) {
+		s.c.read(a, d)
+		_, url := c.limits.Dispatcher.Route(&a.m)
+		// What was delivered before may have failed in a batch, or be why a process ended.
+		alone := a.m.Redelivered || a.m.RetryCount > 0 || s.c.o.Flow.Ramping() || s.c.o.Plan.Foreign(&d.Delivery.Delivery)
+		c.add(a, url, alone, now)
+		return none
+	})
+	if !ok {
+		s.settle(*a, by)
+	}
+	*a = attempt{}
+}
+
 // releaseBatch requeues messages that no worker has taken.
 func (s *session) releaseBatch(b *batch) {
-	for i := range b.records {
-		s.c.guard(&b.records[i], func(r *record) { s.release(r, true) })
+	for i := range b.attempts {
+		a := &b.attempts[i]
+		by, _ := s.c.guard(a, func() topology.Settlement { return s.released(a) })
+		s.settle(*a, by)
 	}
-	b.recycle()
 }

@@ -337,14 +337,14 @@ func TestRatesCountEachMessageOfABatch(t *testing.T) {
 		c := New(o)
 		t.Cleanup(func() { c.Drain(context.Background()) })
 		s := benchSession(t, c)
-		s.collector = newCollector(c.o.Batch)
-		s.overdue = time.AfterFunc(time.Hour, func() { signal(c.woken) })
+		s.pump.collector = newCollector(c.o.Batch)
+		s.pump.overdue = time.AfterFunc(time.Hour, func() { signal(c.woken) })
 		deliveries := amqpwire.NewDeliveries(0)
 		for tag := range 20 {
 			deliveries.Add(benchDelivery(uint64(tag+1), nil, time.Now()))
 		}
 		ended := make(chan struct{})
-		go func() { _ = s.pump(deliveries); s.leftover(); s.freePending(); close(ended) }()
+		go func() { _ = s.take(deliveries); s.leftover(); s.freePending(); close(ended) }()
 		t.Cleanup(func() { c.Stop(); <-ended })
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -14,6 +14,7 @@ import (
 	"sidecar/internal/amqpwire"
 	"sidecar/internal/broker"
 	"sidecar/internal/flow"
+	"sidecar/internal/memory"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
@@ -64,21 +65,21 @@ func line(tb testing.TB, headers amqp.Table) (next func()) {
 	c := New(benchOptions(tb, 1))
 	tb.Cleanup(func() { c.Drain(context.Background()) })
 	r := benchSession(tb, c)
-	var rec record // no hand-over to a worker
+	var a attempt // no hand-over to a worker
 	tag, now := uint64(0), time.Now()
 	return func() {
 		tag++
 		d := benchDelivery(tag, headers, now)
 		r.receive(d)
-		rec.begin(delivery{d, r, nil})
-		c.guard(&rec, c.handle)
+		c.handle(&a, delivery{Delivery: d, session: r})
 	}
 }
 
 // benchSession is a session that settles into nothing.
 func benchSession(tb testing.TB, c *Consumer) *session {
 	tb.Helper()
-	r := &session{c: c, plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics, &c.remembered)}
+	r := &session{c: c, plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), memory: c.memory.Session(64)}
+	r.settler = newSettler(&counting{}, max(64, c.o.Prefetch), c.metrics, r.memory)
 	r.settler.ordered = c.order != nil
 	r.leaving, r.leave = context.WithCancel(tb.Context())
 	context.AfterFunc(r.leaving, func() { signal(c.woken) })
@@ -136,7 +137,7 @@ func TestConsumingAllocatesNothing(t *testing.T) {
 	r := benchSession(t, c)
 	deliveries := amqpwire.NewDeliveries(0)
 	pumping := make(chan error)
-	go func() { err := r.pump(deliveries); r.leftover(); pumping <- err }()
+	go func() { err := r.take(deliveries); r.leftover(); pumping <- err }()
 	t.Cleanup(func() {
 		c.Stop()
 		if err := <-pumping; !errors.Is(err, errStopping) {
@@ -167,7 +168,7 @@ func TestSettlerAllocatesNothing(t *testing.T) {
 		"reversed":   func(n uint64) uint64 { return n/100*100 + 99 - n%100 },
 		"stuck head": func(n uint64) uint64 { return n/tags*tags + (n+1)%tags },
 	} {
-		s, n := newSettler(&counting{}, 100, newMetrics(prometheus.NewRegistry(), &Consumer{}), &remembered{}), uint64(0)
+		s, n := newSettler(&counting{}, 100, newMetrics(prometheus.NewRegistry(), &Consumer{memory: memory.New(nil, nil)}), memory.New(nil, nil).Session(100)), uint64(0)
 		go s.run()
 		finish := func() {
 			s.endings <- ending{tag: 1 + finished(n), final: topology.FinalAck}

@@ -10,9 +10,9 @@ import (
 
 // batch is what goes out in one POST: messages of one URL, whose headers have been read.
 type batch struct {
-	records []record
-	bytes   int64     // of their bodies
-	since   time.Time // when the first of them was added
+	attempts []attempt
+	bytes    int64     // of their bodies
+	since    time.Time // when the first of them was added
 
 	messages []*message.Message // memory for the dispatcher's argument
 }
@@ -25,24 +25,24 @@ func newBatch(now time.Time) *batch {
 	return b
 }
 
-func (b *batch) add(r *record) {
-	b.records = append(b.records, *r)
-	b.bytes += int64(len(r.m.Body))
+func (b *batch) add(a *attempt) {
+	b.attempts = append(b.attempts, *a)
+	b.bytes += int64(len(a.m.Body))
 }
 
 // newAlone returns a batch of one message. It has no part in the pool: each batch there has memory for many.
-func newAlone(r *record, since time.Time) *batch {
-	return &batch{records: []record{*r}, bytes: int64(len(r.m.Body)), since: since}
+func newAlone(a *attempt, since time.Time) *batch {
+	return &batch{attempts: []attempt{*a}, bytes: int64(len(a.m.Body)), since: since}
 }
 
 // recycle gives the memory of b back. Its messages have ended, or were copied elsewhere.
 func (b *batch) recycle() {
-	if cap(b.records) == 1 {
+	if cap(b.attempts) == 1 {
 		return
 	}
-	clear(b.records)
+	clear(b.attempts)
 	clear(b.messages)
-	*b = batch{records: b.records[:0], messages: b.messages[:0]}
+	*b = batch{attempts: b.attempts[:0], messages: b.messages[:0]}
 	batches.Put(b)
 }
 
@@ -58,10 +58,10 @@ func newCollector(limits Batch) *collector {
 }
 
 // add puts a message into the batch of its URL, or into a batch of its own.
-func (c *collector) add(r *record, url string, alone bool, now time.Time) {
-	size := int64(len(r.m.Body))
+func (c *collector) add(a *attempt, url string, alone bool, now time.Time) {
+	size := int64(len(a.m.Body))
 	if alone || size > c.limits.Bytes {
-		c.full = append(c.full, newAlone(r, now))
+		c.full = append(c.full, newAlone(a, now))
 		return
 	}
 	b := c.open[url]
@@ -73,7 +73,7 @@ func (c *collector) add(r *record, url string, alone bool, now time.Time) {
 		b = newBatch(now)
 		c.open[url] = b
 	}
-	if b.add(r); len(b.records) >= c.limits.Size {
+	if b.add(a); len(b.attempts) >= c.limits.Size {
 		c.close(url, b)
 	}
 }

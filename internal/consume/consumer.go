@@ -18,6 +18,7 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/flow"
+	"sidecar/internal/memory"
 	"sidecar/internal/message"
 	"sidecar/internal/retry"
 	"sidecar/internal/telemetry"
@@ -83,53 +84,55 @@ type Options struct {
 type Consumer struct {
 	o       Options
 	metrics *metrics
+	memory  *memory.Memory
+	order   *order // nil: the messages are handled in no order
 
 	offered chan offer    // unbuffered: what no worker has taken is still its session's
 	freed   chan struct{} // a worker finished; capacity 1
-	limited bool          // by rates or slots
-	order   *order        // nil: the messages are handled in no order
 	woken   chan struct{} // another delivery or batch may be handled, or with another prefetch; capacity 1; nil: never
-	long    atomic.Bool   // Prefetch is LongPrefetch
-	average atomic.Int64  // duration of the last dozen attempts in nanoseconds
+	limited bool          // by rates or slots
 
-	attempts *attempts // nil: the headers of a message say how often it failed
+	pace   pace
+	counts counts
+	active active
+	large  large
 
-	remembered remembered
+	overflow    *rate.Limiter // of requeues that found no slot to be held in
+	replies     replies
+	refusal     refusal
+	failures    telemetry.Throttle // log lines about publishes that failed
+	unpublished unpublished
 
-	posts      atomic.Int64 // that are under way
-	inflight   atomic.Int64 // messages being POSTed
-	delayed    atomic.Int64 // held before a requeue
-	received   atomic.Int64
-	registered atomic.Pointer[broker.Consumer]
-	lasting    atomic.Pointer[broker.Consumer] // registered, until it is being cancelled
-	begun      atomic.Bool                     // see Begun
-	memoryTurn chan struct{}                   // capacity 1, see awaitMemory
-	oversized  atomic.Pointer[oversized]       // the last message whose body could not be kept
-	returned   atomic.Int64                    // deliveries requeued before a POST
-	cut        atomic.Int64                    // messages whose attempt or publish a stop interrupted
-
-	stopping  chan struct{}   // closed: take no more
-	interrupt context.Context // ends: stop what runs
-	cancel    context.CancelCauseFunc
-
-	replying chan struct{} // slots for replies that are being published
-	replies  chan struct{} // slots for those and for all that wait
-	overflow *rate.Limiter // of requeues that found no slot to be held in
-
-	refusedAt  time.Time // of the last log line about a refused queue; of Serve and Refused
-	refusedWhy string    // the reason in that line
-
-	failures telemetry.Throttle // log lines about publishes that failed
-	missing  telemetry.Throttle // log lines about messages whose body could not be kept
-
-	unpublishedMu sync.Mutex
-	unpublished   int
-
-	mu         sync.Mutex
-	stopped    bool
+	stop       stop
 	sessions   sync.WaitGroup // being served
 	background sync.WaitGroup // settlers, held messages, publications
 	workers    sync.WaitGroup
+}
+
+// counts are read by others at any time.
+type counts struct {
+	posts    atomic.Int64 // that are under way
+	inflight atomic.Int64 // messages being POSTed
+	delayed  atomic.Int64 // held before a requeue
+	received atomic.Int64
+	returned atomic.Int64 // deliveries requeued before a POST
+	cut      atomic.Int64 // messages whose attempt or publish a stop interrupted
+}
+
+// active is what is known of the broker's consumer.
+type active struct {
+	registered atomic.Pointer[broker.Consumer]
+	lasting    atomic.Pointer[broker.Consumer] // registered, until it is being cancelled
+	begun      atomic.Bool                     // see Begun
+}
+
+// stop is how the consumer stops.
+type stop struct {
+	mu        sync.Mutex
+	stopped   bool
+	stopping  chan struct{}   // closed: take no more
+	interrupt context.Context // ends: stop what runs
+	cancel    context.CancelCauseFunc
 }
 
 // interruptBound is how long an interrupted attempt may take to notice.
@@ -147,15 +150,13 @@ func New(o Options) *Consumer {
 	o.MissingHold = cmp.Or(o.MissingHold, missingHold)
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
 	c := &Consumer{
-		o: o, offered: make(chan offer), freed: make(chan struct{}, 1), stopping: make(chan struct{}),
-		memoryTurn: make(chan struct{}, 1),
-		limited:    len(o.Rates) > 0 || len(o.Slots) > 0,
-		replying:   make(chan struct{}, maxReplying),
-		replies:    make(chan struct{}, maxReplies),
-		overflow:   rate.NewLimiter(rate.Every(retry.MinRequeueDelay/time.Duration(max(1, o.Concurrency))), 1),
+		o: o, offered: make(chan offer), freed: make(chan struct{}, 1), limited: len(o.Rates) > 0 || len(o.Slots) > 0,
+		large: large{turn: make(chan struct{}, 1)}, stop: stop{stopping: make(chan struct{})},
+		replies:  replies{running: make(chan struct{}, maxReplying), all: make(chan struct{}, maxReplies)},
+		overflow: rate.NewLimiter(rate.Every(retry.MinRequeueDelay/time.Duration(max(1, o.Concurrency))), 1),
 	}
-	c.average.Store(int64(time.Second))
-	c.long.Store(o.LongPrefetch > 0)
+	c.pace.average.Store(int64(time.Second))
+	c.pace.long.Store(o.LongPrefetch > 0)
 	if o.OrderBy != "" || o.Batch.Size > 1 || o.LongPrefetch > 0 {
 		c.woken = make(chan struct{}, 1)
 	}
@@ -165,10 +166,12 @@ func New(o Options) *Consumer {
 	for _, limit := range o.Rates { // what a rate does not let through at once cannot be POSTed at once
 		c.o.Batch.Size = min(c.o.Batch.Size, limit.Burst())
 	}
+	var delayAfter func(int) time.Duration
 	if o.Plan.DelaysItself() {
-		c.attempts = newAttempts(o.Plan.DelayAfter, o.Undelayed)
+		delayAfter = o.Plan.DelayAfter
 	}
-	c.interrupt, c.cancel = context.WithCancelCause(context.Background())
+	c.memory = memory.New(delayAfter, o.Undelayed)
+	c.stop.interrupt, c.stop.cancel = context.WithCancelCause(context.Background())
 	c.metrics = newMetrics(o.Registerer, c)
 	for range o.Concurrency {
 		c.workers.Go(c.work)
@@ -179,18 +182,18 @@ func New(o Options) *Consumer {
 // Serve consumes on a channel of s until Stop (nil) or until the channel or the session is lost (its error). Each
 // message is settled by what plan returns: the consumer's own as the broker is found. One call at a time.
 func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *topology.Plan) error {
-	c.mu.Lock()
-	if c.stopped {
-		c.mu.Unlock()
+	c.stop.mu.Lock()
+	if c.stop.stopped {
+		c.stop.mu.Unlock()
 		return nil
 	}
 	c.sessions.Add(1)
-	c.mu.Unlock()
+	c.stop.mu.Unlock()
 	defer c.sessions.Done()
-	defer c.begun.Store(false)
+	defer c.active.begun.Store(false)
 
 	for {
-		unbind := context.AfterFunc(c.interrupt, s.Kill) // a broker that does not answer must not outlast the grace
+		unbind := context.AfterFunc(c.stop.interrupt, s.Kill) // a broker that does not answer must not outlast the grace
 		sub, err := s.Subscribe(ctx, c.o.Plan.Queue)
 		unbind()
 		if err != nil {
@@ -200,7 +203,7 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 		sub.Share = c.o.Memory
 		served := newSession(c, sub, s.Kill, plan)
 		if err = served.consume(ctx); !errors.Is(err, errPaused) {
-			c.begun.Store(false) // before close, which may wait for the app
+			c.active.begun.Store(false) // before close, which may wait for the app
 		}
 		served.close()
 		if errors.Is(err, errStopping) && c.order == nil {
@@ -220,18 +223,18 @@ func (c *Consumer) Serve(ctx context.Context, s *broker.Session, plan func() *to
 
 // Stop takes no more messages. It returns at once; Drain waits.
 func (c *Consumer) Stop() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.stopped {
-		c.stopped = true
-		close(c.stopping)
+	c.stop.mu.Lock()
+	defer c.stop.mu.Unlock()
+	if !c.stop.stopped {
+		c.stop.stopped = true
+		close(c.stop.stopping)
 	}
 }
 
 // stops reports whether Stop was called.
 func (c *Consumer) stops() bool {
 	select {
-	case <-c.stopping:
+	case <-c.stop.stopping:
 		return true
 	default:
 		return false
@@ -251,7 +254,7 @@ type Drained struct {
 // returns when no message is in flight. A drain dead-letters, parks and counts nothing.
 func (c *Consumer) Drain(ctx context.Context) Drained {
 	c.Stop()
-	before, stuck := c.returned.Load(), int64(0)
+	before, stuck := c.counts.returned.Load(), int64(0)
 	idle := make(chan struct{})
 	go func() {
 		c.sessions.Wait()
@@ -263,7 +266,7 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 	select {
 	case <-idle:
 	case <-ctx.Done():
-		c.cancel(context.Cause(ctx))
+		c.stop.cancel(context.Cause(ctx))
 		select {
 		case <-idle:
 		case <-time.After(interruptBound):
@@ -272,27 +275,34 @@ func (c *Consumer) Drain(ctx context.Context) Drained {
 			c.o.Logger.Error("drain stuck", "inflight", stuck)
 		}
 	}
-	c.cancel(nil)
-	return Drained{Interrupted: c.cut.Load() + stuck, Returned: c.returned.Load() - before}
+	c.stop.cancel(nil)
+	return Drained{Interrupted: c.counts.cut.Load() + stuck, Returned: c.counts.returned.Load() - before}
 }
 
 // atOnce is how many messages can be POSTed at once.
 func (c *Consumer) atOnce() int { return c.o.Concurrency * max(1, c.o.Batch.Size) }
 
 // Inflight is how many messages are being POSTed.
-func (c *Consumer) Inflight() int64 { return max(0, c.inflight.Load()) }
+func (c *Consumer) Inflight() int64 { return max(0, c.counts.inflight.Load()) }
 
 // Delayed is how many messages are held before a requeue.
-func (c *Consumer) Delayed() int64 { return c.delayed.Load() }
+func (c *Consumer) Delayed() int64 { return c.counts.delayed.Load() }
 
 // Received is how many deliveries there have been.
-func (c *Consumer) Received() int64 { return c.received.Load() }
+func (c *Consumer) Received() int64 { return c.counts.received.Load() }
 
 // Active reports whether a consumer is registered with the broker.
-func (c *Consumer) Active() bool { return c.registered.Load() != nil }
+func (c *Consumer) Active() bool { return c.active.registered.Load() != nil }
 
 // Registered is the consumer that is registered with the broker and not being cancelled; nil: none.
-func (c *Consumer) Registered() *broker.Consumer { return c.lasting.Load() }
+func (c *Consumer) Registered() *broker.Consumer { return c.active.lasting.Load() }
 
 // Begun reports whether a consumer is registered, or was on this session and is again as soon as the gate is open.
-func (c *Consumer) Begun() bool { return c.begun.Load() }
+func (c *Consumer) Begun() bool { return c.active.begun.Load() }
+
+// Waiting is how many messages this process has rejected that the service's queue still delays; ok is false where that
+// delays none.
+func (c *Consumer) Waiting() (n int, ok bool) { return c.memory.Waiting() }
+
+// Forget forgets the messages of the service's queue, which was deleted. It returns what Waiting was.
+func (c *Consumer) Forget() (waited int, ok bool) { return c.memory.Forget() }

@@ -53,7 +53,7 @@ func TestEveryMessageIsAckedOnce(t *testing.T) {
 			t.Errorf("%s: %v, %v, want 60 messages observed", name, families, err)
 		}
 	}
-	r.returned.Add(3) // by a pause before: not the drain's
+	r.counts.returned.Add(3) // by a pause before: not the drain's
 	if d := r.drain(time.Second); d != (Drained{}) {
 		t.Errorf("an idle consumer drained %+v", d)
 	}

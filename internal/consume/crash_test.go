@@ -200,7 +200,8 @@ func TestStopPausesAfterTheLastNack(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c, a := New(benchOptions(t, 1)), &counting{}
 			done := make(chan struct{})
-			r := &session{c: c, leaving: context.Background(), done: done, settler: newSettler(a, 1, c.metrics, &c.remembered)}
+			r := &session{c: c, leaving: context.Background(), done: done, memory: c.memory.Session(1)}
+			r.settler = newSettler(a, 1, c.metrics, r.memory)
 			c.background.Go(r.settler.run)
 			r.receive(benchDelivery(1, nil, time.Now()))
 			closed := make(chan struct{})

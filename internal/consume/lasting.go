@@ -17,36 +17,27 @@ var plain = func() (all [100]message.Outcome) {
 var replaced = message.Outcome{Failure: message.FailureReplaced, RetryAfter: -1}
 
 // lasting returns what settles a copy of the message if this settlement does not arrive; nil: the copy is POSTed.
-func (r *record) lasting(by *topology.Settlement) *message.Outcome {
+func lasting(by *topology.Settlement) *message.Outcome {
 	o := &by.Verdict.Cause
 	judged := by.Final != topology.FinalRequeue || by.Verdict.Reason == message.ReasonSessionLost
 	switch {
 	case by.Final == topology.FinalAck && (by.Publish != nil || by.Detour != nil):
 		return &replaced
-	case !judged || by.Final == topology.FinalDelay || r.counted: // attempts or order counts a failure
+	case !judged || by.Final == topology.FinalDelay: // the memory counts that failure
 		return nil
 	case o.OK() && o.Disposition == message.DispositionNone:
 		return &plain[o.Status-200]
-	case o.Suspect != nil || o.Failure == message.FailureNone && o.Status == 0: // its crash is counted; a panic
+	case o.Failure == message.FailureNone && o.Status == 0: // a panic
 		return nil
 	}
 	switch o.Failure {
-	case message.FailureCrash, message.FailurePanic, message.FailureInterrupted, message.FailureUndispatched,
-		message.FailureForeign, message.FailureNoRoute, message.FailureDeferred:
+	case message.FailurePanic, message.FailureInterrupted, message.FailureUndispatched, message.FailureForeign,
+		message.FailureNoRoute, message.FailureDeferred:
 		return nil
 	}
 	kept := *o
-	if !r.parks {
+	if !by.Parks {
 		kept.Problem, kept.Answer = nil, "" // there may be thousands, each of some KiB, and only a park writes them down
 	}
 	return &kept
-}
-
-// texts returns how many bytes of the app's answer an outcome keeps.
-func texts(o *message.Outcome) int {
-	n := len(o.Answer)
-	if p := o.Problem; p != nil {
-		n += len(p.Type) + len(p.Title) + len(p.Detail)
-	}
-	return n
 }

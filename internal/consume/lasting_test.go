@@ -120,24 +120,35 @@ func final(d amqp.Delivery) amqp.Table {
 	return d.Headers
 }
 
-// TestTextsAreBounded: outcomes whose texts find no room are not kept, and those that end make room.
-func TestTextsAreBounded(t *testing.T) {
+func TestLastingOutcomes(t *testing.T) {
 	t.Parallel()
-	c := New(benchOptions(t, 1))
-	defer c.Drain(t.Context())
-	k := &c.remembered
-	o := &message.Outcome{Status: 500, Answer: strings.Repeat("a", maxTexts/4), Problem: &message.Problem{Title: "t"}}
-	for id := range uint64(4) {
-		k.expect(1+id, o)
+	lost := topology.Settlement{}.Released(message.ReasonSessionLost)
+	with := func(s topology.Settlement, o message.Outcome) topology.Settlement {
+		s.Verdict.Cause = o
+		return s
 	}
-	k.expect(5, &plain[0])
-	for id, want := range map[uint64]bool{1: true, 2: true, 3: true, 4: false, 5: true} {
-		if known := c.knows(id); known != want {
-			t.Errorf("message %d is known: %v", id, known)
+	pub, ack := &message.Publication{}, topology.Settlement{Final: topology.FinalAck}
+	for name, c := range map[string]struct {
+		by   topology.Settlement
+		want *message.Outcome
+	}{
+		"acked":              {by: with(ack, answer(204)), want: &message.Outcome{Status: 204, RetryAfter: -1}},
+		"acked by its word":  {by: with(ack, message.Outcome{Status: 500, Disposition: message.DispositionAck, Detail: "known"}), want: &message.Outcome{Status: 500, Disposition: message.DispositionAck, Detail: "known"}},
+		"rejected":           {by: with(topology.Settlement{Final: topology.FinalReject}, message.Outcome{Status: 503}), want: &message.Outcome{Status: 503}},
+		"too late":           {by: with(lost, message.Outcome{Status: 503}), want: &message.Outcome{Status: 503}},
+		"parked":             {by: topology.Settlement{Final: topology.FinalAck, Publish: pub}, want: &replaced},
+		"waits elsewhere":    {by: topology.Settlement{Final: topology.FinalAck, Detour: pub}, want: &replaced},
+		"too early":          {by: with(topology.Settlement{Final: topology.FinalRequeue, Verdict: message.Verdict{Reason: message.ReasonTooEarly}}, answer(425))},
+		"delayed by a queue": {by: with(topology.Settlement{Final: topology.FinalDelay}, answer(503))},
+		"a panic":            {by: lost},
+		"a panic in a batch": {by: with(lost, message.Outcome{Failure: message.FailurePanic})},
+		"interrupted":        {by: with(lost, message.Outcome{Failure: message.FailureInterrupted})},
+		"not POSTed":         {by: with(ack, message.Outcome{Failure: message.FailureForeign})},
+		"the app is away":    {by: with(topology.Settlement{}.Released(message.ReasonAppDown), message.Outcome{Failure: message.FailureRefused})},
+	} {
+		if got := lasting(&c.by); (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
-	}
-	if k.texts != 0 || k.held != 0 {
-		t.Errorf("%d bytes, %d copies are left", k.texts, k.held)
 	}
 }
 
@@ -235,7 +246,8 @@ func TestDetourThatFailsIsHeld(t *testing.T) {
 		c := New(o)
 		t.Cleanup(func() { c.Drain(context.Background()) })
 		began := time.Now()
-		benchSession(t, c).detour(&record{session: benchSession(t, c)}, topology.Settlement{Detour: &message.Publication{}, Hold: time.Second})
+		s := benchSession(t, c)
+		s.detour(&attempt{delivery: delivery{session: s}}, topology.Settlement{Detour: &message.Publication{}, Hold: time.Second})
 		if held := time.Since(began); held < time.Second {
 			t.Errorf("held for %v", held)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/flow"
+	"sidecar/internal/memory"
 	"sidecar/internal/telemetry"
 )
 
@@ -22,36 +23,27 @@ type order struct {
 	c *Consumer
 
 	mu       sync.Mutex
-	all      map[*entry]struct{}
-	lanes    map[string][]*entry                 // by key: the first has to end before the next; without a key: none
-	ready    []*entry                            // may be handled now
+	all      map[*place]struct{}
+	lanes    map[string][]*place                 // by key: the first has to end before the next; without a key: none
+	ready    []*place                            // may be handled now
 	inflight int                                 // offered to a worker, POSTed or parked
 	shown    flow.Reason                         // in the gate, why no message is handled; "": none
 	stuck    map[flow.Reason]*telemetry.Throttle // log lines about that: it begins and ends with each attempt
-	kept     map[uint64]tried                    // of messages that were tried here and are queued again, by entry.id
 }
 
-// entry is one delivery in the order. One that ended unsettled stays, and keeps its key busy, until its session is
-// dropped: it is delivered again before all that is behind it.
-type entry struct {
+// place is that of one delivery in the order. One that ended unsettled stays, and keeps its key busy, until its session
+// is dropped: it is delivered again before all that is behind it.
+type place struct {
 	delivery // nil inside: it has ended
-	tried
 	key      string
-	id       uint64 // see record.id; 0: another message may be equal
+	known    memory.Known // from when it is the first of its key
 	arrived  time.Time
-	timer    *time.Timer // until due; nil: none runs
+	timer    *time.Timer // until known.Due; nil: none runs
 	inflight bool
-	recalled bool // see Consumer.recall
-}
-
-// tried is what this process remembers of a message, and its headers do not say.
-type tried struct {
-	failed int       // attempts
-	due    time.Time // of the next attempt
 }
 
 func newOrder(c *Consumer) *order {
-	return &order{c: c, all: map[*entry]struct{}{}, lanes: map[string][]*entry{}, kept: map[uint64]tried{},
+	return &order{c: c, all: map[*place]struct{}{}, lanes: map[string][]*place{},
 		stuck: map[flow.Reason]*telemetry.Throttle{
 			flow.Order: {Interval: time.Minute}, flow.Publishing: {Interval: time.Minute},
 		}}
@@ -96,41 +88,41 @@ func (o *order) report() {
 
 // add makes a delivery the last of its key.
 func (o *order) add(s *session, d *broker.Delivery) {
-	e := &entry{arrived: time.Now()}
+	e := &place{arrived: time.Now(), known: o.c.memory.Of(d)}
 	e.delivery = delivery{d, s, e}
-	s.scratch.begin(e.delivery)
-	m := s.scratch.read(o.c.o.Plan)
-	if e.key = m.Key(o.c.o.OrderBy); d.MessageId != "" {
-		e.id = s.scratch.id
-	}
-	s.scratch = record{}
+	a := &s.pump.scratch
+	o.c.decode(a, e.delivery)
+	e.key = a.m.Key(o.c.o.OrderBy)
+	*a = attempt{}
 	o.mu.Lock()
 	defer o.unlock()
 	o.all[e] = struct{}{}
-	if s.blind {
+	if s.pump.blind {
 		return // and it is not behind a key that cannot be read
 	}
-	s.blind = errors.Is(d.MissingWhy, broker.ErrNoMemory)
+	s.pump.blind = errors.Is(d.MissingWhy, broker.ErrNoMemory)
 	if e.key != "" {
 		o.lanes[e.key] = append(o.lanes[e.key], e)
 	}
 	if len(o.lanes[e.key]) < 2 {
-		o.start(e)
+		o.recall(e)
 	}
 }
 
-// start makes the first of a key ready, at its time. A redelivered one continues where its last delivery ended.
-func (o *order) start(e *entry) {
-	if before, ok := o.kept[e.id]; ok && e.Redelivered {
-		e.tried = before
-		delete(o.kept, e.id)
-	}
-	d := time.Until(e.due)
+// recall starts the first of a key where its last delivery ended.
+func (o *order) recall(e *place) {
+	e.known = o.c.memory.Seen(e.Delivery)
+	o.start(e)
+}
+
+// start makes the first of a key ready, at its time.
+func (o *order) start(e *place) {
+	d := time.Until(e.known.Due)
 	if d <= 0 {
 		o.ready = append(o.ready, e)
 		return
 	}
-	o.c.delayed.Add(1)
+	o.c.counts.delayed.Add(1)
 	e.timer = time.AfterFunc(d, func() {
 		o.mu.Lock()
 		defer o.unlock()
@@ -141,13 +133,13 @@ func (o *order) start(e *entry) {
 }
 
 // stop ends the delay of e, and reports whether there was one.
-func (o *order) stop(e *entry) bool {
+func (o *order) stop(e *place) bool {
 	if e.timer == nil {
 		return false
 	}
 	e.timer.Stop()
 	e.timer = nil
-	o.c.delayed.Add(-1)
+	o.c.counts.delayed.Add(-1)
 	return true
 }
 
@@ -169,12 +161,12 @@ func (o *order) take() delivery {
 	return e.delivery
 }
 
-// hold ends an attempt: the next one is after d. When the session has ended, the message returns to the queue.
-func (o *order) hold(e *entry, d time.Duration) {
+// hold ends an attempt: the next one is at known.Due. When the session has ended, the message returns to the queue.
+func (o *order) hold(e *place, known memory.Known) {
 	o.mu.Lock()
 	defer o.unlock()
 	o.inflight--
-	e.inflight, e.due = false, time.Now().Add(d)
+	e.inflight, e.known = false, known
 	if e.session.dropped {
 		o.finish(e)
 	} else {
@@ -183,14 +175,11 @@ func (o *order) hold(e *entry, d time.Duration) {
 }
 
 // end ends a delivery. When it was settled, the next one of its key follows.
-func (o *order) end(e *entry, settled bool) {
+func (o *order) end(e *place, settled bool) {
 	o.mu.Lock()
 	defer o.unlock()
 	o.inflight--
 	e.inflight, e.Delivery = false, nil
-	if settled {
-		e.failed = 0
-	}
 	if settled || e.session.dropped {
 		o.finish(e)
 	} else {
@@ -198,29 +187,24 @@ func (o *order) end(e *entry, settled bool) {
 	}
 }
 
-func (o *order) finish(e *entry) {
+func (o *order) finish(e *place) {
 	o.remove(e)
 	if lane := o.lanes[e.key]; len(lane) > 1 {
 		o.lanes[e.key] = lane[1:]
-		o.start(lane[1])
+		o.recall(lane[1])
 	} else {
 		delete(o.lanes, e.key)
 	}
 }
 
-// remove takes e out. Attempts are given back without room, and without an id: another message may be the same then.
-func (o *order) remove(e *entry) {
+// remove takes e out. What has not ended returns to the queue.
+func (o *order) remove(e *place) {
 	delete(o.all, e)
 	o.stop(e)
-	if e.failed > 0 && e.id != 0 {
-		if len(o.kept) >= 2*o.c.o.Prefetch {
-			clear(o.kept)
-		}
-		o.kept[e.id] = e.tried
-	}
 	if e.Delivery != nil {
+		o.c.memory.Returned(e.known)
 		e.Free()
-		o.c.returned.Add(1)
+		o.c.counts.returned.Add(1)
 	}
 }
 
@@ -240,7 +224,6 @@ func (o *order) drop(s *session) {
 	}
 	for e := range o.all {
 		if !e.inflight {
-			s.untaken(e.delivery)
 			o.remove(e)
 		}
 	}

@@ -1,17 +1,12 @@
 package consume
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"sidecar/internal/broker"
 )
-
-// delivery is one delivery with the session it came from: it is settled there or not at all.
-type delivery struct {
-	*broker.Delivery
-	session *session
-	held    *entry // nil: the messages are handled in no order
-}
 
 // offer is what pump offers to the workers: a delivery or a batch; empty without either.
 type offer struct {
@@ -23,42 +18,64 @@ type offer struct {
 func (o offer) messages() int {
 	switch {
 	case o.batch != nil:
-		return len(o.batch.records)
+		return len(o.batch.attempts)
 	case o.Delivery != nil:
 		return 1
 	}
 	return 0
 }
 
-// pump hands deliveries to the workers, each as one becomes free, until the gate is closed or the prefetch changes
+// pump is what the goroutine of a session that takes messages has in hand.
+type pump struct {
+	offered   offer       // to the workers; empty without one
+	admitted  bool        // it has passed admit
+	long      bool        // as pace.long when the broker's consumer began
+	blind     bool        // a delivery has lost its key, and nothing behind it is handled
+	lastTag   uint64      // of the deliveries so far, and so their number
+	collector *collector  // nil: each message is POSTed alone
+	overdue   *time.Timer // wakes it when a batch has to go out
+	back      back
+	scratch   attempt
+	batch     []*broker.Delivery // memory of the deliveries that were taken last
+	pending   []*broker.Delivery // those of them that no worker has taken
+}
+
+// back are batches that workers return to the pump.
+type back struct {
+	mu      sync.Mutex
+	all     []*batch
+	pumping bool // it will take them
+}
+
+// take hands deliveries to the workers, each as one becomes free, until the gate is closed or the prefetch changes
 // (errPaused), the consumer stops (errStopping) or the session ends. During the ramp-up it waits until the limit allows
 // one more POST.
-func (s *session) pump(deliveries *broker.Deliveries) error {
+func (s *session) take(deliveries *broker.Deliveries) error {
 	s.beginPump()
 	defer s.endPump()
 	flow := s.c.o.Flow
 	changed := flow.Changed()
-	for flow.Open() && s.leaving.Err() == nil && s.long == s.c.long.Load() {
+	for flow.Open() && s.leaving.Err() == nil && s.pump.long == s.c.pace.long.Load() {
 		s.offer()
-		messages := s.offered.messages() // read before a worker has them
+		messages := s.pump.offered.messages() // read before a worker has them
 		ready, work, wake := deliveries.Ready(), s.c.offered, s.c.woken
-		if len(s.pending) > 0 {
+		if len(s.pump.pending) > 0 {
 			ready = nil
 		}
 		switch { // a nil channel is never ready
 		case messages == 0:
 			work = nil
-		case (s.c.limited || flow.Ramping()) && s.c.posts.Load() >= int64(flow.Limit()):
+		case (s.c.limited || flow.Ramping()) && s.c.counts.posts.Load() >= int64(flow.Limit()):
 			ready, work, wake = nil, nil, s.c.freed
 		case s.c.limited && !s.admit(messages): // one of the channels below says why
 			ready, work = nil, nil
-		case s.collector == nil:
+		case s.pump.collector == nil:
 			ready, wake = nil, nil
 		}
 		select {
-		case work <- s.offered:
-			s.c.posts.Add(1)
-			s.c.inflight.Add(int64(messages))
+		case work <- s.pump.offered:
+			s.c.counts.posts.Add(1)
+			s.c.counts.inflight.Add(int64(messages))
 			s.taken()
 		case <-wake:
 		case <-ready:
@@ -68,7 +85,7 @@ func (s *session) pump(deliveries *broker.Deliveries) error {
 			}
 		case <-changed:
 			changed = flow.Changed()
-		case <-s.c.stopping:
+		case <-s.c.stop.stopping:
 			return errStopping
 		case <-s.done:
 			return s.sub.Err()
@@ -77,23 +94,23 @@ func (s *session) pump(deliveries *broker.Deliveries) error {
 	return errPaused
 }
 
-// offer makes s.offered what has to be handled next. A batch that is not full grows with every call until a worker has
+// offer makes s.pump.offered what has to be handled next. A batch that is not full grows with every call until a worker has
 // taken it, or it was admitted.
 func (s *session) offer() {
 	switch {
-	case s.collector == nil && s.offered.Delivery == nil:
-		s.offered.delivery = s.nextWhole()
-	case s.collector != nil && !s.admitted:
-		s.offered.batch = s.gather()
+	case s.pump.collector == nil && s.pump.offered.Delivery == nil:
+		s.pump.offered.delivery = s.nextWhole()
+	case s.pump.collector != nil && !s.pump.admitted:
+		s.pump.offered.batch = s.gather()
 	}
 }
 
 // taken removes what a worker has taken.
 func (s *session) taken() {
-	if s.collector != nil {
-		s.collector.take(s.offered.batch)
+	if s.pump.collector != nil {
+		s.pump.collector.take(s.pump.offered.batch)
 	}
-	s.offered, s.admitted = offer{}, false
+	s.pump.offered, s.pump.admitted = offer{}, false
 }
 
 // nextWhole is next without the messages for whose bodies there is no memory: they are held.
@@ -108,48 +125,49 @@ func (s *session) nextWhole() delivery {
 }
 
 func (s *session) beginPump() {
-	s.backMu.Lock()
-	defer s.backMu.Unlock()
-	s.pumping = true
+	s.pump.back.mu.Lock()
+	defer s.pump.back.mu.Unlock()
+	s.pump.back.pumping = true
 }
 
 // endPump ends what only pump does. From here on giveBack releases messages, and leftover those that are here.
 func (s *session) endPump() {
-	if s.admitted {
-		s.admitted = false
+	if s.pump.admitted {
+		s.pump.admitted = false
 		free(s.c.o.Slots)
 	}
-	if s.collector != nil {
-		s.overdue.Stop()
+	if s.pump.collector != nil {
+		s.pump.overdue.Stop()
 	}
-	s.backMu.Lock()
-	defer s.backMu.Unlock()
-	s.pumping = false
+	s.pump.back.mu.Lock()
+	defer s.pump.back.mu.Unlock()
+	s.pump.back.pumping = false
 }
 
 // leftover releases what pump had offered or gathered, and no worker has taken.
 func (s *session) leftover() {
-	if s.offered.Delivery != nil {
-		s.releaseUnstarted(s.offered.delivery)
+	if s.pump.offered.Delivery != nil {
+		s.releaseUnstarted(s.pump.offered.delivery)
 	}
-	s.offered = offer{}
-	if s.collector == nil {
+	s.pump.offered = offer{}
+	if s.pump.collector == nil {
 		return
 	}
-	for _, b := range append(s.collector.rest(), s.takeBack()...) {
+	for _, b := range append(s.pump.collector.rest(), s.takeBack()...) {
 		s.releaseBatch(b)
+		b.recycle()
 	}
 }
 
 // fetch makes the deliveries that have arrived pending; none is pending before. It reports whether no more will arrive.
 // The window relies on delivery tags that count up by one: a broker that sends others loses the session.
 func (s *session) fetch(deliveries *broker.Deliveries) (ended bool) {
-	s.batch, ended = deliveries.Take(s.batch)
-	s.pending = s.batch
-	for _, d := range s.batch {
-		if s.lastTag++; d.DeliveryTag != s.lastTag {
+	s.pump.batch, ended = deliveries.Take(s.pump.batch)
+	s.pump.pending = s.pump.batch
+	for _, d := range s.pump.batch {
+		if s.pump.lastTag++; d.DeliveryTag != s.pump.lastTag {
 			s.c.o.Logger.Error("delivery tag out of order", "tag", d.DeliveryTag, "expected",
-				s.lastTag)
+				s.pump.lastTag)
 			s.freePending()
 			s.kill()
 			return true
@@ -161,15 +179,15 @@ func (s *session) fetch(deliveries *broker.Deliveries) (ended bool) {
 // next takes the next delivery that may be handled; it is empty without one.
 func (s *session) next() (d delivery) {
 	if s.c.order != nil {
-		for _, pending := range s.pending {
+		for _, pending := range s.pump.pending {
 			s.c.order.add(s, pending)
 		}
-		s.pending = nil
+		s.pump.pending = nil
 		d = s.c.order.take()
-	} else if len(s.pending) > 0 {
-		d = delivery{s.pending[0], s, nil}
-		s.pending[0] = nil
-		s.pending = s.pending[1:]
+	} else if len(s.pump.pending) > 0 {
+		d = delivery{Delivery: s.pump.pending[0], session: s}
+		s.pump.pending[0] = nil
+		s.pump.pending = s.pump.pending[1:]
 	}
 	if d.Delivery != nil {
 		s.receive(d.Delivery)
@@ -180,7 +198,7 @@ func (s *session) next() (d delivery) {
 // receive counts a delivery: from here on it is outstanding until end. In order each attempt counts as a delivery.
 func (s *session) receive(d *broker.Delivery) {
 	s.outstanding.Add(1)
-	s.c.received.Add(1)
+	s.c.counts.received.Add(1)
 	redelivered := 0
 	if d.Redelivered {
 		redelivered = 1
@@ -191,9 +209,15 @@ func (s *session) receive(d *broker.Delivery) {
 	}
 }
 
+// pace decides between the two prefetch counts.
+type pace struct {
+	long    atomic.Bool  // Options.LongPrefetch
+	average atomic.Int64 // duration of the last dozen attempts in nanoseconds
+}
+
 // Prefetch is how many unsettled messages the broker may deliver.
 func (c *Consumer) Prefetch() int {
-	if c.long.Load() {
+	if c.pace.long.Load() {
 		return c.o.LongPrefetch
 	}
 	return c.o.Prefetch
@@ -205,9 +229,9 @@ func (c *Consumer) measure(took time.Duration) {
 	if c.o.LongPrefetch == 0 {
 		return
 	}
-	average := time.Duration(c.average.Add((int64(took) - c.average.Load()) / 16))
-	if long := c.long.Load(); long && average < time.Second/2 || !long && average > time.Second {
-		c.long.Store(!long)
+	average := time.Duration(c.pace.average.Add((int64(took) - c.pace.average.Load()) / 16))
+	if long := c.pace.long.Load(); long && average < time.Second/2 || !long && average > time.Second {
+		c.pace.long.Store(!long)
 		signal(c.woken)
 	}
 }

@@ -14,6 +14,12 @@ import (
 // the same reason.
 const refusedAgain = 5 * time.Minute
 
+// refusal is the last log line about a refused queue; of Serve and Refused.
+type refusal struct {
+	at  time.Time
+	why string
+}
+
 // refused shows in the gate that err kept a consumer of the queue from beginning. The gate stays open: the broker does
 // not report that the queue can be consumed again, so it is tried. An error of a session that was lost for another
 // reason is not about the queue.
@@ -39,21 +45,21 @@ func (c *Consumer) Refused(err error) {
 		why = fmt.Sprintf("%d %s", r.Code, r.Text)
 	}
 	fresh := c.o.Flow.Show(flow.Queue, fmt.Sprintf("queue %q cannot be consumed: %s", c.o.Plan.Queue, why))
-	if fresh || why != c.refusedWhy || time.Since(c.refusedAt) > refusedAgain {
-		c.refusedAt, c.refusedWhy = time.Now(), why
+	if fresh || why != c.refusal.why || time.Since(c.refusal.at) > refusedAgain {
+		c.refusal.at, c.refusal.why = time.Now(), why
 		c.o.Logger.Warn("paused", "reason", string(flow.Queue), "error", why)
 	}
 }
 
 // register records the consumer that is registered; nil: none. With one the queue is not refused any more.
 func (c *Consumer) register(consumer *broker.Consumer) {
-	c.registered.Store(consumer)
-	c.lasting.Store(consumer)
 	if consumer != nil {
-		c.begun.Store(true)
 		if c.o.Flow.Lift(flow.Queue) {
 			c.o.Logger.Info("resumed", "reason", string(flow.Queue))
 		}
+		c.active.begun.Store(true)
 	}
+	c.active.registered.Store(consumer)
+	c.active.lasting.Store(consumer)
 	c.o.Flow.Nudge() // releases may wait for it, see retreat
 }

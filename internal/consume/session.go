@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sidecar/internal/broker"
+	"sidecar/internal/memory"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
@@ -28,44 +29,30 @@ type session struct {
 	kill    func()          // ends the session at once
 	done    <-chan struct{} // closed when nothing can be settled any more
 	settler *settler
-
-	long bool                  // as Consumer.long when the broker's consumer began
-	plan func() *topology.Plan // what settles: the consumer's plan as the broker is found
+	memory  *memory.Session
+	plan    func() *topology.Plan // what settles: the consumer's plan as the broker is found
 
 	outstanding sync.WaitGroup // deliveries received and not ended
 	delays      chan struct{}  // slots for messages that are held before a requeue
 
-	lastTag uint64 // of the deliveries so far, and so their number
-
-	offered  offer // of pump, to the workers; empty without one
-	admitted bool  // it has passed admit
-
-	collector *collector  // of pump; nil: each message is POSTed alone
-	overdue   *time.Timer // wakes pump when a batch has to go out
-	backMu    sync.Mutex
-	back      []*batch // for pump, from workers
-	pumping   bool     // pump will take what is in back
+	pump pump
 
 	leaving context.Context    // in order: ends when the channel has to be closed
 	leave   context.CancelFunc // it makes pump end, too
 	dropped bool               // by order.drop; its mutex guards this
-	blind   bool               // of pump: a delivery has lost its key, and nothing behind it is handled
-	scratch record             // of pump
-
-	batch   []*broker.Delivery // memory of the deliveries that were taken last
-	pending []*broker.Delivery // those of them that no worker has taken
 }
 
 func newSession(c *Consumer, sub *broker.Subscription, kill func(), plan func() *topology.Plan) *session {
 	s := &session{
 		c: c, plan: plan, sub: sub, kill: kill, done: sub.Done(),
-		settler: newSettler(sub, c.o.Prefetch, c.metrics, &c.remembered),
+		memory: c.memory.Session(c.o.Prefetch),
 		// At least one, also when the window leaves no room beside the workers.
 		delays: make(chan struct{}, max(1, cmp.Or(c.o.LongPrefetch, c.o.Prefetch)-c.atOnce())),
 	}
+	s.settler = newSettler(sub, c.o.Prefetch, c.metrics, s.memory)
 	if c.o.Batch.Size > 1 {
-		s.collector = newCollector(c.o.Batch)
-		s.overdue = time.AfterFunc(time.Hour, func() { signal(c.woken) })
+		s.pump.collector = newCollector(c.o.Batch)
+		s.pump.overdue = time.AfterFunc(time.Hour, func() { signal(c.woken) })
 	}
 	s.settler.ordered, s.settler.patience = c.order != nil, c.patience()
 	s.leaving, s.leave = context.WithCancel(context.Background())
@@ -81,11 +68,11 @@ func (s *session) consume(ctx context.Context) error {
 		if err := s.awaitOpen(); err != nil {
 			return err
 		}
-		unbind := context.AfterFunc(s.c.interrupt, s.kill)
+		unbind := context.AfterFunc(s.c.stop.interrupt, s.kill)
 		// As if every message went alone: those of a batch do if it failed.
-		registered := s.settler.inFlight.register(int(s.lastTag)) // #nosec G115 -- of one session
+		registered := s.memory.Registering(int(s.pump.lastTag)) // #nosec G115 -- of one session
 		s.sub.Timeout = s.plan().ConsumerTimeout(s.c.o.Prefetch / s.c.o.Concurrency)
-		s.long = s.c.long.Load()
+		s.pump.long = s.c.pace.long.Load()
 		consumer, err := s.sub.Consume(ctx, s.c.Prefetch())
 		unbind()
 		if err != nil {
@@ -94,8 +81,8 @@ func (s *session) consume(ctx context.Context) error {
 		}
 		registered()
 		s.c.register(consumer)
-		why := s.pump(consumer.Deliveries)
-		s.c.lasting.Store(nil)
+		why := s.take(consumer.Deliveries)
+		s.c.active.lasting.Store(nil)
 		if s.c.order == nil && (errors.Is(why, errPaused) || errors.Is(why, errStopping)) {
 			if err := s.cancel(ctx, consumer); err != nil {
 				why = err
@@ -105,8 +92,8 @@ func (s *session) consume(ctx context.Context) error {
 		if s.c.order != nil || !errors.Is(why, errPaused) {
 			s.leftover()
 			s.freePending() // the broker delivers again what no worker has taken
-			s.pending, _ = consumer.Take(s.batch)
-			s.lastTag += uint64(len(s.pending))
+			s.pump.pending, _ = consumer.Take(s.pump.batch)
+			s.pump.lastTag += uint64(len(s.pump.pending))
 			s.freePending()
 			consumer.Drop()
 			if s.c.order != nil {
@@ -118,12 +105,12 @@ func (s *session) consume(ctx context.Context) error {
 }
 
 func (s *session) freePending() {
-	for _, d := range s.pending {
-		s.untaken(delivery{d, s, nil})
+	for _, d := range s.pump.pending {
+		s.c.memory.Returned(s.c.memory.Of(d))
 		d.Free()
 	}
-	clear(s.pending)
-	s.pending = nil
+	clear(s.pump.pending)
+	s.pump.pending = nil
 }
 
 // awaitOpen waits until the gate is open. The error says why the session need not wait any more.
@@ -132,7 +119,7 @@ func (s *session) awaitOpen() error {
 	for changed := flow.Changed(); !flow.Open(); changed = flow.Changed() {
 		select {
 		case <-changed:
-		case <-s.c.stopping:
+		case <-s.c.stop.stopping:
 			return errStopping
 		case <-s.done:
 			return s.sub.Err()
@@ -156,13 +143,13 @@ func (s *session) gone() bool {
 
 // cancel ends the consumer at the broker and gives back, uncounted, the deliveries that no worker has taken.
 func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
-	defer context.AfterFunc(s.c.interrupt, s.kill)() // a broker that does not answer must not outlast the grace
+	defer context.AfterFunc(s.c.stop.interrupt, s.kill)() // a broker that does not answer must not outlast the grace
 	if err := consumer.Stop(ctx); err != nil {
 		return fmt.Errorf("cancel the consumer of %q: %w", s.c.o.Plan.Queue, err)
 	}
 	s.leftover() // not before: the broker would deliver it again at once
 	for ended := false; ; {
-		for len(s.pending) > 0 {
+		for len(s.pump.pending) > 0 {
 			s.releaseUnstarted(s.next())
 		}
 		if ended {
@@ -175,25 +162,24 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 
 // releaseUnstarted requeues a delivery that no worker has taken.
 func (s *session) releaseUnstarted(d delivery) {
-	r := &record{}
-	r.begin(d)
-	s.release(r, false)
+	a := attempt{delivery: d, known: s.c.unseen(d), m: message.Message{MessageID: d.MessageId}}
+	by, _ := s.c.guard(&a, func() topology.Settlement {
+		if s.plan().RequeueLimit > 0 && d.Missing == 0 { // else the headers need not be read
+			s.c.read(&a, d)
+		}
+		return s.released(&a)
+	})
+	s.settle(a, by)
 }
 
-// release requeues a message that no worker has taken. The broker may count that against its delivery limit. In order
-// the end of the channel returns it.
-func (s *session) release(r *record, read bool) {
-	if !r.passed {
-		s.untaken(delivery{r.delivery, s, r.held})
+// released is the settlement of a message that no worker has taken. The broker may count its requeue against its
+// delivery limit. In order the end of the channel returns it.
+func (s *session) released(a *attempt) topology.Settlement {
+	by := released(message.ReasonUndispatched, topology.KindNow)
+	if p := s.plan(); p.RequeueLimit > 0 && a.Missing == 0 {
+		by = p.Settlement(&a.m, by.Verdict)
 	}
-	by := topology.Settlement{}.Released(message.ReasonUndispatched)
-	if p := s.plan(); p.RequeueLimit > 0 && r.delivery.Missing == 0 { // else the headers need not be read
-		if !read {
-			r.read(p)
-		}
-		by = p.Settlement(&r.m, by.Verdict)
-	}
-	s.settle(r, by)
+	return by
 }
 
 // close ends the session's consumer. On a live session it waits until every delivery has ended and is settled; on a
@@ -220,4 +206,4 @@ func (s *session) close() {
 }
 
 // lose is for a session whose last settlements may not have arrived.
-func (s *session) lose() { s.settler.inFlight.lose(int(s.lastTag)) } // #nosec G115 -- of one session
+func (s *session) lose() { s.memory.Lose(int(s.pump.lastTag)) } // #nosec G115 -- of one session

@@ -21,16 +21,6 @@ import (
 	"sidecar/internal/message"
 )
 
-// awaited reports whether a copy has waited for an attempt that is under way.
-func (r *rig) awaited() bool {
-	r.remembered.mu.Lock()
-	defer r.remembered.mu.Unlock()
-	for _, f := range r.remembered.fates {
-		return f.over != nil
-	}
-	return false
-}
-
 // TestCopyWaitsForItsVerdict: the copy waits for the attempt of a lost session. When its own session is lost, too, the
 // next copy waits. Without a verdict it is POSTed. A drain interrupts both.
 func TestCopyWaitsForItsVerdict(t *testing.T) {
@@ -57,7 +47,7 @@ func TestCopyWaitsForItsVerdict(t *testing.T) {
 			for n := range 2 {
 				r.proxy.Cut()
 				r.eventually("the copy waits", func() bool {
-					return testutil.ToFloat64(r.metrics().received[1]) == float64(n+1) && r.Inflight() == 1 && r.awaited()
+					return testutil.ToFloat64(r.metrics().received[1]) == float64(n+1) && r.Inflight() == 1
 				})
 			}
 			if name != "drained" {
@@ -165,7 +155,7 @@ func (s *session) returns(t *testing.T, list ...*broker.Delivery) {
 	for _, d := range list {
 		deliveries.Add(d)
 	}
-	if err := s.pump(deliveries); err != errPaused { //nolint:errorlint // it is itself
+	if err := s.take(deliveries); err != errPaused { //nolint:errorlint // it is itself
 		t.Error(err)
 	}
 	s.leftover()
@@ -189,8 +179,8 @@ func TestOldDeliveriesReturn(t *testing.T) {
 			}, func(o *Options) { o.OrderBy, o.Attempt = "queue", attempt })
 			now := time.Now()
 			s.returns(t, benchDelivery(1, nil, now), benchDelivery(2, nil, now), benchDelivery(3, nil, now))
-			if attempts != 1 || c.returned.Load() != 2 {
-				t.Errorf("%d attempts, %d returned", attempts, c.returned.Load())
+			if attempts != 1 || c.counts.returned.Load() != 2 {
+				t.Errorf("%d attempts, %d returned", attempts, c.counts.returned.Load())
 			}
 		})
 	}
@@ -216,49 +206,34 @@ func TestNothingPassesALostKey(t *testing.T) {
 	})
 }
 
-// TestAttemptsAreOfOneMessage: without a message id another message may be the same, and begins anew.
-func TestAttemptsAreOfOneMessage(t *testing.T) {
-	t.Parallel()
-	for id, want := range map[string]int{"": 0, "m": 1} {
-		c, s := ordered(t, nil, func(*Options) {})
-		for attempt := range 2 {
-			d := benchDelivery(uint64(attempt+1), amqp.Table{"key": "a"}, time.Time{})
-			d.MessageId, d.Redelivered = id, attempt > 0
-			c.order.add(s, d)
-			e := c.order.take().held
-			if attempt > 0 && e.failed != want {
-				t.Errorf("id %q: %d attempts, want %d", id, e.failed, want)
-			}
-			e.failed++
-			c.order.hold(e, 0)
-			c.order.drop(s)
-			s = benchSession(t, c)
-		}
-	}
-}
-
-// TestLateAttemptHasADelay: what an attempt of a lost session asked for holds for the next delivery.
+// TestLateAttemptHasADelay: what an attempt of a lost session came to holds for the next delivery, which waits as long.
 func TestLateAttemptHasADelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		done := make(chan struct{})
+		done, attempts := make(chan struct{}), 0
 		c, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
-			close(done)
+			if attempts++; attempts == 1 {
+				close(done)
+			}
 			return answer(500)
 		}, func(*Options) {})
+		began := time.Now()
 		s.done = done
-		s.pending = []*broker.Delivery{benchDelivery(1, amqp.Table{"key": "a"}, time.Now())}
-		var r record
+		s.pump.pending = []*broker.Delivery{benchDelivery(1, amqp.Table{"key": "a"}, began)}
+		var a attempt
 		d := s.next()
-		r.begin(d)
 		c.order.drop(s)
-		c.handle(&r)
-		for _, was := range c.order.kept {
-			if was.failed == 1 && was.due.After(time.Now()) {
-				return
-			}
+		c.handle(&a, d)
+		synctest.Wait()
+		again := benchDelivery(1, amqp.Table{"key": "a"}, began)
+		again.Redelivered = true
+		next := benchSession(t, c)
+		next.pump.pending = []*broker.Delivery{again}
+		c.handle(&a, next.next())
+		if n, delayed := attempts, c.Delayed(); n != 1 || delayed != 1 {
+			t.Errorf("%d attempts, %d delayed; want 1, 1", n, delayed)
 		}
-		t.Errorf("remembered: %+v", c.order.kept)
+		c.order.drop(next)
 	})
 }
 

@@ -144,8 +144,8 @@ func TestDeliveryTagsOutOfOrder(t *testing.T) {
 		for _, tag := range tags {
 			q.Add(benchDelivery(tag, nil, time.Now()))
 		}
-		if ended := r.fetch(q); !ended || killed != 1 || len(r.pending) != 0 {
-			t.Errorf("%v: ended %v, killed %d times, %d pending", tags, ended, killed, len(r.pending))
+		if ended := r.fetch(q); !ended || killed != 1 || len(r.pump.pending) != 0 {
+			t.Errorf("%v: ended %v, killed %d times, %d pending", tags, ended, killed, len(r.pump.pending))
 		}
 	}
 }

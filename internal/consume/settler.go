@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"sidecar/internal/memory"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
@@ -36,33 +37,32 @@ type ending struct {
 	action message.Action
 	reason message.Reason
 	final  topology.Final
-	named  bool // the message has an id
 
-	id      uint64           // see record.id; 0: recall has not passed the message
-	outcome *message.Outcome // see record.lasting
+	known   memory.Known
+	outcome *message.Outcome // see lasting
 }
 
 // settler is the one goroutine that settles for one session. Acks are coalesced: all that are ready when no further
 // ending waits leave in one frame. It runs until every delivery of its session has ended, also when the session has
 // ended long before: late settlements fail on the dead channel and are counted as stale.
 type settler struct {
-	acker    acker
-	window   *window
-	inFlight *inFlight
-	endings  chan ending
-	metrics  *metrics
-	ordered  bool        // messages are given back by closing the channel, and acks leave in the order of their tags
-	timer    *time.Timer // of patience
-	armed    bool
-	head     uint64 // of the window when the timer was set
-	done     chan struct{}
+	acker   acker
+	window  *window
+	memory  *memory.Session
+	endings chan ending
+	metrics *metrics
+	ordered bool        // messages are given back by closing the channel, and acks leave in the order of their tags
+	timer   *time.Timer // of patience
+	armed   bool
+	head    uint64 // of the window when the timer was set
+	done    chan struct{}
 
 	patience time.Duration // headPatience or batchPatience
 }
 
-func newSettler(a acker, prefetch int, m *metrics, all *remembered) *settler {
+func newSettler(a acker, prefetch int, m *metrics, known *memory.Session) *settler {
 	s := &settler{
-		acker: a, window: newWindow(prefetch), inFlight: newInFlight(all, prefetch), metrics: m,
+		acker: a, window: newWindow(prefetch), memory: known, metrics: m,
 		endings: make(chan ending, min(prefetch, 1024)), done: make(chan struct{}),
 		timer: time.NewTimer(time.Hour), patience: headPatience,
 	}
@@ -138,23 +138,27 @@ func (s *settler) takeWaiting() {
 }
 
 func (s *settler) take(e ending) {
-	switch e.final {
-	case topology.FinalAck:
+	if e.final == topology.FinalAck {
 		s.window.ack(e)
-	case topology.FinalRequeue:
-		if s.ordered {
-			s.count(nil, e) // unfinished: no ack may pass over it
-			return
-		}
-		s.window.finish(e.tag)
-		s.count(s.acker.Requeue(e.tag), e)
-	case topology.FinalReject:
-		s.window.finish(e.tag)
-		s.count(s.acker.Reject(e.tag), e)
-	case topology.FinalDelay:
-		s.window.finish(e.tag)
-		s.count(s.acker.Delay(e.tag), e)
+		return
 	}
+	if e.final != topology.FinalReject { // before the broker can deliver the message again
+		s.memory.Ended(e.known, e.final, e.outcome, nil)
+	}
+	var err error
+	switch {
+	case e.final == topology.FinalRequeue && s.ordered: // unfinished: no ack may pass over it
+	case e.final == topology.FinalRequeue:
+		err = s.acker.Requeue(e.tag)
+	case e.final == topology.FinalDelay:
+		err = s.acker.Delay(e.tag)
+	default:
+		err = s.acker.Reject(e.tag)
+	}
+	if e.final != topology.FinalRequeue || !s.ordered {
+		s.window.finish(e.tag)
+	}
+	s.count(err, e)
 }
 
 func (s *settler) flush() {
@@ -198,7 +202,9 @@ func (s *settler) flushSingly(taken []ending) {
 // count counts one settlement. One that failed is stale: its session has ended and the broker delivers the message
 // again.
 func (s *settler) count(err error, e ending) {
-	s.inFlight.settled(&e, err)
+	if e.final == topology.FinalAck || e.final == topology.FinalReject {
+		s.memory.Ended(e.known, e.final, e.outcome, err)
+	}
 	if err != nil {
 		s.metrics.stale.Inc()
 		return

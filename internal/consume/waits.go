@@ -24,47 +24,54 @@ const (
 	publishPauseMax = 10 * time.Second
 )
 
-// beside runs wait on a goroutine of its own.
-func (s *session) beside(r *record, by topology.Settlement, wait func(*record, topology.Settlement)) {
-	s.c.background.Go(func() { s.c.guard(r, func(r *record) { wait(r, by) }) })
+// beside runs wait on a goroutine of its own, and then settles by what it returns.
+func (s *session) beside(a attempt, by topology.Settlement, wait waiting, then func(attempt, topology.Settlement)) {
+	s.c.background.Go(func() {
+		by, ok := s.c.guard(&a, func() topology.Settlement { return wait(&a, by) })
+		if !ok {
+			then = s.settle
+		}
+		then(a, by)
+	})
 }
+
+type waiting func(*attempt, topology.Settlement) topology.Settlement
 
 // replace publishes the message that takes the original's place, then settles the original. Until the broker has
 // confirmed the copy the original stays unacked, however long that takes; in order until its channel has to be closed.
 // A stop ends the pause between two tries: the message is given back when the try that follows fails, too.
-func (s *session) replace(r *record, by topology.Settlement) {
+func (s *session) replace(a *attempt, by topology.Settlement) topology.Settlement {
 	pauses := goretry.WithCappedDuration(publishPauseMax, goretry.NewExponential(s.c.o.PublishPause))
-	for failed, last := false, s.c.stops(); s.publish(r, by.Publish) != nil; last = s.c.stops() {
+	for failed, last := false, s.c.stops(); s.publish(a, by.Publish) != nil; last = s.c.stops() {
 		if !failed {
 			failed = true
 			s.c.addUnpublished(1)
 			defer s.c.addUnpublished(-1)
 		}
 		pause, _ := pauses.Next()
-		if why, over := s.wait(pause, s.c.stopping); !over && (last || why != message.ReasonShutdown) {
-			by = by.Released(why)
-			break
+		if why, over := s.wait(pause, s.c.stop.stopping); !over && (last || why != message.ReasonShutdown) {
+			return by.Released(why)
 		}
 	}
-	s.end(r, by)
+	return by
 }
 
 // checkPatience is how long a message waits for a check before its retry is published instead, which needs none.
 const checkPatience = time.Second
 
-// unchecked reports whether a reject needs a check of the topology first. Then the message is settled after the check,
-// by the plan that the check leaves: the broker drops a rejected message without a report where its exchange, queue or
+// unchecked returns the wait for a check of the topology where a reject needs one first, else nil. The message is settled
+// after the check, by the plan that the check leaves: the broker drops a rejected message without a report where its exchange, queue or
 // binding is missing. A message waits for one check, and its retry is published if that takes longer than
 // checkPatience: if it asked again, it would never be settled where a check takes longer than its result counts.
-func (s *session) unchecked(r *record, by topology.Settlement) bool {
-	if s.c.o.RequestCheck == nil || r.checked {
-		return false
+func (s *session) unchecked(a *attempt, by *topology.Settlement) waiting {
+	if by.Final != topology.FinalReject || s.c.o.RequestCheck == nil || a.checked {
+		return nil
 	}
 	checked := s.c.o.RequestCheck()
 	if checked == nil {
-		return false
+		return nil
 	}
-	s.beside(r.keep(), by, func(r *record, by topology.Settlement) {
+	return func(a *attempt, by topology.Settlement) topology.Settlement {
 		plan := s.plan
 		patience := time.NewTimer(checkPatience)
 		defer patience.Stop()
@@ -73,16 +80,34 @@ func (s *session) unchecked(r *record, by topology.Settlement) bool {
 		case <-patience.C: // the connection of the check may wait for the memory that this message holds
 			plan = func() *topology.Plan { return s.plan().WithoutReject() }
 		case <-s.done:
-		case <-s.c.interrupt.Done():
-			s.end(r, by.Released(message.ReasonShutdown))
-			return
+		case <-s.c.stop.interrupt.Done():
+			return by.Released(message.ReasonShutdown)
 		}
-		r.checked = true
-		by = plan().Settlement(&r.m, by.Verdict)
+		a.checked = true
+		by = plan().Settlement(&a.m, by.Verdict)
 		by.Pause = 0 // it has begun before the check
-		s.settle(r, by)
-	})
-	return true
+		return by
+	}
+}
+
+// awaitEarlier waits for the end of the attempt on a lost session, and settles the copy by its outcome. Without one the
+// copy is given back: its next delivery is POSTed.
+func (s *session) awaitEarlier(a *attempt, by topology.Settlement) topology.Settlement {
+	select {
+	case <-a.known.Wait:
+	case <-s.done:
+		return by
+	case <-s.c.stop.interrupt.Done():
+		by.Kind = topology.KindNow
+		return by
+	}
+	a.known = s.c.memory.Seen(a.Delivery)
+	a.m.RetryCount = max(a.m.RetryCount, a.known.Failed)
+	if a.known.Outcome == nil && a.known.Wait == nil {
+		by.Kind = topology.KindNow
+		return by
+	}
+	return s.c.try(a)
 }
 
 // timeToPublish is publishTimeout and a second for each MiB of the body. A try that ends too early is a copy too many.
@@ -91,15 +116,15 @@ func timeToPublish(p *message.Publication) time.Duration {
 }
 
 // publish publishes once. When the session has ended it fails: the message is delivered again.
-func (s *session) publish(r *record, p *message.Publication) error {
+func (s *session) publish(a *attempt, p *message.Publication) error {
 	if s.gone() {
 		return broker.ErrDisconnected
 	}
-	ctx, cancel := context.WithTimeout(s.c.interrupt, timeToPublish(p))
+	ctx, cancel := context.WithTimeout(s.c.stop.interrupt, timeToPublish(p))
 	defer cancel()
-	r.span.Send(p.Exchange, p.Key)
+	a.span.Send(p.Exchange, p.Key)
 	err := s.c.o.Publisher.Publish(ctx, p)
-	r.span.SendEnd(err)
+	a.span.SendEnd(err)
 	if err == nil {
 		return nil
 	}
@@ -109,7 +134,7 @@ func (s *session) publish(r *record, p *message.Publication) error {
 	}
 	c.failures.Do(func(suppressed int) { // during an alarm every try of every message fails
 		c.o.Logger.Warn("publish failed", "kind", p.Kind, "exchange", p.Exchange, "routing_key", p.Key,
-			"message_id", r.m.MessageID, "error", err, "trace_id", r.span.TraceID(), "suppressed", suppressed)
+			"message_id", a.m.MessageID, "error", err, "trace_id", a.span.TraceID(), "suppressed", suppressed)
 	})
 	if c.o.Unroutable != nil && errors.Is(err, broker.ErrUnroutable) {
 		c.o.Unroutable(p.Exchange, p.Key, err)
@@ -119,29 +144,30 @@ func (s *session) publish(r *record, p *message.Publication) error {
 
 // delay holds a message for the settlement's time, then requeues it. When no slot is free the message waits in the
 // broker instead, if the plan has a route for that: held messages would otherwise starve those behind them.
-func (s *session) delay(r *record, by topology.Settlement) {
+func (s *session) delay(a attempt, by topology.Settlement) {
 	by.Verdict.Cause.Problem, by.Verdict.Cause.Answer = nil, "" // only a park writes them down
 	select {
 	case s.delays <- struct{}{}:
-		r.strip()
+		a.strip()
 		by.Detour = nil
-		s.beside(r, by, func(r *record, by topology.Settlement) {
+		s.beside(a, by, func(_ *attempt, by topology.Settlement) topology.Settlement {
 			s.hold(by)
 			<-s.delays
-			s.end(r, by)
-		})
+			return by
+		}, s.end)
+		return
 	default:
-		if by.Detour == nil {
-			r.strip()
-		}
-		s.beside(r, by, func(r *record, by topology.Settlement) {
-			// Spaced out, or messages that are not due would circulate as fast as the app answers.
-			if _, over := s.wait(s.c.overflow.Reserve().Delay(), s.c.stopping); over {
-				by = s.detour(r, by)
-			}
-			s.end(r, by)
-		})
 	}
+	if a.retain(); by.Detour == nil {
+		a.strip()
+	}
+	s.beside(a, by, func(a *attempt, by topology.Settlement) topology.Settlement {
+		// Spaced out, or messages that are not due would circulate as fast as the app answers.
+		if _, over := s.wait(s.c.overflow.Reserve().Delay(), s.c.stop.stopping); over {
+			return s.detour(a, by)
+		}
+		return by
+	}, s.end)
 }
 
 // A body that did not fit is transferred with each delivery. So it is tried again missingPause after the last try, and
@@ -155,16 +181,16 @@ const (
 // latest. In order it ends the channel: only the next delivery has a body again. The same memory fits each message that
 // waits for some: so only one of them is requeued for it, and takes the memory with its next delivery, before another
 // one looks for it.
-func (s *session) awaitMemory(r *record, by topology.Settlement) {
-	memory, n := r.delivery.Lacked()
-	pause := min(by.Hold, missingPause+time.Duration(r.delivery.Missing)*time.Second/missingBytes)
-	r.strip()
-	s.c.delayed.Add(1)
-	defer s.c.delayed.Add(-1)
+func (s *session) awaitMemory(a *attempt, by topology.Settlement) topology.Settlement {
+	memory, n := a.Lacked()
+	pause := min(by.Hold, missingPause+time.Duration(a.Missing)*time.Second/missingBytes)
+	a.strip()
+	s.c.counts.delayed.Add(1)
+	defer s.c.counts.delayed.Add(-1)
 	late := time.After(by.Hold)
-	s.wait(pause, s.c.stopping)
+	s.wait(pause, s.c.stop.stopping)
 	for {
-		freed, turn := memory.Freed(), s.c.memoryTurn
+		freed, turn := memory.Freed(), s.c.large.turn
 		if !memory.Fits(n) {
 			turn = nil
 		}
@@ -180,19 +206,18 @@ func (s *session) awaitMemory(r *record, by topology.Settlement) {
 		case <-late:
 		case <-s.done:
 		case <-s.leaving.Done():
-		case <-s.c.stopping:
+		case <-s.c.stop.stopping:
 		}
-		break
+		return by
 	}
-	s.end(r, by)
 }
 
 // retreat releases a message whose app is down. While the consumer is registered the broker would deliver the message
 // again at once: the closed gate cancels the consumer, unless it opens again before.
-func (s *session) retreat(r *record, by topology.Settlement) {
-	r.strip()
+func (s *session) retreat(a *attempt, by topology.Settlement) topology.Settlement {
+	a.strip()
 	s.awaitRetreat()
-	s.end(r, by)
+	return by
 }
 
 // awaitRetreat waits until the consumer is gone from the broker, or the app is back.
@@ -208,8 +233,8 @@ func (s *session) awaitRetreat() {
 
 // detour publishes the message to where it waits in the broker, and returns the settlement by which the copy takes the
 // original's place. When that fails the message is held here, without a slot.
-func (s *session) detour(r *record, by topology.Settlement) topology.Settlement {
-	if by.Detour == nil || s.publish(r, by.Detour) != nil {
+func (s *session) detour(a *attempt, by topology.Settlement) topology.Settlement {
+	if by.Detour == nil || s.publish(a, by.Detour) != nil {
 		s.hold(by)
 		return by
 	}
@@ -217,13 +242,10 @@ func (s *session) detour(r *record, by topology.Settlement) topology.Settlement 
 	return by
 }
 
-// putBehind returns a message to the queue behind the other messages.
-func (s *session) putBehind(r *record, by topology.Settlement) { s.end(r, s.detour(r, by)) }
-
 func (s *session) hold(by topology.Settlement) {
-	s.c.delayed.Add(1)
-	defer s.c.delayed.Add(-1)
-	s.wait(by.Hold+rand.N(by.Jitter+1), s.c.stopping) // #nosec G404 -- spreads load, guards nothing
+	s.c.counts.delayed.Add(1)
+	defer s.c.counts.delayed.Add(-1)
+	s.wait(by.Hold+rand.N(by.Jitter+1), s.c.stop.stopping) // #nosec G404 -- spreads load, guards nothing
 }
 
 // wait lets d pass. It returns early, with the reason to give the message back, when the session ends or leaves, or

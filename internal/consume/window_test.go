@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"sidecar/internal/amqpwire"
+	"sidecar/internal/memory"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
 )
@@ -99,7 +100,7 @@ func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
 func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
 	t.Parallel()
 	a := &recording{}
-	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{}), &remembered{})
+	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{memory: memory.New(nil, nil)}), memory.New(nil, nil).Session(100))
 	s.timer.Stop()
 	ack := func(tag uint64) {
 		s.take(ending{tag: tag, final: topology.FinalAck})
@@ -136,7 +137,7 @@ func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
 func TestCrowdedWindowKeepsHalf(t *testing.T) {
 	t.Parallel()
 	a := &recording{}
-	s := newSettler(a, 8, newMetrics(prometheus.NewRegistry(), &Consumer{}), &remembered{})
+	s := newSettler(a, 8, newMetrics(prometheus.NewRegistry(), &Consumer{memory: memory.New(nil, nil)}), memory.New(nil, nil).Session(100))
 	s.timer.Stop()
 	for _, tag := range []uint64{7, 3, 8, 6, 2, 5} {
 		s.take(ending{tag: tag, final: topology.FinalAck})
@@ -163,7 +164,7 @@ func TestBatchesHaveMorePatience(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		a := &recording{}
-		s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{}), &remembered{})
+		s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{memory: memory.New(nil, nil)}), memory.New(nil, nil).Session(100))
 		s.patience = batchPatience
 		go s.run()
 		s.endings <- ending{tag: 2, final: topology.FinalAck}
@@ -188,7 +189,7 @@ type acked struct {
 func TestSettlerInOrder(t *testing.T) {
 	t.Parallel()
 	a := &recording{}
-	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{}), &remembered{})
+	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{memory: memory.New(nil, nil)}), memory.New(nil, nil).Session(100))
 	s.ordered = true
 	s.take(ending{tag: 1, action: message.Release, reason: message.ReasonAppDown, final: topology.FinalRequeue})
 	for _, tag := range []uint64{5, 3, 2, 4} {
@@ -248,13 +249,14 @@ func TestRampIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := New(benchOptions(t, 4))
-		c.posts.Store(int64(c.o.Flow.Limit()))
-		r := &session{c: c, leaving: context.Background(), plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), settler: newSettler(&counting{}, 1, c.metrics, &c.remembered)}
+		c.counts.posts.Store(int64(c.o.Flow.Limit()))
+		r := &session{c: c, leaving: context.Background(), plan: func() *topology.Plan { return c.o.Plan }, done: make(chan struct{}), memory: c.memory.Session(1)}
+		r.settler = newSettler(&counting{}, 1, c.metrics, r.memory)
 		c.background.Go(r.settler.run)
 		deliveries := amqpwire.NewDeliveries(0)
 		deliveries.Add(benchDelivery(1, nil, time.Now()))
 		pumped := make(chan error, 1)
-		go func() { err := r.pump(deliveries); r.leftover(); pumped <- err }()
+		go func() { err := r.take(deliveries); r.leftover(); pumped <- err }()
 		wantHandled := func(want float64) {
 			t.Helper()
 			synctest.Wait()
@@ -263,7 +265,7 @@ func TestRampIsKept(t *testing.T) {
 			}
 		}
 		wantHandled(0)
-		c.posts.Add(-1)
+		c.counts.posts.Add(-1)
 		c.freed <- struct{}{}
 		wantHandled(1)
 		c.Stop()

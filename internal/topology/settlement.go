@@ -20,10 +20,30 @@ const (
 	FinalDelay
 )
 
+// SettlementKind is what comes before the final.
+type SettlementKind uint8
+
+// The kinds: the final at once, or after the publish was confirmed; after a wait here (hold), until the broker
+// delivers nothing more to this consumer (retreat), until there is memory for the message (room), or for the end of an
+// attempt on an earlier session (earlier); a detour to the end of the queue (behind); none, because the message is tried
+// again here after a wait (again).
+const (
+	KindNow SettlementKind = iota
+	KindPublish
+	KindHold
+	KindRetreat
+	KindRoom
+	KindBehind
+	KindAgain
+	KindEarlier
+)
+
 // Settlement is a verdict in the terms of one topology: the only thing that settling obeys.
 type Settlement struct {
 	// Verdict as it is carried out and recorded. A retry that cannot leave safely becomes a park.
 	Verdict message.Verdict
+	Kind    SettlementKind
+	Parks   bool // it began as a park, whether or not that is carried out
 
 	// Publish goes first and must be confirmed before the original is settled; nil when there is nothing to publish.
 	Publish *message.Publication
@@ -42,9 +62,10 @@ type Settlement struct {
 	Detour *message.Publication
 }
 
-// Released returns s without a publish: it gives the message back, uncounted, because of why.
+// Released returns s without a publish: it gives the message back at once, uncounted, because of why.
 func (s Settlement) Released(why message.Reason) Settlement {
-	s.Verdict.Action, s.Verdict.Reason, s.Final, s.Publish, s.Detour = message.Release, why, FinalRequeue, nil, nil
+	s.Verdict.Action, s.Verdict.Reason = message.Release, why
+	s.Kind, s.Final, s.Publish, s.Detour = KindNow, FinalRequeue, nil, nil
 	return s
 }
 
@@ -79,7 +100,26 @@ func (p *Plan) Settlement(m *message.Message, v message.Verdict) Settlement {
 			s.Publish, s.Final, s.Hold, s.Detour = s.Detour, FinalAck, 0, nil
 		}
 	}
+	s.Kind = p.kind(&s)
 	return s
+}
+
+func (p *Plan) kind(s *Settlement) SettlementKind {
+	switch {
+	case s.Publish != nil:
+		return KindPublish
+	case p.InPlace && s.Hold > 0:
+		return KindAgain
+	case p.InPlace || s.Final != FinalRequeue:
+		return KindNow
+	case s.Verdict.Reason == message.ReasonDeferred:
+		return KindBehind
+	case s.Verdict.Reason == message.ReasonAppDown:
+		return KindRetreat
+	case s.Hold > 0 || s.Jitter > 0:
+		return KindHold
+	}
+	return KindNow
 }
 
 // nearLimit reports whether m has been given back so often that one more time may be too many for the broker. It waits
@@ -95,7 +135,7 @@ func (p *Plan) settlePark(s *Settlement, m *message.Message) {
 		s.Verdict.Action = message.Discard
 		return
 	}
-	s.Publish = p.parkPublication(m, &s.Verdict)
+	s.Publish, s.Parks = p.parkPublication(m, &s.Verdict), true
 }
 
 // settleRetry sends the message to wait. A reject costs one frame, but only a message whose round trip the broker can
