@@ -139,9 +139,6 @@ func (s *session) settle(r *record, by topology.Settlement) {
 func (s *session) end(r *record, by topology.Settlement) {
 	v := &by.Verdict
 	s.c.write(r, v, finalNames[by.Final])
-	if v.Cause.Suspect != nil {
-		v.Cause.Suspect.Settled(by.Final == topology.FinalRequeue)
-	}
 	r.done = true
 	s.c.attempts.ended(r, by.Final, s.gone())
 	e := ending{tag: r.tag, action: v.Action, reason: v.Reason, final: by.Final}
@@ -183,7 +180,7 @@ func (c *Consumer) guard(r *record, step func(*record)) {
 		}
 		c.logPanic(r.m.MessageID, p)
 		if !r.done {
-			r.session.settle(r, requeued(message.ReasonPanic, c.o.Policy.CrashHold))
+			r.session.settle(r, requeued(message.ReasonPanic, c.o.Policy.PanicHold))
 		}
 	}()
 	step(r)

@@ -27,11 +27,11 @@ func (r *record) lasting(by *topology.Settlement) *message.Outcome {
 		return nil
 	case o.OK() && o.Disposition == message.DispositionNone:
 		return &plain[o.Status-200]
-	case o.Suspect != nil || o.Failure == message.FailureNone && o.Status == 0: // its crash is counted; a panic
+	case o.Failure == message.FailureNone && o.Status == 0: // a panic
 		return nil
 	}
 	switch o.Failure {
-	case message.FailureCrash, message.FailurePanic, message.FailureInterrupted, message.FailureUndispatched,
+	case message.FailurePanic, message.FailureInterrupted, message.FailureUndispatched,
 		message.FailureForeign, message.FailureNoRoute, message.FailureDeferred:
 		return nil
 	}

@@ -236,7 +236,6 @@ func TestLastingOutcomes(t *testing.T) {
 		"too early":          {by: with(requeued(message.ReasonTooEarly, 0), answer(425))},
 		"delayed by a queue": {by: with(topology.Settlement{Final: topology.FinalDelay}, answer(503))},
 		"counted in order":   {by: with(lost, answer(503)), counted: true},
-		"in a crash":         {by: with(lost, message.Outcome{Failure: message.FailureReset, Suspect: suspect{}})},
 		"a panic":            {by: lost},
 		"a panic in a batch": {by: with(lost, message.Outcome{Failure: message.FailurePanic})},
 		"interrupted":        {by: with(lost, message.Outcome{Failure: message.FailureInterrupted})},
@@ -249,10 +248,6 @@ func TestLastingOutcomes(t *testing.T) {
 		}
 	}
 }
-
-type suspect struct{}
-
-func (suspect) Settled(bool) {}
 
 // knows reports whether the outcome of a copy is remembered, which is then delivered to a session.
 func (c *Consumer) knows(id uint64) bool {
