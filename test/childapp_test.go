@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -45,24 +44,15 @@ func withAppProcess(t *testing.T, sc *scene) *appProcess {
 
 func (a *appProcess) start() {
 	a.t.Helper()
-	must.Do(a.t, a.begin())
-}
-
-func (a *appProcess) begin() error {
 	cmd, ended := exec.Command(os.Args[0]), make(chan struct{})
 	cmd.Env, cmd.Stderr, cmd.SysProcAttr = append(os.Environ(), appProcessEnv+"="+a.addr), os.Stderr, dieWithTest()
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		return err
-	}
+	out := must.Get(cmd.StdoutPipe())(a.t)
+	must.Do(a.t, cmd.Start())
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "listening" {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		return fmt.Errorf("the app process says %q", lines.Text())
+		a.t.Fatalf("the app process says %q", lines.Text())
 	}
 	a.mu.Lock()
 	a.cmd, a.ended = cmd, ended
@@ -74,7 +64,6 @@ func (a *appProcess) begin() error {
 		}
 		_ = cmd.Wait()
 	}()
-	return nil
 }
 
 // life is the process that runs now or ran last, and what is closed when it has ended.
@@ -82,35 +71,6 @@ func (a *appProcess) life() (*os.Process, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.cmd.Process, a.ended
-}
-
-// supervise starts the app again half a second after each of its deaths, which it counts, until the test ends.
-func (a *appProcess) supervise() *atomic.Int32 {
-	deaths := &atomic.Int32{}
-	stop, over := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
-		for {
-			_, ended := a.life()
-			select {
-			case <-stop:
-				return
-			case <-ended:
-			}
-			deaths.Add(1)
-			select { // as an orchestrator would: not at once
-			case <-stop:
-				return
-			case <-time.After(500 * time.Millisecond):
-			}
-			if err := a.begin(); err != nil {
-				a.t.Error(err)
-				return
-			}
-		}
-	}()
-	a.t.Cleanup(func() { close(stop); <-over })
-	return deaths
 }
 
 func (a *appProcess) signal(s syscall.Signal) {
@@ -132,9 +92,8 @@ func (a *appProcess) kill() {
 func (a *appProcess) wait() { _, ended := a.life(); <-ended }
 
 // runAppProcess is the other side: it prints the id of every message it receives and answers 200 after a few
-// milliseconds (50 if the id begins with "slow"), never to the first receipt of an id that begins with "hang"; over one
-// that begins with "bad" it dies. SIGTERM ends it as a good web server ends: nothing new is accepted, what has begun is
-// answered.
+// milliseconds, never to the first receipt of an id that begins with "hang". SIGTERM ends it as a good web server ends:
+// nothing new is accepted, what has begun is answered.
 func runAppProcess(addr string) int {
 	l, err := apptest.ListenWithin(patience, addr)
 	if err != nil {
@@ -154,14 +113,9 @@ func runAppProcess(addr string) int {
 				return
 			}
 			say(r.ID)
-			switch {
-			case strings.HasPrefix(r.ID, "hang") && r.Number("Amqp-Retry-Count") == 0 && r.Header.Get("Amqp-Redelivered") == "false":
+			if strings.HasPrefix(r.ID, "hang") && r.Number("Amqp-Retry-Count") == 0 && r.Header.Get("Amqp-Redelivered") == "false" {
 				<-c.Gone()
 				return
-			case strings.HasPrefix(r.ID, "bad"):
-				os.Exit(137)
-			case strings.HasPrefix(r.ID, "slow"):
-				time.Sleep(45 * time.Millisecond)
 			}
 			time.Sleep(5 * time.Millisecond)
 			c.Send(apptest.Status(200))

@@ -71,7 +71,7 @@ func (c *call) parseDLQ(most int) error {
 // usualValues of conditions, for completion. There are others.
 var usualValues = map[string][]string{
 	"status": {"4xx", "5xx", "none"},
-	"reason": {"max_retries", "park_status", "disposition", "too_large", "headers_too_large", "crash", "no_route",
+	"reason": {"max_retries", "park_status", "disposition", "too_large", "headers_too_large", "no_route",
 		"broker:rejected", "broker:expired", "broker:maxlen", "broker:delivery_limit", "none"},
 }
 

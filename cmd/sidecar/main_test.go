@@ -61,7 +61,6 @@ func TestCommandLine(t *testing.T) {
 		{"version with an argument", nil, []string{"version", "x"}, 64, "", `unexpected argument "x"`},
 		{"run without a service", nil, nil, 64, "", "SIDECAR_SERVICE"},
 		{"run with a flag", service, []string{"run", "--x"}, 64, "", "no flag --x (sidecar run --help)"},
-		{"a crash journal nowhere", append(service, "SIDECAR_CRASH_LIMIT=3", "SIDECAR_CRASH_DIR=/nowhere"), []string{"run"}, 64, "", "SIDECAR_CRASH_DIR=/nowhere"},
 		{"config", append(service, "SIDECAR_AMQP_PASSWORD=hunter2"), []string{"config"}, 0, "wms.queue.wms-cincout", ""},
 		{"config as JSON", append(service, "SIDECAR_AMQP_PASSWORD=hunter2"), []string{"config", "--json"}, 0, `{"service":"wms-cincout","variables":[{"name":"SIDECAR_SERVICE","value":"wms-cincout","origin":"environment"},`, ""},
 		{"config, what is changed", append(service, "SIDECAR_CONCURRENCY=3", "SIDECAR_LOG_LEVEL=info"), []string{"config", "--changed", "--json"}, 0, `{"name":"SIDECAR_CONCURRENCY","value":"3","origin":"environment"}],`, ""},

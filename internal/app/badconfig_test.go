@@ -104,7 +104,6 @@ func TestBadTopologies(t *testing.T) {
 		{"SIDECAR_BINDINGS", "carries retries", "SIDECAR_BINDINGS=wms.retry-exchange.wms-cincout:k"},
 		{"SIDECAR_ORDER_BY", `="queue": ` + inOrder, "SIDECAR_TOPOLOGY=native SIDECAR_ORDER_BY=queue"},
 		{"SIDECAR_PARTITIONS", `="4": ` + inOrder, "SIDECAR_TOPOLOGY=native SIDECAR_ORDER_BY=routing-key SIDECAR_PARTITIONS=4"},
-		{"SIDECAR_CRASH_LIMIT", "a reject cannot write a crash down", "SIDECAR_TOPOLOGY=native SIDECAR_CRASH_LIMIT=3"},
 		{"SIDECAR_TOPOLOGY", "leave SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE out", "SIDECAR_TOPOLOGY=native SIDECAR_RETRY_EXCHANGE=x"},
 		{"SIDECAR_TOPOLOGY", "leave SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE out", "SIDECAR_TOPOLOGY=native SIDECAR_RETRY_QUEUE=x"},
 		{"SIDECAR_QUEUE_TYPE", "only a quorum queue delays messages itself", "SIDECAR_TOPOLOGY=native SIDECAR_QUEUE_TYPE=classic"},

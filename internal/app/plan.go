@@ -58,10 +58,6 @@ func checkDelays(cfg *config.Config, reject func(variables []string, reasons ...
 			"SIDECAR_REQUEUE_DELAY_MAX it must not be more than 25m: the plan's queue is not a quorum queue, and after 30 "+
 			"minutes the broker takes an unsettled message away")
 	}
-	if cfg.Retry.CrashLimit > 0 && p.DelaysItself() {
-		reject([]string{"SIDECAR_CRASH_LIMIT", "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue that delays messages "+
-			"itself: a reject cannot write a crash down. A queue declared for native has an x-delivery-limit for that")
-	}
 }
 
 // checkOrder rejects an order by key where retries wait in the queue itself, or longer than messages may be unsettled.
@@ -288,6 +284,6 @@ func newPolicy(cfg *config.Config) retry.Policy {
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
 		RequeueMin:   cfg.Retry.RequeueDelayMin, RequeueMax: cfg.Retry.RequeueDelayMax,
 		AckUnrouted: cfg.App.RoutesElse == config.RouteAck,
-		CrashLimit:  cfg.Retry.CrashLimit, CrashHold: retry.CrashHold,
+		PanicHold:   retry.PanicHold,
 	}
 }

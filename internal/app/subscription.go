@@ -16,7 +16,6 @@ import (
 	"sidecar/internal/budget"
 	"sidecar/internal/config"
 	"sidecar/internal/consume"
-	"sidecar/internal/crash"
 	"sidecar/internal/dispatch"
 	"sidecar/internal/flow"
 	"sidecar/internal/topology"
@@ -38,7 +37,6 @@ type subscription struct {
 
 	target   *dispatch.Target
 	flow     *flow.Control
-	crashes  *crash.Guard // nil when crashes are not counted
 	consumer *consume.Consumer
 	watcher  *declare.Watcher
 
@@ -92,39 +90,16 @@ func newSubscription(
 			s.missing(missing)
 		},
 	})
-	dispatcher, err := s.countCrashes()
-	if err != nil {
-		return nil, err
-	}
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
 		LongPrefetch: cfg.LongPrefetch,
 		Attempt:      cfg.App.Timeout, Unroutable: s.unroutable, Undelayed: s.undelayed, RequestCheck: s.requestCheck,
 		Memory: memory,
 		Rates:  s.limits.rates, Slots: s.limits.slots, OrderBy: cfg.Retry.OrderBy,
-		Dispatcher: dispatcher, Batch: s.batchOptions(), Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
+		Dispatcher: s.target, Batch: s.batchOptions(), Publisher: sh.publisher.Share(), Flow: s.flow, Tracing: s.tracing,
 		Logger: s.log, Registerer: s.metrics,
 	})
 	return s, nil
-}
-
-// countCrashes returns the dispatcher, with a journal around it when crashes are counted. No file is touched otherwise.
-func (s *subscription) countCrashes() (consume.Dispatcher, error) {
-	r := &s.cfg.Retry
-	if r.CrashLimit == 0 {
-		return s.target, nil
-	}
-	var err error
-	s.crashes, err = crash.Open(crash.Options{
-		Dir: r.CrashDir, Queue: s.plan.Queue, Limit: r.CrashLimit, Workers: s.cfg.Window.Concurrency, Logger: s.log,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("SIDECAR_CRASH_DIR=%s cannot be used for SIDECAR_CRASH_LIMIT=%d: %w: it must be a directory "+
-			"that this user may write to, for example a mounted emptyDir", r.CrashDir, r.CrashLimit, err)
-	}
-	return s.crashes.Around(s.target, func(ctx context.Context) bool {
-		return errors.Is(s.target.Probe(ctx), dispatch.ErrRefused)
-	}), nil
 }
 
 // warnings are about the settings of the subscription, and what its topology was found to be. Known ones are left out.
@@ -191,9 +166,6 @@ func (s *subscription) taking() bool { return !s.held() && s.consumer.Begun() }
 
 func (s *subscription) close() {
 	s.target.Close()
-	if s.crashes != nil {
-		s.crashes.Close()
-	}
 }
 
 // abandon ends a subscription that has not run.

@@ -136,9 +136,10 @@ func TestQueueWithoutLeader(t *testing.T) {
 func TestLaterSubscriptionFails(t *testing.T) {
 	t.Parallel()
 	first := load(t)
-	second := load(t, "SIDECAR_SERVICE=demo-refunds", "SIDECAR_CRASH_LIMIT=3", "SIDECAR_CRASH_DIR="+t.TempDir()+"/none")
+	second := load(t, "SIDECAR_SERVICE=demo-refunds")
+	second.App.URL = "gopher://app/"
 	_, err := New(together(first, second), Build{}, &apptest.Log{})
-	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "queue demo.queue.demo-refunds: SIDECAR_CRASH_DIR=") {
+	if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "queue demo.queue.demo-refunds: app URL: ") {
 		t.Error(err)
 	}
 }

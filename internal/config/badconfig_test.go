@@ -97,7 +97,6 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_RETRY_DELAYS=1s,2", `"2" is not a duration`},
 		{"SIDECAR_RETRY_DELAYS=" + strings.TrimSuffix(manyDelays(33), ","), "33 delays"},
 		{"SIDECAR_REQUEUE_DELAY_MIN=6s", "must not be larger than SIDECAR_REQUEUE_DELAY_MAX, which is 5s"},
-		{"SIDECAR_CRASH_DIR=crashes", "absolute path"},
 
 		// Answers.
 		{"SIDECAR_PARK_ON_STATUS=400,200", "200 says that the app took the message"},
@@ -202,8 +201,6 @@ func TestBadCombinations(t *testing.T) {
 		env            []string
 	}{
 		{"SIDECAR_PREFETCH", "at least SIDECAR_CONCURRENCY, which is 50", []string{"SIDECAR_CONCURRENCY=50", "SIDECAR_PREFETCH=49"}},
-		{"SIDECAR_CRASH_LIMIT", "cannot be combined with SIDECAR_ORDER_BY", []string{"SIDECAR_ORDER_BY=queue", "SIDECAR_CRASH_LIMIT=1"}},
-		{"SIDECAR_BATCH_SIZE", "combined with SIDECAR_CRASH_LIMIT", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_CRASH_LIMIT=1"}},
 		{"SIDECAR_BATCH_SIZE", "combined with SIDECAR_ORDER_BY=queue", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_ORDER_BY=queue"}},
 		{"SIDECAR_BATCH_SIZE", "SIDECAR_RESPONSE_DIALECT=dapr", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_RESPONSE_DIALECT=dapr"}},
 		{"SIDECAR_BATCH_BYTES", "a POST of 2 such messages may need 360MiB, and SIDECAR_MEMORY is 256MiB", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_BATCH_BYTES=120MiB"}},

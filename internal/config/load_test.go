@@ -58,8 +58,7 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	}
 	r := c.Retry
 	if r.MaxRetries != nil || r.Delay != 0 || r.Delays != nil || r.ParkOnStatus != nil || r.AppDown != AppDownHold ||
-		r.RequeueDelayMin != time.Second || r.RequeueDelayMax != 5*time.Second || r.RetryAfterMax != 5*time.Minute || r.CrashLimit != 0 ||
-		r.CrashDir != "/tmp" {
+		r.RequeueDelayMin != time.Second || r.RequeueDelayMax != 5*time.Second || r.RetryAfterMax != 5*time.Minute {
 		t.Errorf("Retry: %+v", r)
 	}
 	p := c.Topology
@@ -85,12 +84,12 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 	t.Parallel()
 	c := load(
 		t, "SIDECAR_MAX_RETRIES=0", "SIDECAR_RETRY_DELAYS=1s, 2m", "SIDECAR_PARK_ON_STATUS=400,413,422", "SIDECAR_APP_DOWN=retry",
-		"SIDECAR_REQUEUE_DELAY_MIN=250ms", "SIDECAR_REQUEUE_DELAY_MAX=250ms", "SIDECAR_RETRY_AFTER_MAX=1m30s", "SIDECAR_CRASH_LIMIT=3",
+		"SIDECAR_REQUEUE_DELAY_MIN=250ms", "SIDECAR_REQUEUE_DELAY_MAX=250ms", "SIDECAR_RETRY_AFTER_MAX=1m30s",
 		"SIDECAR_BINDINGS=a:b.*,a:c:d,e:", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_EXCHANGE_TYPE=headers", "SIDECAR_QUEUE_TYPE=quorum",
 		"SIDECAR_MAX_BODY=1KiB", "SIDECAR_CONCURRENCY=7", "SIDECAR_FORWARD_HEADERS=x-*,App.Id", "SIDECAR_PASSTHROUGH_HEADERS=x-tenant-*",
 	)
 	if r := c.Retry; *r.MaxRetries != 0 || len(r.Delays) != 2 || r.Delays[1] != 2*time.Minute || len(r.ParkOnStatus) != 3 || r.ParkOnStatus[2] != 422 ||
-		r.AppDown != AppDownRetry || r.RetryAfterMax != 90*time.Second || r.CrashLimit != 3 {
+		r.AppDown != AppDownRetry || r.RetryAfterMax != 90*time.Second {
 		t.Errorf("Retry: %+v", r)
 	}
 	want := []Binding{{"a", "b.*"}, {"a", "c:d"}, {"e", ""}}
@@ -197,7 +196,6 @@ func TestBatches(t *testing.T) {
 		{"SIDECAR_ORDER_BY=routing-key SIDECAR_PARTITIONS=4 SIDECAR_MEMORY=64MiB", 64, ""},
 		{"SIDECAR_ORDER_BY=routing-key SIDECAR_MEMORY=4MiB SIDECAR_MAX_BODY=1MiB", 20, ""},
 		{"SIDECAR_ORDER_BY=routing-key SIDECAR_MAX_RATE=1/s", 20, ""},
-		{"SIDECAR_BATCH_SIZE=1 SIDECAR_CRASH_LIMIT=1", 20, ""},
 		{"SIDECAR_BATCH_WAIT=0s", 20, "SIDECAR_BATCH_WAIT: has no effect while SIDECAR_BATCH_SIZE is 1"},
 		{"SIDECAR_BATCH_BYTES=2MiB", 20, "SIDECAR_BATCH_BYTES: has no effect"},
 		{"SIDECAR_BATCH_FORMAT=multipart", 20, "SIDECAR_BATCH_FORMAT: has no effect"},

@@ -50,10 +50,6 @@ type Retry struct {
 	// The longest wait an app can ask for with `Retry-After`.
 	RetryAfterMax time.Duration `env:"RETRY_AFTER_MAX" envDefault:"5m" range:"1s..24m"`
 
-	// A message that was redelivered after this many crashes of app or sidecar is parked with the reason `crash`. `0`
-	// turns this off: then nothing is counted and nothing is written to disk. Not with `native`.
-	CrashLimit int `env:"CRASH_LIMIT" envDefault:"0" range:"0..1000"`
-
 	// Messages with the same key are handled one after the other, in the queue's order; different keys beside each other.
 	// The key is the routing key of the first publish, the correlation id or a header (`header:NAME`); with `queue` all
 	// messages are in one order. Messages without the key are in no order. A failed message is tried again here, and what
@@ -63,17 +59,11 @@ type Retry struct {
 	// Where the order holds. `cluster`: over all replicas, which needs a queue with a single active consumer. `replica`:
 	// among the messages of each replica only, with any queue.
 	OrderScope string `env:"ORDER_SCOPE" envDefault:"cluster" oneof:"cluster|replica"`
-
-	// Directory of the file that records, across a crash, which messages were in flight. It must be writable and survive a
-	// restart of the container: in Kubernetes an `emptyDir`. Replicas on one machine may share it. Nothing is written
-	// while `SIDECAR_CRASH_LIMIT` is `0`.
-	CrashDir string `env:"CRASH_DIR" check:"directory" envDefault:"/tmp" allowed:"an absolute path"`
 }
 
 func (l *loader) checkRetry() {
-	const low, high, after, timeout, delay, delays, by, crashes = "SIDECAR_REQUEUE_DELAY_MIN", "SIDECAR_REQUEUE_DELAY_MAX",
-		"SIDECAR_RETRY_AFTER_MAX", "SIDECAR_APP_TIMEOUT", "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS", "SIDECAR_ORDER_BY",
-		"SIDECAR_CRASH_LIMIT"
+	const low, high, after, timeout, delay, delays, by = "SIDECAR_REQUEUE_DELAY_MIN", "SIDECAR_REQUEUE_DELAY_MAX",
+		"SIDECAR_RETRY_AFTER_MAX", "SIDECAR_APP_TIMEOUT", "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS", "SIDECAR_ORDER_BY"
 	r := l.cfg.Retry
 	if l.ok(low, high) && r.RequeueDelayMin > r.RequeueDelayMax {
 		l.reject(low, "must not be larger than %s, which is %v", high, r.RequeueDelayMax)
@@ -82,13 +72,7 @@ func (l *loader) checkRetry() {
 	if l.isSet(delay) && l.isSet(delays) {
 		l.reject(delay, "cannot be combined with %s", delays)
 	}
-	if r.OrderBy == "" || !l.ok(by, crashes, after) {
-		return
-	}
-	if r.CrashLimit > 0 {
-		l.reject(crashes, "cannot be combined with %s: a message that may have crashed the app is handled alone", by)
-	}
-	if r.RetryAfterMax > MaxOrderDelay {
+	if r.OrderBy != "" && l.ok(by, after) && r.RetryAfterMax > MaxOrderDelay {
 		l.reject(after, "must not be more than 10m together with %s: the message waits unsettled", by)
 	}
 }

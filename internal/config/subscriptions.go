@@ -160,10 +160,17 @@ func (l *loader) renamed(text string) string {
 
 // unknown says why a name is not that of one variable.
 func (l *loader) unknown(name string) string {
+	const removed = "was removed in this release: "
+	if instead, went := gone[strings.TrimPrefix(name, prefix)]; went {
+		return removed + instead
+	}
 	var readings []string
 	for _, s := range l.subscriptions() {
 		variable, found := strings.CutPrefix(name, OwnName(s, ""))
+		instead, went := gone[variable]
 		switch {
+		case found && went:
+			return removed + instead
 		case found && slices.Contains(l.order, OwnName(s, variable)):
 			readings = append(readings, variable+" of subscription "+s)
 		case found && slices.Contains(l.order, prefix+variable):

@@ -74,6 +74,14 @@ var meant = []struct{ pattern, instead string }{
 	{`DEBUG|VERBOSE`, "SIDECAR_LOG_LEVEL=debug"},
 }
 
+// gone are the variables that were removed in this release, and what to do instead.
+var gone = map[string]string{
+	"CRASH_LIMIT": "a message that kills the app is parked after SIDECAR_MAX_RETRIES; the delivery limit of " +
+		"SIDECAR_TOPOLOGY=native ends what kills the sidecar",
+	"CRASH_DIR":  "nothing is written there any more",
+	"PARTITIONS": "use SIDECAR_ORDER_BY with one queue; RabbitMQ gives all partitions to the first replica",
+}
+
 // suggestion names what is probably meant, or the nearest known name.
 func (l *loader) suggestion(name string) string {
 	short := strings.TrimSuffix(strings.ToUpper(name[len(prefix):]), fileSuffix)

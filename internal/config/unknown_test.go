@@ -80,6 +80,21 @@ func TestServiceLinks(t *testing.T) {
 	}
 }
 
+// TestGoneVariables: a variable that was removed says what to do instead, for one subscription too.
+func TestGoneVariables(t *testing.T) {
+	t.Parallel()
+	for name, instead := range gone {
+		want := "was removed in this release: " + instead
+		l := newLoader(map[string]string{subscriptions: "orders"}, "")
+		for _, name := range []string{prefix + name, ownPrefix + "ORDERS_" + name} {
+			if got := l.unknown(name); got != want {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+	}
+	refuseSaying(t, "removed in this release: nothing is written", "SIDECAR_CRASH_DIR", "SIDECAR_CRASH_DIR=/tmp")
+}
+
 // TestPlanFile: the file's content is kept as it was at the start, and is shown as the origin of what it says.
 func TestPlanFile(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ type Window struct {
 	Prefetch int `env:"PREFETCH" derived:"twice SIDECAR_CONCURRENCY, with SIDECAR_ORDER_BY ten times, times SIDECAR_BATCH_SIZE" range:"1..65535" word:"auto"`
 
 	// Messages in one POST at most, all of them for one URL. `1`: each message is a request of its own. With more every
-	// POST has [the form of a batch](batches.md), also one with a single message. Not with `SIDECAR_CRASH_LIMIT`.
+	// POST has [the form of a batch](batches.md), also one with a single message.
 	BatchSize int `env:"BATCH_SIZE" envDefault:"1" range:"1..1000"`
 
 	// How long a batch that is not full waits for more messages, from its first one on.
@@ -108,7 +108,7 @@ func (l *loader) checkBatch() {
 	const concurrency, prefetch = "SIDECAR_CONCURRENCY", "SIDECAR_PREFETCH"
 	w := &l.cfg.Window
 	switch r := l.cfg.Retry; {
-	case !l.ok(size, "SIDECAR_CRASH_LIMIT"):
+	case !l.ok(size):
 		return
 	case w.BatchSize == 1:
 		for _, name := range []string{"SIDECAR_BATCH_WAIT", bytes, "SIDECAR_BATCH_FORMAT"} {
@@ -117,9 +117,6 @@ func (l *loader) checkBatch() {
 			}
 		}
 		return
-	case r.CrashLimit > 0:
-		l.reject(size, "cannot be combined with SIDECAR_CRASH_LIMIT: a message that may have crashed the app is handled "+
-			"alone")
 	case r.OrderBy == "queue":
 		l.reject(size, "cannot be combined with SIDECAR_ORDER_BY=queue: one message is POSTed at a time")
 	case l.cfg.App.ResponseDialect == DialectDapr:

@@ -87,7 +87,7 @@ func (c *Consumer) guard(a *attempt, step func() topology.Settlement) (by topolo
 	defer func() {
 		if p := recover(); p != nil {
 			c.logPanic(a.m.MessageID, p)
-			by, ok = c.requeued(message.ReasonPanic, topology.KindHold, c.o.Policy.CrashHold), false
+			by, ok = c.requeued(message.ReasonPanic, topology.KindHold, c.o.Policy.PanicHold), false
 		}
 	}()
 	return step(), true

@@ -20,7 +20,6 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
-	"sidecar/internal/crash"
 	"sidecar/internal/flow"
 	"sidecar/internal/message"
 	"sidecar/internal/retry"
@@ -113,9 +112,6 @@ type settings struct {
 	publisher             func(Publisher) Publisher
 	probe                 func(context.Context) error
 	change                func(*topology.Plan)
-	crashes               *crash.Guard
-	crashLimit            int
-	appGone               bool
 	opens                 bool // the gate, although the app has not been probed
 	memory                int64
 	order                 string // Options.OrderBy
@@ -216,11 +212,7 @@ func (r *rig) run(d Dispatcher, s settings) {
 			s.batch.Dispatcher = eachAlone{d}
 		}
 	}
-	policy := retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond, CrashHold: 20 * time.Millisecond}
-	if s.crashes != nil {
-		policy.CrashLimit = s.crashLimit
-		d = s.crashes.Around(d, func(context.Context) bool { return s.appGone })
-	}
+	policy := retry.Policy{RequeueMin: 300 * time.Millisecond, RequeueMax: 400 * time.Millisecond, PanicHold: 20 * time.Millisecond}
 	r.Consumer = New(Options{
 		MissingHold: cmp.Or(s.missingHold, 50*time.Millisecond), PublishPause: cmp.Or(s.pause, 50*time.Millisecond),
 		Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1) }, Undelayed: func() { r.undelayed.Add(1) },

@@ -111,7 +111,7 @@ func registerGauges(create promauto.Factory, c *Consumer) {
 
 var parkReasons = []message.Reason{
 	message.ReasonDisposition, message.ReasonMaxRetries, message.ReasonParkStatus, message.ReasonTooLarge,
-	message.ReasonCrash, message.ReasonHeadersTooLarge, message.ReasonNoRoute,
+	message.ReasonHeadersTooLarge, message.ReasonNoRoute,
 }
 
 // possibleReasons names the pairs that can occur, so that every series exists from the start and no other ever does.
@@ -126,7 +126,7 @@ var possibleReasons = [message.Actions][]message.Reason{
 		message.ReasonReset, message.ReasonMalformed, message.ReasonRefused,
 	},
 	message.Requeue: {
-		message.ReasonTooEarly, message.ReasonDisposition, message.ReasonPanic, message.ReasonCrash, message.ReasonTooLarge,
+		message.ReasonTooEarly, message.ReasonDisposition, message.ReasonPanic, message.ReasonTooLarge,
 	},
 	message.Park:    parkReasons,
 	message.Discard: parkReasons, // when the plan has no dead-letter queue

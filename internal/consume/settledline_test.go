@@ -168,14 +168,14 @@ func TestEveryVerdictIsCounted(t *testing.T) {
 		}
 	}
 	for f := message.FailureNone + 1; f <= message.FailureNoRoute; f++ {
-		outcomes = append(outcomes, message.Outcome{Failure: f}, message.Outcome{Failure: f, CrashProven: true})
+		outcomes = append(outcomes, message.Outcome{Failure: f})
 	}
 	seen := map[message.Action]bool{}
-	for _, policy := range []retry.Policy{{}, {ParkOn: statuses}, {CountRefused: true, CrashLimit: 1, AckUnrouted: true}} {
+	for _, policy := range []retry.Policy{{}, {ParkOn: statuses}, {CountRefused: true, AckUnrouted: true}} {
 		for _, p := range []*topology.Plan{plan, &discarding} {
 			for _, o := range outcomes {
 				for _, m := range []message.Message{
-					{Queue: p.Queue, MaxRetries: 3}, {Queue: p.Queue, MaxRetries: 3, RetryCount: 3, Crashes: 3}, {Queue: p.Queue},
+					{Queue: p.Queue, MaxRetries: 3}, {Queue: p.Queue, MaxRetries: 3, RetryCount: 3}, {Queue: p.Queue},
 				} {
 					v := p.Settlement(&m, policy.Decide(&m, o)).Verdict
 					seen[v.Action] = true

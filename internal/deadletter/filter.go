@@ -46,7 +46,7 @@ const (
 // everything.
 var Conditions = []Condition{
 	{"status", "status of the last answer: 503, 5xx, or none for those without one", anyOf, testStatus},
-	{"reason", "why it was parked: max_retries, park_status, disposition, too_large, crash, ...", anyOf, testReason},
+	{"reason", "why it was parked: max_retries, park_status, disposition, too_large, ...", anyOf, testReason},
 	{"older", "parked longer ago than this: 90s, 15m, 2h, 7d", once, aged(time.Time.Before)},
 	{"newer", "parked less long ago than this", once, aged(time.Time.After)},
 	{"routing-key", "routing key it was first published with; * stands for anything", anyOf,

@@ -45,7 +45,7 @@ func TestConditionsThatMakeNoSense(t *testing.T) {
 	}
 	for _, c := range Conditions {
 		var f Filter
-		value := map[string]string{"status": "5xx", "reason": "crash", "older": "7d", "newer": "90s"}[c.Name]
+		value := map[string]string{"status": "5xx", "reason": "too_large", "older": "7d", "newer": "90s"}[c.Name]
 		if value == "" {
 			value = "x"
 		}
@@ -127,7 +127,7 @@ func TestTimesThatNoCalendarHas(t *testing.T) {
 	t.Parallel()
 	q := New(Options{}, Owner{Plan: must.Get(topology.Build(topology.Options{Service: "svc"}))(t)})[0]
 	for _, headers := range []amqp.Table{
-		{"x-final-at": "9999-12-31T23:59:59-23:59", "x-final-reason": "crash"},
+		{"x-final-at": "9999-12-31T23:59:59-23:59", "x-final-reason": "too_large"},
 		{"x-death": []any{amqp.Table{"queue": "q", "time": time.Unix(1<<55, 0)}}},
 		{"x-death": []any{amqp.Table{"queue": "q", "time": time.Unix(-1<<55, 0)}}},
 	} {

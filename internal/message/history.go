@@ -18,7 +18,6 @@ const (
 	HeaderRetryCount         = "x-retry-count"
 	HeaderDeliveryCount      = "x-delivery-count"
 	HeaderAcquiredCount      = "x-acquired-count"
-	HeaderCrashes            = "x-retry-crashes"
 	HeaderFinalRetryCount    = "x-final-retry-count"
 	HeaderRedrivenCount      = "x-redriven-count"
 	HeaderOriginalQueue      = "x-original-queue"
@@ -36,13 +35,6 @@ const maxDigits = 10
 // count attempts: brokers count differently, and a publisher can write it.
 func Deliveries(h amqp.Table) int {
 	n, _ := amqpvalue.Count(h[HeaderDeliveryCount])
-	return n
-}
-
-// Crashes returns the number of crashes in a message's headers. A publisher can write it, so it only asks for caution:
-// a message is parked for a crash that was observed, never for one in its headers.
-func Crashes(h amqp.Table) int {
-	n, _ := amqpvalue.Count(h[HeaderCrashes])
 	return n
 }
 

@@ -51,9 +51,6 @@ type Message struct {
 	// has found that the history is that of another message.
 	Untrusted bool
 
-	// Crashes of app or sidecar while they had the message, if they are counted: those in the headers and newer ones.
-	Crashes int
-
 	Lost <-chan struct{} // closed when the delivery cannot be settled any more; may be nil
 
 	// Trace becomes traceparent, tracestate and baggage in the request; an empty string is not sent.
@@ -67,9 +64,6 @@ type TraceContext struct {
 
 // LastAttempt reports whether a failure of this attempt would park the message.
 func (m *Message) LastAttempt() bool { return m.RetryCount >= m.MaxRetries }
-
-// NewCrash reports whether the message was in a crash that its headers do not count.
-func (m *Message) NewCrash() bool { return m.Crashes > 0 && m.Crashes != Crashes(m.Headers) }
 
 // FromDelivery copies a delivery's properties into m, replacing all of m, and reads its history in queue.
 func (m *Message) FromDelivery(d *amqp.Delivery, queue string, maxRetries int) {

@@ -13,13 +13,11 @@ const (
 	FailureNone Failure = iota
 	// no byte of the request was sent: connection refused, no such host or socket, dial timeout
 	FailureRefused
-	FailureTimeout     // the attempt's time ran out after the connection was open
-	FailureReset       // the connection broke after bytes were sent
-	FailureMalformed   // the answer is not HTTP, or its header block is too large
-	FailureTooLarge    // the message body is over the limit; nothing was sent
-	FailureInterrupted // the sidecar's own shutdown ended the attempt
-	// an earlier process of the sidecar ended during an attempt; the message was not POSTed now
-	FailureCrash
+	FailureTimeout      // the attempt's time ran out after the connection was open
+	FailureReset        // the connection broke after bytes were sent
+	FailureMalformed    // the answer is not HTTP, or its header block is too large
+	FailureTooLarge     // the message body is over the limit; nothing was sent
+	FailureInterrupted  // the sidecar's own shutdown ended the attempt
 	FailurePanic        // the sidecar panicked during the attempt
 	FailureUndispatched // not POSTed: the delivery's session has ended, and the broker delivers the message again
 	FailureForeign      // not POSTed: a retry of another service, see topology.Plan.Foreign
@@ -29,8 +27,8 @@ const (
 )
 
 var failureNames = [...]string{
-	"", "refused", "timeout", "reset", "malformed", "too_large", "interrupted", "crash", "crash", "undispatched",
-	"foreign", "no_route", "replaced", "deferred",
+	"", "refused", "timeout", "reset", "malformed", "too_large", "interrupted", "panic", "undispatched", "foreign",
+	"no_route", "replaced", "deferred",
 }
 
 // String returns the name of f in metric labels and logs; "" for FailureNone.
@@ -78,20 +76,12 @@ type Outcome struct {
 	Elapsed     time.Duration // of the attempt
 	At          time.Time     // when the attempt ended
 	Remembered  bool          // of an attempt on an earlier delivery whose settlement was lost: not POSTed now
-
-	// CrashProven: the app or the sidecar crashed during the last attempt, and no other message can have caused it.
-	CrashProven bool
-	Suspect     Suspect // nil unless a crash of the message is counted outside its headers
 }
-
-// Suspect is a message whose crashes its headers do not say. Settled has to be called once, when the delivery ends;
-// stays means that the message stays in its queue as it is.
-type Suspect interface{ Settled(stays bool) }
 
 // Posted reports whether the app was asked.
 func (o *Outcome) Posted() bool {
 	switch o.Failure {
-	case FailureCrash, FailureUndispatched, FailureForeign, FailureNoRoute, FailureReplaced, FailureDeferred:
+	case FailureUndispatched, FailureForeign, FailureNoRoute, FailureReplaced, FailureDeferred:
 		return false
 	}
 	return !o.Remembered

@@ -53,7 +53,6 @@ const (
 	ReasonParkStatus                  // park: status listed in SIDECAR_PARK_ON_STATUS
 	// park: body over SIDECAR_MAX_BODY; requeue: over SIDECAR_MEMORY without a spool file
 	ReasonTooLarge
-	ReasonCrash           // park: the message crashes app or sidecar again and again; requeue: it may have
 	ReasonHeadersTooLarge // park: a reject would push the header table over the frame size
 	ReasonAppDown         // release
 	ReasonShutdown        // release
@@ -71,7 +70,7 @@ const Reasons = len(reasonNames)
 
 var reasonNames = [...]string{
 	"success", "disposition", "conflict", "rate_limited", "too_early", "server_error", "client_error", "redirect",
-	"invalid_status", "timeout", "reset", "malformed", "refused", "max_retries", "park_status", "too_large", "crash",
+	"invalid_status", "timeout", "reset", "malformed", "refused", "max_retries", "park_status", "too_large",
 	"headers_too_large", "app_down", "shutdown", "undispatched", "session_lost", "panic",
 	"foreign_retry", "no_route", "replaced", "deferred",
 }

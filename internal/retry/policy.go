@@ -13,8 +13,8 @@ import (
 // without a minimum a 425 becomes a hot loop through broker and app.
 const MinRequeueDelay = 250 * time.Millisecond
 
-// CrashHold delays the requeue of a message that made the sidecar panic, so that it does not loop.
-const CrashHold = 5 * time.Second
+// PanicHold delays the requeue of a message that made the sidecar panic, so that it does not loop.
+const PanicHold = 5 * time.Second
 
 // Policy holds the rules of judgement. The retry limit travels with the message, because it belongs to the topology.
 type Policy struct {
@@ -28,8 +28,7 @@ type Policy struct {
 	// RequeueMin and RequeueMax bound the random local delay before a requeue.
 	RequeueMin, RequeueMax time.Duration
 
-	CrashLimit int           // crashes after which a message that caused the last one alone is parked; 0: never
-	CrashHold  time.Duration // delay before requeueing a message that made the sidecar panic
+	PanicHold time.Duration // delay before requeueing a message that made the sidecar panic
 }
 
 // Decide judges the outcome o of one attempt on m. Order matters: what the sidecar itself caused comes first, then
@@ -37,13 +36,10 @@ type Policy struct {
 func (p Policy) Decide(m *message.Message, o message.Outcome) message.Verdict {
 	v := p.judge(&o)
 	v.Cause = o
-	crash := o.Failure == message.FailureCrash || o.Failure == message.FailurePanic
-	switch {
 	// A requeue is not a retry: it ends where the retries are used up, and never where there are none.
-	case m.LastAttempt() && !crash && (v.Action == message.Retry || v.Action == message.Requeue && m.MaxRetries > 0):
+	ends := v.Action == message.Retry || v.Action == message.Requeue && m.MaxRetries > 0
+	if m.LastAttempt() && o.Failure != message.FailurePanic && ends {
 		v.Action, v.Reason, v.Delay, v.Jitter = message.Park, message.ReasonMaxRetries, 0, 0
-	case o.CrashProven && p.CrashLimit > 0 && m.Crashes >= p.CrashLimit && (crash || v.Action == message.Retry):
-		v.Action, v.Reason, v.Delay = message.Park, message.ReasonCrash, 0
 	}
 	if o.RetryAfter > 0 && (o.Status == 429 || o.Status == 503) {
 		switch v.Action {
@@ -61,7 +57,6 @@ var byFailure = map[message.Failure]message.Verdict{
 	message.FailureInterrupted:  {Action: message.Release, Reason: message.ReasonShutdown},
 	message.FailureUndispatched: {Action: message.Release, Reason: message.ReasonUndispatched},
 	message.FailureForeign:      {Action: message.Ack, Reason: message.ReasonForeignRetry},
-	message.FailureCrash:        {Action: message.Requeue, Reason: message.ReasonCrash},
 	message.FailurePanic:        {Action: message.Requeue, Reason: message.ReasonPanic},
 	message.FailureNoRoute:      {Action: message.Park, Reason: message.ReasonNoRoute},
 	message.FailureReplaced:     {Action: message.Ack, Reason: message.ReasonReplaced},
@@ -85,7 +80,7 @@ func (p Policy) judge(o *message.Outcome) message.Verdict {
 	case o.Failure == message.FailureNoRoute && p.AckUnrouted:
 		v.Action = message.Ack
 	case o.Failure == message.FailurePanic:
-		v.Delay = p.CrashHold
+		v.Delay = p.PanicHold
 	}
 	return v
 }

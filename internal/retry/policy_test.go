@@ -166,30 +166,12 @@ func TestMaxRetriesZeroParksOnFirstFailure(t *testing.T) {
 	}
 }
 
-// TestDecideCrashes: a message that has caused so many crashes is parked if the last one was its own. A crash of the
-// sidecar is no failure of the message, so a retry limit does not park it.
-func TestDecideCrashes(t *testing.T) {
+// TestDecidePanics: a panic of the sidecar is no failure of the message, so the retry limit does not park it.
+func TestDecidePanics(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		name             string
-		o                message.Outcome
-		crashes, retries int
-		action           message.Action
-		reason           message.Reason
-	}{
-		{"below the limit", message.Outcome{Failure: message.FailureCrash, CrashProven: true}, 1, 3, message.Requeue, message.ReasonCrash},
-		{"at the limit", message.Outcome{Failure: message.FailureCrash, CrashProven: true}, 2, 3, message.Park, message.ReasonCrash},
-		{"not its own", message.Outcome{Failure: message.FailureCrash}, 2, 3, message.Requeue, message.ReasonCrash},
-		{"a panic below the limit", message.Outcome{Failure: message.FailurePanic, CrashProven: true}, 1, 3, message.Requeue, message.ReasonPanic},
-		{"a panic at the limit", message.Outcome{Failure: message.FailurePanic, CrashProven: true}, 2, 3, message.Park, message.ReasonCrash},
-		{"of the app", message.Outcome{Failure: message.FailureReset, CrashProven: true}, 2, 2, message.Park, message.ReasonCrash},
-		{"a broken connection", message.Outcome{Failure: message.FailureReset}, 2, 2, message.Retry, message.ReasonReset},
-		{"an answer at last", message.Outcome{Status: 200, CrashProven: true}, 2, 2, message.Ack, message.ReasonSuccess},
-	} {
-		p := Policy{CrashLimit: 2, CrashHold: time.Second}
-		v := p.Decide(&message.Message{RetryCount: c.retries, MaxRetries: 3, Crashes: c.crashes}, c.o)
-		if v.Action != c.action || v.Reason != c.reason || v.Reason == message.ReasonPanic && v.Delay != time.Second {
-			t.Errorf("%s: %v(%v) after %v, want %v(%v)", c.name, v.Action, v.Reason, v.Delay, c.action, c.reason)
-		}
+	p := Policy{PanicHold: time.Second}
+	v := p.Decide(&message.Message{RetryCount: 3, MaxRetries: 3}, message.Outcome{Failure: message.FailurePanic})
+	if v.Action != message.Requeue || v.Reason != message.ReasonPanic || v.Delay != time.Second {
+		t.Errorf("%v(%v) after %v", v.Action, v.Reason, v.Delay)
 	}
 }

@@ -31,7 +31,7 @@ func TestParkedAlwaysFits(t *testing.T) {
 		if r.IntN(2) == 0 {
 			cause.Problem = &message.Problem{Type: long, Title: long, Detail: long}
 		}
-		pub := p.Settlement(m, message.Verdict{Action: message.Park, Reason: message.ReasonCrash, Cause: cause}).Publish
+		pub := p.Settlement(m, message.Verdict{Action: message.Park, Reason: message.ReasonMaxRetries, Cause: cause}).Publish
 		if size := HeaderFrameSize(&pub.Msg); size > FrameMax-parkReserve {
 			t.Fatalf("seed %d: frame of %d bytes", seed, size)
 		}

@@ -46,11 +46,8 @@ func copyHeaders(m *message.Message, drop func(key string) bool) amqp.Table {
 
 func count(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) } // #nosec G115 -- bounded
 
-// setHistory writes down what the message has been through. Without crashes the header of an earlier republish stays.
+// setHistory writes down what the message has been through.
 func setHistory(h amqp.Table, m *message.Message) {
-	if m.Crashes > 0 {
-		h[message.HeaderCrashes] = count(m.Crashes)
-	}
 	h[message.HeaderOriginalExchange], h[message.HeaderOriginalRoutingKey] = m.Exchange, m.RoutingKey
 	keepDropped(h, m)
 	keepDead(h, m)

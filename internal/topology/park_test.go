@@ -44,7 +44,7 @@ func TestParkedMessage(t *testing.T) {
 	m := whole(amqp.Table{
 		"x-a": "1", "x-death": death, "x-first-death-queue": "wms.queue.wms-cincout", "x-retry-count": int32(2),
 		"CC": []any{"elsewhere"}, "BCC": []any{"hidden"}, "x-delivery-count": int64(1), "x-acquired-count": int64(1),
-		"x-final-reason": "crash", "x-final-error": "an earlier park", "x-final-made-up": "forged", "x-original-queue": "forged",
+		"x-final-reason": "park_status", "x-final-error": "an earlier park", "x-final-made-up": "forged", "x-original-queue": "forged",
 		"x-original-user-id": "forged",
 	})
 	m.RetryCount = 10
@@ -168,7 +168,7 @@ func TestRedriveToAnotherQueue(t *testing.T) {
 			"queue": p.Queue, "reason": "rejected", "count": int64(3), "exchange": "orders", "routing-keys": []any{"order.created"},
 			"original-expiration": "60000",
 		}},
-		"x-retry-count": int32(3), "x-retry-crashes": int32(1), "x-retry-queue": p.Queue, "x-original-queue": p.Queue,
+		"x-retry-count": int32(3), "x-retry-queue": p.Queue, "x-original-queue": p.Queue,
 		"x-final-reason": "max_retries", "x-final-retry-count": int32(3), "x-redriven-reply-to": "old", "x-redriven-count": int32(1),
 	}}
 	pub, fits := p.RedrivePublication(d, Redriving{By: "operator", At: time.Unix(1700000000, 0), Count: 1, To: "audit"})
@@ -245,58 +245,5 @@ func TestHowTheAttemptEnded(t *testing.T) {
 	describe(h, &message.Outcome{Failure: message.FailureReset, Err: errors.New(strings.Repeat("é", 1000))})
 	if s, _ := h["x-final-error"].(string); len(s) > 1024 || len(s) < 1020 || !utf8.ValidString(s) {
 		t.Errorf("%d bytes, valid %t", len(s), utf8.ValidString(s))
-	}
-}
-
-// TestACrashIsWrittenDown wherever the message goes next, and only then is a publish needed for it.
-func TestACrashIsWrittenDown(t *testing.T) {
-	t.Parallel()
-	fanout := build(t, Options{Service: "wms-cincout"})
-	nowhere := build(t, Options{Service: "wms-cincout"})
-	nowhere.Waits = nil
-	retry, requeue := verdict(message.Retry, message.ReasonReset), verdict(message.Requeue, message.ReasonCrash)
-	park := verdict(message.Park, message.ReasonCrash)
-	for _, c := range []struct {
-		name    string
-		p       *Plan
-		v       message.Verdict
-		written any // by an earlier crash
-		crashes int
-		final   Final
-		want    any // in the publication; nil when there is none
-	}{
-		{"no crash, a retry", fanout, retry, nil, 0, FinalReject, nil},
-		{"no crash, parked", fanout, park, nil, 0, FinalAck, nil},
-		{"a new one, a retry", fanout, retry, nil, 1, FinalAck, int32(1)},
-		{"another one, a retry", fanout, retry, int32(1), 2, FinalAck, int32(2)},
-		{"an old one, a retry", fanout, retry, int32(2), 2, FinalReject, nil},
-		{"a new one, a requeue", fanout, requeue, nil, 1, FinalAck, int32(1)},
-		{"an old one, a requeue", fanout, requeue, int32(1), 1, FinalRequeue, nil},
-		{"a new one, a requeue without a way", nowhere, requeue, nil, 1, FinalRequeue, nil},
-		{"a new one, parked", fanout, park, int32(2), 3, FinalAck, int32(3)},
-		{"forged", fanout, requeue, "many", 1, FinalAck, int32(1)},
-		{"nothing counts", fanout, park, int32(7), 0, FinalAck, int32(7)},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := c.p.Settlement(arrived(func(m *message.Message) {
-				m.Crashes, m.RetryCount = c.crashes, 1
-				if c.written != nil {
-					m.Headers[message.HeaderCrashes] = c.written
-				}
-			}), c.v)
-			if s.Final != c.final || s.Verdict.Action != c.v.Action {
-				t.Errorf("%+v", s)
-			}
-			var h amqp.Table
-			if s.Publish != nil {
-				h = s.Publish.Msg.Headers
-			}
-			if h[message.HeaderCrashes] != c.want {
-				t.Errorf("%v crashes, want %v", h[message.HeaderCrashes], c.want)
-			}
-			if c.v.Action == message.Requeue && h != nil && h[message.HeaderRetryCount] != int32(1) {
-				t.Errorf("%v retries, want 1: a requeue is not one", h[message.HeaderRetryCount])
-			}
-		})
 	}
 }

@@ -87,7 +87,7 @@ func (p *Plan) Settlement(m *message.Message, v message.Verdict) Settlement {
 	case message.Requeue:
 		s.Hold, s.Jitter = v.Delay, v.Jitter
 		s.Detour = p.detour(m, v.Delay)
-		if s.Detour != nil && (m.NewCrash() || p.nearLimit(m)) {
+		if s.Detour != nil && p.nearLimit(m) {
 			s.Publish, s.Final, s.Hold, s.Jitter, s.Detour = s.Detour, FinalAck, 0, 0, nil
 		}
 	case message.Release:
@@ -158,8 +158,8 @@ func (p *Plan) settleRetry(s *Settlement, m *message.Message) {
 		p.parkInstead(s, m, message.ReasonHeadersTooLarge)
 	case w.By == ByDelay:
 		s.Final = FinalDelay
-	// A reject cannot write a crash down, nor correct a stamp.
-	case w.By == ByReject && rejectable(m) && !m.NewCrash() && !p.stampedElsewhere(m.Headers):
+	// A reject cannot correct a stamp.
+	case w.By == ByReject && rejectable(m) && !p.stampedElsewhere(m.Headers):
 		s.Final = FinalReject
 	default:
 		s.Final = FinalAck

@@ -191,7 +191,7 @@ func crashes(t *testing.T, plan *topology.Plan) {
 		}
 	}
 	for range times {
-		crash(t, url, plan)
+		crash(t, url, plan, crashMessages)
 	}
 	brokertest.WaitReady(t, url, plan.Queue, crashMessages)
 	r := start(t, plan)
@@ -203,21 +203,21 @@ func crashes(t *testing.T, plan *topology.Plan) {
 }
 
 // crash takes all messages on a session and kills it.
-func crash(t *testing.T, url string, plan *topology.Plan) {
+func crash(t *testing.T, url string, plan *topology.Plan, messages int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	s := dial(t, url)
 	defer s.Kill()
 	sub := must.Get(s.Subscribe(ctx, plan.Queue))(t)
-	deliveries := must.Get(sub.Consume(ctx, crashMessages))(t)
+	deliveries := must.Get(sub.Consume(ctx, messages))(t)
 	var batch []*broker.Delivery
-	for n := 0; n < crashMessages; n += len(batch) {
+	for n := 0; n < messages; n += len(batch) {
 		select {
 		case <-deliveries.Ready():
 			batch, _ = deliveries.Take(batch)
 		case <-ctx.Done():
-			t.Fatalf("%d messages came, want %d", n, crashMessages)
+			t.Fatalf("%d messages came, want %d", n, messages)
 		}
 	}
 }

@@ -23,7 +23,7 @@ var beside = map[string]string{
 func sample(v *config.Variable) string {
 	texts := map[string]string{
 		"SIDECAR_APP_URL": "http://127.0.0.1:3000/events", "SIDECAR_BINDINGS": "orders.main-exchange:a", "SIDECAR_ADMIN_ADDR": ":9190",
-		"SIDECAR_CONTROL_ADDR": "127.0.0.1:9191", "SIDECAR_PARK_ON_STATUS": "400,422", "SIDECAR_CRASH_DIR": "/tmp/crash", "SIDECAR_SPOOL_DIR": "/tmp/spool",
+		"SIDECAR_CONTROL_ADDR": "127.0.0.1:9191", "SIDECAR_PARK_ON_STATUS": "400,422", "SIDECAR_SPOOL_DIR": "/tmp/spool",
 		"SIDECAR_APP_HEALTH_PATH": "/healthz", "SIDECAR_AMQP_URL": "amqps://rabbit/", "OTEL_TRACES_SAMPLER_ARG": "0.5",
 		"SIDECAR_PREFETCH": "10", "SIDECAR_MAX_CONCURRENCY": "20", "SIDECAR_PARTITIONS": "8", "SIDECAR_ROUTES": "order.created=/orders", "SIDECAR_MAX_BODY": "1MiB", "SIDECAR_MEMORY": "64MiB", "SIDECAR_RETRY_DELAYS": "1s,5s", "SIDECAR_AMQP_SASL": "plain",
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4318/", "SIDECAR_SHUTDOWN_GRACE": "20s", "SIDECAR_RETRY_AFTER_MAX": "1m",

@@ -38,11 +38,11 @@ func TestKillOfSidecar(t *testing.T) {
 	s.empty(dlqOf(s.service), queueOf(s.service))
 }
 
-// A message over which the app runs out of memory is parked after so many crashes; all others are handled.
+// A message over which the app runs out of memory is parked after its retries; all others are handled.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
-	s.install(append(s.collectorValue(), "--set", "app.resources.limits.memory=64Mi", "--set", "dispatch.crashLimit=1",
+	s.install(append(s.collectorValue(), "--set", "app.resources.limits.memory=64Mi", "--set", "topology.maxRetries=1",
 		"--set", "flow.concurrency=2")...)
 	s.waitReady()
 	before := s.publish(make([]order, 10)...)
@@ -51,7 +51,7 @@ func TestOutOfMemory(t *testing.T) {
 
 	parked := brokertest.Get(t, env.amqp, dlqOf(s.service), patience)
 	s.ledger.waitHandled(t, append(before, after...)...)
-	if parked.MessageId != poison[0] || parked.Headers["x-final-reason"] != "crash" {
+	if parked.MessageId != poison[0] || parked.Headers["x-final-reason"] != "max_retries" {
 		t.Errorf("message %s is parked with the reason %v; the poison is %s", parked.MessageId, parked.Headers["x-final-reason"], poison[0])
 	}
 	p := s.waitReady()

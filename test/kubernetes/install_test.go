@@ -53,7 +53,7 @@ func TestRestrictedNamespace(t *testing.T) {
 	s := newScene(t)
 	s.kubectl("label", "namespace", s.namespace, "pod-security.kubernetes.io/enforce=restricted")
 	s.install("--set-json", `app.securityContext={"runAsNonRoot":true,"runAsUser":65532,"allowPrivilegeEscalation":false,`+
-		`"capabilities":{"drop":["ALL"]},"seccompProfile":{"type":"RuntimeDefault"}}`, "--set", "dispatch.crashLimit=3")
+		`"capabilities":{"drop":["ALL"]},"seccompProfile":{"type":"RuntimeDefault"}}`)
 	s.waitReady()
 	s.ledger.waitHandled(t, s.publish(order{})...)
 }

@@ -31,7 +31,6 @@ var values = map[string]struct {
 		good: []string{"1", "9", "10", "9999", "10000"}, bad: []string{"0", "-1", "10001", "+5", "1.0", "many", "99999999999999999999", "0x10"}, notByPolicy: []string{"007"}},
 	"max-retries": {variable: "SIDECAR_MAX_RETRIES=%s",
 		good: []string{"0", "1", "10", "999999", "1000000"}, bad: []string{"-1", "1000001", "+1", "ten", "1e3"}, notByPolicy: []string{"010"}},
-	"crash-limit":   {variable: "SIDECAR_CRASH_LIMIT=%s", good: []string{"0", "1", "999", "1000"}, bad: []string{"-1", "1001", "x"}},
 	"topology-mode": {variable: "SIDECAR_TOPOLOGY_MODE=%s", good: []string{"declare", "verify", "none"}, bad: []string{"Declare", "off", "passive"}},
 	"queue-type":    {variable: "SIDECAR_QUEUE_TYPE=%s", good: []string{"classic", "quorum"}, bad: []string{"Quorum", "stream"}},
 	"topology":      {variable: "SIDECAR_TOPOLOGY=%s", good: []string{"fanout", "topic-tiers", "native"}, bad: []string{"Fanout", "topic", "headers"}},

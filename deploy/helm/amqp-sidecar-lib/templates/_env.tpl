@@ -18,7 +18,6 @@ SIDECAR_CLOUDEVENTS: dispatch.cloudEvents
 SIDECAR_CONCURRENCY: flow.concurrency
 SIDECAR_CONSUME: sidecar.consume
 SIDECAR_CONTROL_ADDR: sidecar.control.address
-SIDECAR_CRASH_LIMIT: dispatch.crashLimit
 SIDECAR_DEAD_LETTER: topology.deadLetter
 SIDECAR_DEFAULT_CONTENT_TYPE: dispatch.defaultContentType
 SIDECAR_DLQ: topology.dlq
@@ -82,7 +81,7 @@ OTEL_TRACES_SAMPLER_ARG: tracing.samplerArg
 {{- /* Where files are in the sidecar's container, by what they are for. Directories, not single files: those that are
 mounted alone (subPath) never change, and a secret is rotated by changing the file. */ -}}
 {{- define "amqp-sidecar-lib.directories" -}}
-{broker: /etc/amqp-sidecar/broker, tls: /etc/amqp-sidecar/tls, control: /etc/amqp-sidecar/control, app: /etc/amqp-sidecar/app, publish: /etc/amqp-sidecar/publish, outbox: /etc/amqp-sidecar/outbox, outbox-tls: /etc/amqp-sidecar/outbox-tls, crash: /var/lib/amqp-sidecar, spool: /var/spool/amqp-sidecar}
+{broker: /etc/amqp-sidecar/broker, tls: /etc/amqp-sidecar/tls, control: /etc/amqp-sidecar/control, app: /etc/amqp-sidecar/app, publish: /etc/amqp-sidecar/publish, outbox: /etc/amqp-sidecar/outbox, outbox-tls: /etc/amqp-sidecar/outbox-tls, spool: /var/spool/amqp-sidecar}
 {{- end -}}
 
 {{- /* Variables that come from more than one value, or name a file: {variable: {value, from}}. */ -}}
@@ -267,9 +266,6 @@ mounted alone (subPath) never change, and a secret is rotated by changing the fi
 {{- $dir := include "amqp-sidecar-lib.directories" . | fromYaml -}}
 {{- if not (hasKey $s.given "SIDECAR_SPOOL_DIR") -}}
 {{- $list = append $list (dict "name" "SIDECAR_SPOOL_DIR" "value" $dir.spool) -}}
-{{- end -}}
-{{- if and (include "amqp-sidecar-lib.crashes" $s) (not (hasKey $s.given "SIDECAR_CRASH_DIR")) -}}
-{{- $list = append $list (dict "name" "SIDECAR_CRASH_DIR" "value" $dir.crash) -}}
 {{- end -}}
 {{- range $s.entries -}}{{- $list = append $list .entry -}}{{- end -}}
 {{- toYaml (include "amqp-sidecar-lib.texts" $list | fromJsonArray) -}}

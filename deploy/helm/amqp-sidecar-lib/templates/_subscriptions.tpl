@@ -94,13 +94,6 @@ are no subscriptions; none where their names are read in the cluster. */ -}}
 {{- $longest -}}
 {{- end -}}
 
-{{- /* "yes" where crashes are counted, of settings; also where the cluster says how many. */ -}}
-{{- define "amqp-sidecar-lib.crashes" -}}
-{{- range include "amqp-sidecar-lib.each" . | fromJsonArray -}}
-{{- if and (hasKey .env "SIDECAR_CRASH_LIMIT") (ne (toString .env.SIDECAR_CRASH_LIMIT) "0") -}}yes{{- end -}}
-{{- end -}}
-{{- end -}}
-
 {{- /* Names and kinds below subscriptions. A subscription that is null would be missing without a word. */ -}}
 {{- define "amqp-sidecar-lib.check.subscriptions" -}}
 {{- $known := include "amqp-sidecar-lib.knownForOne" . | fromJson -}}

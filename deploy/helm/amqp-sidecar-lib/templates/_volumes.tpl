@@ -47,10 +47,6 @@ sidecar's container alone, so 0444 lets its user read them whatever the pod's fs
 {{- $volumes = append $volumes (dict "name" (printf "%s-spool" $own) "emptyDir" (dict "sizeLimit" "1100Mi")) -}}
 {{- $mounts = append $mounts (dict "name" (printf "%s-spool" $own) "mountPath" $dir.spool) -}}
 {{- end -}}
-{{- if include "amqp-sidecar-lib.crashes" $s -}}
-{{- $volumes = append $volumes (dict "name" (printf "%s-crash" $own) "emptyDir" (dict "sizeLimit" "16Mi")) -}}
-{{- $mounts = append $mounts (dict "name" (printf "%s-crash" $own) "mountPath" ($s.env.SIDECAR_CRASH_DIR | default $dir.crash)) -}}
-{{- end -}}
 {{- dict "volumes" (concat $volumes $v.extraVolumes) "mounts" (concat $mounts $v.extraVolumeMounts) | toJson -}}
 {{- end -}}
 

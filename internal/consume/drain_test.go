@@ -2,8 +2,6 @@ package consume
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,47 +9,26 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"sidecar/internal/crash"
 	"sidecar/internal/message"
-	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
-// guard opens a journal for four workers.
-func guard(t *testing.T) *crash.Guard {
-	t.Helper()
-	g := must.Get(crash.Open(crash.Options{Dir: t.TempDir(), Queue: "q", Workers: 4, Logger: slog.New(slog.DiscardHandler)}))(t)
-	t.Cleanup(g.Close)
-	return g
-}
-
-// TestAPanicIsACrash: a message that the sidecar itself fails over does not go round for ever. Without a way to retry
-// the journal keeps the count.
-func TestAPanicIsACrash(t *testing.T) {
+// TestAPanicIsRequeued: a message that the sidecar itself fails over is delivered again after a delay, uncounted, also
+// at its last attempt. The process and the other messages go on.
+func TestAPanicIsRequeued(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*topology.Plan){"retried": nil, "no way to retry": func(p *topology.Plan) { p.Waits = nil }} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var s seen
-			r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-				s.Add(m.MessageID)
-				if m.MessageID == "bad" {
-					panic("a bug")
-				}
-				return answer(200)
-			}), settings{crashes: guard(t), crashLimit: 3, change: change})
-			r.publish("a", "bad", "b", "c")
-			d := r.parked()
-			if d.MessageId != "bad" || d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(3) ||
-				d.Headers["x-final-retry-count"] != int32(0) || d.Headers["x-final-error"] != crash.ErrFailed.Error() {
-				t.Errorf("parked %s: %v", d.MessageId, d.Headers)
-			}
-			r.acked(3)
-			r.counted(2, message.Requeue, message.ReasonPanic)
-			if s.Of("bad") != 3 {
-				t.Errorf("%d attempts, want 3", s.Of("bad"))
-			}
-		})
+	var s seen
+	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
+		if s.Add(m.MessageID); m.MessageID == "bad" && s.Of("bad") < 3 {
+			panic("a bug")
+		}
+		return answer(200)
+	}), settings{change: func(p *topology.Plan) { p.MaxRetries = 0 }})
+	r.publish("a", "bad", "b", "c")
+	r.acked(4)
+	r.counted(2, message.Requeue, message.ReasonPanic)
+	if s.Of("bad") != 3 {
+		t.Errorf("%d attempts, want 3", s.Of("bad"))
 	}
 }
 
@@ -69,58 +46,6 @@ func TestAPanicBesideTheWorkers(t *testing.T) {
 	if d := r.parked(); d.MessageId != "a" || !d.Redelivered && r.count(message.Requeue, message.ReasonPanic) != 1 {
 		t.Errorf("parked %s after %d requeues", d.MessageId, r.count(message.Requeue, message.ReasonPanic))
 	}
-}
-
-var errReset = errors.New("reset: the app closed the connection without an answer")
-
-func reset() message.Outcome {
-	o := answer(0)
-	o.Failure, o.Err = message.FailureReset, errReset
-	return o
-}
-
-// TestCrashesOfTheApp: the message that kills the app is parked, those that were there when it died are not.
-func TestCrashesOfTheApp(t *testing.T) {
-	t.Parallel()
-	var s seen
-	together := make(chan struct{})
-	var arrivals sync.WaitGroup
-	arrivals.Add(4)
-	go func() { arrivals.Wait(); close(together) }()
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if m.MessageID == "warm" {
-			return answer(200)
-		}
-		if s.Add(m.MessageID) == 1 {
-			arrivals.Done()
-			<-together
-			return reset()
-		}
-		if m.MessageID == "bad" {
-			return reset()
-		}
-		return answer(200)
-	}), settings{crashes: guard(t), crashLimit: 2, appGone: true})
-	warm := r.warm()
-	r.publish("a", "bad", "b", "c")
-	d := r.parked()
-	if d.MessageId != "bad" || d.Headers["x-final-reason"] != "crash" || d.Headers["x-retry-crashes"] != int32(2) ||
-		d.Headers["x-final-retry-count"] != int32(1) || d.Headers["x-final-error"] != errReset.Error() {
-		t.Errorf("parked %s: %v", d.MessageId, d.Headers)
-	}
-	r.acked(warm + 3)
-	r.counted(4, message.Retry, message.ReasonReset) // a broken connection is one, counted as ever
-}
-
-// warm sends messages until the rig dares to have all in flight.
-func (r *rig) warm() (sent int) {
-	r.t.Helper()
-	for r.flow.Ramping() || sent == 0 {
-		r.publish("warm")
-		sent++
-		r.acked(sent)
-	}
-	return sent
 }
 
 // drains is a drain with an hour's grace that has to end at once.
