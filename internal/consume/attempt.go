@@ -29,8 +29,8 @@ type attempt struct {
 	canary  struct{ to, token string } // waits for the verdict, see message.Reply; to is "" without one
 }
 
-// decode makes the delivery's bytes and headers the Message of a. Until the headers are read it has to name the message,
-// and nothing of another one may be left.
+// decode makes the delivery's bytes and headers the Message of a. Until the headers are read it has to name the
+// message, and nothing of another one may be left.
 func (c *Consumer) decode(a *attempt, d delivery) {
 	*a = attempt{delivery: d, m: message.Message{MessageID: d.MessageId}}
 	d.DecodeHeaders()

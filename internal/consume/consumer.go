@@ -149,9 +149,11 @@ var (
 func New(o Options) *Consumer {
 	o.MissingHold = cmp.Or(o.MissingHold, missingHold)
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
+	interrupt, cancel := context.WithCancelCause(context.Background())
 	c := &Consumer{
 		o: o, offered: make(chan offer), freed: make(chan struct{}, 1), limited: len(o.Rates) > 0 || len(o.Slots) > 0,
-		large: large{turn: make(chan struct{}, 1)}, stop: stop{stopping: make(chan struct{})},
+		large:    large{turn: make(chan struct{}, 1)},
+		stop:     stop{stopping: make(chan struct{}), interrupt: interrupt, cancel: cancel},
 		replies:  replies{running: make(chan struct{}, maxReplying), all: make(chan struct{}, maxReplies)},
 		overflow: rate.NewLimiter(rate.Every(retry.MinRequeueDelay/time.Duration(max(1, o.Concurrency))), 1),
 	}
@@ -171,7 +173,6 @@ func New(o Options) *Consumer {
 		delayAfter = o.Plan.DelayAfter
 	}
 	c.memory = memory.New(delayAfter, o.Undelayed)
-	c.stop.interrupt, c.stop.cancel = context.WithCancelCause(context.Background())
 	c.metrics = newMetrics(o.Registerer, c)
 	for range o.Concurrency {
 		c.workers.Go(c.work)

@@ -100,7 +100,8 @@ func registerGauges(create promauto.Factory, c *Consumer) {
 	gauge("sidecar_max_retries", "Retries a message gets before it is parked, as configured.",
 		func() float64 { return float64(c.o.Plan.MaxRetries) })
 	gauge("sidecar_inflight_messages", "Messages being POSTed.", func() float64 { return float64(c.Inflight()) })
-	gauge("sidecar_inflight_requests", "POSTs under way.", func() float64 { return max(0, float64(c.counts.posts.Load())) })
+	gauge("sidecar_inflight_requests", "POSTs under way.",
+		func() float64 { return max(0, float64(c.counts.posts.Load())) })
 	gauge("sidecar_delayed_messages", "Messages delayed locally before a requeue.",
 		func() float64 { return float64(c.Delayed()) })
 	if _, ok := c.Waiting(); ok {

@@ -94,8 +94,8 @@ func (s *session) take(deliveries *broker.Deliveries) error {
 	return errPaused
 }
 
-// offer makes s.pump.offered what has to be handled next. A batch that is not full grows with every call until a worker has
-// taken it, or it was admitted.
+// offer makes s.pump.offered what has to be handled next. A batch that is not full grows with every call until a worker
+// has taken it, or it was admitted.
 func (s *session) offer() {
 	switch {
 	case s.pump.collector == nil && s.pump.offered.Delivery == nil:

@@ -59,10 +59,11 @@ func (s *session) replace(a *attempt, by topology.Settlement) topology.Settlemen
 // checkPatience is how long a message waits for a check before its retry is published instead, which needs none.
 const checkPatience = time.Second
 
-// unchecked returns the wait for a check of the topology where a reject needs one first, else nil. The message is settled
-// after the check, by the plan that the check leaves: the broker drops a rejected message without a report where its exchange, queue or
-// binding is missing. A message waits for one check, and its retry is published if that takes longer than
-// checkPatience: if it asked again, it would never be settled where a check takes longer than its result counts.
+// unchecked returns the wait for a check of the topology where a reject needs one first, else nil. The message is
+// settled after the check, by the plan that the check leaves: the broker drops a rejected message without a report
+// where its exchange, queue or binding is missing. A message waits for one check, and its retry is published if that
+// takes longer than checkPatience: if it asked again, it would never be settled where a check takes longer than its
+// result counts.
 func (s *session) unchecked(a *attempt, by *topology.Settlement) waiting {
 	if by.Final != topology.FinalReject || s.c.o.RequestCheck == nil || a.checked {
 		return nil

@@ -1,8 +1,8 @@
 // Package memory is what one process knows of the messages of one queue that the broker will deliver again: the failed
 // attempts that their headers do not say, when the next one is due, and the outcomes of attempts whose settlements may
-// have been lost with a session. A message is recognised by broker.Delivery.Identity, a hash of all that it holds. Equal
-// messages are copies of one: what is known of one of them may go to another. A message of which nothing is known is
-// POSTed.
+// have been lost with a session. A message is recognised by broker.Delivery.Identity, a hash of all that it holds.
+// Equal messages are copies of one: what is known of one of them may go to another. A message of which nothing is
+// known is POSTed.
 package memory
 
 import (
@@ -310,7 +310,8 @@ func (m *Memory) tidy(id uint64) {
 
 func (m *Memory) now() time.Duration { return time.Since(m.start) }
 
-// Waiting is how many messages this process has rejected that the queue still delays; ok is false where that delays none.
+// Waiting is how many messages this process has rejected that the queue still delays; ok is false where that delays
+// none.
 func (m *Memory) Waiting() (n int, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

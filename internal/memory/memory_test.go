@@ -125,6 +125,9 @@ func TestMessagesThatWentElsewhereAreForgotten(t *testing.T) {
 			}
 		}
 		q.session.Ended(kept, topology.FinalAck, nil, nil)
+		if k := q.Seen(counted("a", 4)); k.Failed != 0 {
+			t.Errorf("%d attempts of a message that was acked", k.Failed)
+		}
 		time.Sleep(keptFor + 2*time.Second)
 		if q.reject(q.seen("new", 0)); q.posts != 1 || len(q.messages) != 1 {
 			t.Errorf("%d copies of %d messages are expected", q.posts, len(q.messages))

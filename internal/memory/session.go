@@ -66,8 +66,9 @@ func (s *Session) Again(k *Known) {
 	k.begun, k.Outcome = false, nil
 }
 
-// Ended ends a delivery: behind an ack or a reject, with the error if that could not be sent, and before everything else
-// that makes the broker deliver it again. o is what settles a copy if the settlement does not arrive; nil: it is POSTed.
+// Ended ends a delivery: behind an ack or a reject, with the error if that could not be sent, and before everything
+// else that makes the broker deliver it again. o is what settles a copy if the settlement does not arrive; nil: it is
+// POSTed.
 func (s *Session) Ended(k Known, final topology.Final, o *message.Outcome, unsent error) {
 	m := s.all
 	m.mu.Lock()

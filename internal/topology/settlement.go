@@ -25,8 +25,8 @@ type SettlementKind uint8
 
 // The kinds: the final at once, or after the publish was confirmed; after a wait here (hold), until the broker
 // delivers nothing more to this consumer (retreat), until there is memory for the message (room), or for the end of an
-// attempt on an earlier session (earlier); a detour to the end of the queue (behind); none, because the message is tried
-// again here after a wait (again).
+// attempt on an earlier session (earlier); a detour to the end of the queue (behind); none, because the message is
+// tried again here after a wait (again).
 const (
 	KindNow SettlementKind = iota
 	KindPublish
