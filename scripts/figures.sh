@@ -86,7 +86,7 @@ decides() {
     wrong "docs/architecture.md: the row of a message lacks $1/${file##*/}, which has $2"
   fi
 }
-for step in offer handle judge read recall dispatch settle end; do decides consume "$step"; done
+for step in offer handle read recall dispatch decide settle end; do decides consume "$step"; done
 decides message FromDelivery
 decides dispatch Dispatch
 decides retry Decide

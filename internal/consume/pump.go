@@ -25,7 +25,7 @@ func (o offer) messages() int {
 	return 0
 }
 
-// pump is what the goroutine of a session that takes messages has in hand.
+// pump is the state of the goroutine that takes the messages of a session.
 type pump struct {
 	offered   offer       // to the workers; empty without one
 	admitted  bool        // it has passed admit

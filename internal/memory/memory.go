@@ -1,4 +1,4 @@
-// Package memory is what one process knows of the messages of one queue that the broker will deliver again: the failed
+// Package memory remembers what one process has seen of the messages that the broker will deliver again: the failed
 // attempts that their headers do not say, when the next one is due, and the outcomes of attempts whose settlements may
 // have been lost with a session. A message is recognised by broker.Delivery.Identity, a hash of all that it holds.
 // Equal messages are copies of one: what is known of one of them may go to another. A message of which nothing is
