@@ -1,13 +1,29 @@
 package consume
 
 import (
-	"math/rand/v2"
-	"time"
-
+	"sidecar/internal/broker"
+	"sidecar/internal/memory"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 	"sidecar/internal/topology"
 )
+
+// delivery is one delivery with the session it came from: it is settled there or not at all.
+type delivery struct {
+	*broker.Delivery
+	session *session
+	place   *place // nil: the messages are handled in no order
+}
+
+// attempt is one delivery from its arrival to its settlement. It goes by value from its POST on.
+type attempt struct {
+	delivery
+	m       message.Message
+	known   memory.Known
+	span    telemetry.Span
+	checked bool                       // it has waited for a check of the topology
+	canary  struct{ to, token string } // waits for the verdict, see message.Reply; to is "" without one
+}
 
 // work handles what pump offers, one after the other. The memory of an attempt is reused: the healthy path allocates
 // nothing of its own.
@@ -44,6 +60,41 @@ func (c *Consumer) handle(a *attempt, d delivery) {
 		return c.try(a)
 	})
 	d.session.settle(*a, by)
+}
+
+// decode makes the delivery's bytes and headers the Message of a. Until the headers are read it has to name the
+// message, and nothing of another one may be left.
+func (c *Consumer) decode(a *attempt, d delivery) {
+	*a = attempt{delivery: d, m: message.Message{MessageID: d.MessageId}}
+	d.DecodeHeaders()
+	c.o.Plan.Read(&a.m, &d.Delivery.Delivery)
+	a.m.Lost = d.session.done
+	a.canary.to, a.canary.token = message.Reply(a.m.Headers)
+}
+
+// read is decode, and recalls what is known of the message.
+func (c *Consumer) read(a *attempt, d delivery) {
+	c.decode(a, d)
+	c.recall(a)
+}
+
+// unseen is what is known of a delivery that no worker has taken.
+func (c *Consumer) unseen(d delivery) memory.Known {
+	if d.place != nil {
+		return d.place.known
+	}
+	return c.memory.Of(d.Delivery)
+}
+
+// recall takes what is known of the message. Headers can say less than before: the broker replaces a count that another
+// consumer wrote.
+func (c *Consumer) recall(a *attempt) {
+	if a.place != nil {
+		a.known = a.place.known
+	} else {
+		a.known = c.memory.Seen(a.Delivery)
+	}
+	a.m.RetryCount = max(a.m.RetryCount, a.known.Failed)
 }
 
 // try returns the settlement by an attempt, or by an earlier one on a lost session. While that is under way the message
@@ -157,39 +208,7 @@ func (s *session) end(a attempt, by topology.Settlement) {
 	}
 }
 
-// again ends an attempt, not the delivery: the message stays in its place, and is tried again here.
-func (s *session) again(a attempt, by topology.Settlement) {
-	v := &by.Verdict
-	s.c.write(&a, v, "hold")
-	s.c.metrics.settled[v.Action][v.Reason].Inc()
-	s.memory.Again(&a.known)
-	wait := by.Hold + rand.N(by.Jitter+1) // #nosec G404 -- spreads load, guards nothing
-	a.known.Due = time.Now().Add(wait)
-	if v.Action == message.Retry {
-		a.known.Failed = a.m.RetryCount + 1
-	}
-	s.c.order.hold(a.place, a.known)
-	s.outstanding.Done()
-}
-
 func (s *session) hand(e ending) {
 	s.settler.endings <- e
 	s.outstanding.Done()
-}
-
-// requeued is the settlement of a message that was not judged: it is tried again after hold.
-func (c *Consumer) requeued(why message.Reason, kind topology.SettlementKind, hold time.Duration) topology.Settlement {
-	if c.order != nil && kind == topology.KindHold {
-		kind = topology.KindAgain
-	}
-	return topology.Settlement{
-		Verdict: message.Verdict{Action: message.Requeue, Reason: why}, Kind: kind, Final: topology.FinalRequeue, Hold: hold,
-	}
-}
-
-// released is the settlement of a message that goes back without an attempt.
-func released(why message.Reason, kind topology.SettlementKind) topology.Settlement {
-	by := topology.Settlement{}.Released(why)
-	by.Kind = kind
-	return by
 }

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/flow"
 	"sidecar/internal/memory"
+	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
+	"sidecar/internal/topology"
 )
 
 // maxStay is the age at which a delivery is not handled any more: everything unsettled returns to the queue and is
@@ -172,6 +175,21 @@ func (o *order) hold(e *place, known memory.Known) {
 	} else {
 		o.start(e)
 	}
+}
+
+// again ends an attempt, not the delivery: the message stays in its place, and is tried again here.
+func (s *session) again(a attempt, by topology.Settlement) {
+	v := &by.Verdict
+	s.c.write(&a, v, "hold")
+	s.c.metrics.settled[v.Action][v.Reason].Inc()
+	s.memory.Again(&a.known)
+	wait := by.Hold + rand.N(by.Jitter+1) // #nosec G404 -- spreads load, guards nothing
+	a.known.Due = time.Now().Add(wait)
+	if v.Action == message.Retry {
+		a.known.Failed = a.m.RetryCount + 1
+	}
+	s.c.order.hold(a.place, a.known)
+	s.outstanding.Done()
 }
 
 // end ends a delivery. When it was settled, the next one of its key follows.
