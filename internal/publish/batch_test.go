@@ -191,33 +191,6 @@ func TestLargeBatch(t *testing.T) {
 	}
 }
 
-func TestMultipart(t *testing.T) {
-	t.Parallel()
-	r := start(t, "", nil)
-	long := strings.Repeat("long", 10_000)
-	parts := []string{
-		"Amqp-Exchange: default\r\nAmqp-Routing-Key: a%2520b\r\nContent-Type: text/plain\r\nAmqp-Message-Id: 1\r\nAmqp-Header-Tenant: t\r\nContent-Transfer-Encoding: binary\r\n\r\n\x00\xff\r\nline=\r\n",
-		"\r\nno headers",
-		"Amqp-Exchange: default\r\nIdempotency-Key: 3\r\n\r\n",
-		"Amqp-Exchange: other\r\n\r\nx", "Amqp-Priority: x\r\n\r\nx", "Amqp-Exchange: %\r\n\r\nx", "Amqp-Routing-Key: %\r\n\r\nx", "Content-Transfer-Encoding: base64\r\n\r\nx",
-		"\r\n" + long,
-		"\r\nlast",
-	}
-	body := "--b\r\n" + strings.Join(parts, "\r\n--b\r\n") + "\r\n--b--\r\n"
-	got := r.results(r.post("/publish:batch", body, "Content-Type", "multipart/mixed; boundary=b"))
-	r.wantCodes("all", got, published, published, published, forbidden, invalid, invalid, invalid, invalid, published, published)
-	if got[2].MessageID != "" || got[3].MessageID != "" {
-		t.Errorf("%+v", got)
-	}
-	d := r.next("\x00\xff\r\nline=\r\n")
-	if d.RoutingKey != "a%20b" || d.ContentType != "text/plain" || d.MessageId != "1" || d.Headers["tenant"] != "t" {
-		t.Errorf("%+v", d)
-	}
-	for _, want := range []string{"no headers", "", long, "last"} {
-		r.next(want)
-	}
-}
-
 // A code that no item can have is reported as unknown: a client must not take it for a refusal.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()

@@ -215,7 +215,7 @@ func TestRefusedBodyIsAnswered(t *testing.T) {
 	}
 }
 
-// TestHeadersAreCounted: headers of a request and of a part take memory, and those of a part are bounded.
+// TestHeadersAreCounted: headers of a request take memory.
 func TestHeadersAreCounted(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)
@@ -224,10 +224,6 @@ func TestHeadersAreCounted(t *testing.T) {
 	brokertest.Eventually(t, time.Minute, "the headers are counted", func() bool { return r.memory.Held() > int64(2*len(large)) })
 	c.Close()
 	brokertest.Eventually(t, time.Minute, "the memory is given back", func() bool { return r.memory.Held() == 0 })
-	got := r.results(r.post("/publish:batch", "--b\r\nAmqp-Header-A: v\r\n\r\none\r\n--b\r\nAmqp-Header-A: "+strings.Repeat("v", 200<<10)+"\r\n\r\ntwo\r\n--b--\r\n", "Content-Type", "multipart/mixed; boundary=b"))
-	if r.wantCodes("parts", got, published, invalid); !strings.Contains(got[1].Detail, "more than 196608 bytes of headers") {
-		t.Error(got[1].Detail)
-	}
 }
 
 // TestAnswersBeforeTheBody: what is known before the body is read is answered before it has come, and ends the connection.
@@ -296,17 +292,4 @@ func TestLargestBodyAsBase64(t *testing.T) {
 	r := start(t, "", func(o *Options) { o.MaxBody = 1 << 20 })
 	body := base64.StdEncoding.EncodeToString(make([]byte, 1<<20))
 	r.wantCodes("base64", r.batch(`{"routing_key":"k","body_base64":"`+body+`"}`), published)
-}
-
-// TestExchangeOfAPart: a part of a multipart batch names an exchange by its alias or by its name.
-func TestExchangeOfAPart(t *testing.T) {
-	t.Parallel()
-	r := start(t, "", nil)
-	for alias, exchange := range r.server.o.Exchanges {
-		for _, name := range []string{alias, exchange} {
-			if _, f := (&parts{server: r.server}).head(map[string][]string{"Amqp-Exchange": {name}}); f != nil && name != "" {
-				t.Errorf("%s: %s", name, f.detail)
-			}
-		}
-	}
 }

@@ -136,30 +136,3 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
-
-// FuzzParts reads any batch of parts. What a part takes is bounded by its bytes.
-func FuzzParts(f *testing.F) {
-	s := offline()
-	f.Add([]byte("--b\r\nAmqp-Header-A: %41\r\n\r\none\r\n--b\r\n\r\ntwo\r\n--b--\r\n"))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		p := newParts(s, bytes.NewReader(body), "b", telemetry.Carrier{})
-		for {
-			r := &room{server: s}
-			m, f := p.next(r)
-			most := costOfMessage + firstBuffer + 3*int64(len(body)) + costOfHeader*int64(bytes.Count(body, []byte(":")))
-			if r.taken > most {
-				t.Fatalf("%d bytes take %d", len(body), r.taken)
-			}
-			if f == nil && !bytes.Contains(body, m.msg.Body) {
-				t.Fatalf("%q was not sent", m.msg.Body)
-			}
-			r.free()
-			if f != nil && f.ends {
-				break
-			}
-		}
-		if held := s.o.Memory.Held(); held != 0 {
-			t.Fatalf("%d bytes are still counted", held)
-		}
-	})
-}
