@@ -28,24 +28,6 @@ func smallMemory(n int64) func(*Options) {
 	}
 }
 
-// TestLargeHeadersOfALine: headers that cannot fit a frame are refused by their size, and their neighbours are
-// published.
-func TestLargeHeadersOfALine(t *testing.T) {
-	t.Parallel()
-	r := start(t, "", nil)
-	const neighbour = `{"routing_key":"k","body":"neighbour"}`
-	for value, says := range map[string]string{
-		strings.Repeat(`[[[]]],`, 3*mib/7): "cannot fit a frame of 131072 bytes",
-		strings.Repeat(`{"":0},`, 100_000): `header "n": with everything before it more than 1048576 bytes in memory`,
-	} {
-		got := r.batch(neighbour, `{"routing_key":"k","headers":{"n":[`+value+`0]}}`, neighbour)
-		r.wantCodes(says, got, published, invalid, published)
-		if !strings.Contains(got[1].Detail, says) {
-			t.Errorf("%.200s", got[1].Detail)
-		}
-	}
-}
-
 // line reads a line and returns the message, and what it holds of the account.
 func (r *rig) line(line string) (outgoing, int64) {
 	r.Helper()

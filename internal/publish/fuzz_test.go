@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -27,8 +25,8 @@ func offline() *Server {
 	})
 }
 
-// FuzzHeaders reads any request head. What is taken can be written down again in the canonical way, and is then the
-// same message; it holds nothing that must not be published, and nothing that AMQP cannot carry.
+// FuzzHeaders reads any request head. What is taken holds nothing that must not be published, and no property that AMQP
+// cannot carry. TestRoundTrip compares messages.
 func FuzzHeaders(f *testing.F) {
 	f.Add([]byte("POST /publish/default/a%20b HTTP/1.1\r\nHost: h\r\nAmqp-Message-Id: a%25\r\nAmqp-Header-X-Death: 1\r\nAmqp-Header-A: %0d\r\nAmqp-Priority: 3\r\n\r\n"))
 	f.Add([]byte("POST /publish/default/ HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nce-specversion: 1.0\r\nce-id: \"a\\\"b\"\r\nAmqp-Timestamp: 2026-07-01T12:00:00+02:00\r\n\r\n"))
@@ -44,36 +42,18 @@ func FuzzHeaders(f *testing.F) {
 			}
 			return
 		}
-		again := http.Header{}
-		set := func(name, value string) {
-			if value != "" {
-				again[name] = []string{url.PathEscape(value)}
-			}
-		}
 		for name, value := range map[string]string{
-			"Amqp-Message-Id": got.MessageId, "Amqp-Correlation-Id": got.CorrelationId, "Amqp-Reply-To": got.ReplyTo, "Amqp-Type": got.Type, "Amqp-App-Id": got.AppId,
-			"Content-Encoding": got.ContentEncoding, "Amqp-Expiration": got.Expiration,
+			"message_id": got.MessageId, "correlation_id": got.CorrelationId, "reply_to": got.ReplyTo, "type": got.Type, "app_id": got.AppId,
+			"content_encoding": got.ContentEncoding, "expiration": got.Expiration,
 		} {
 			if len(value) > 255 {
 				t.Fatalf("%s has %d bytes", name, len(value))
 			}
-			set(name, value)
 		}
 		for name, value := range got.Headers {
-			text, ok := value.(string)
-			if !ok || message.Reserved(name) || name != strings.ToLower(name) && !strings.HasPrefix(name, cloudEvent) {
+			if _, ok := value.(string); !ok || message.Reserved(name) || name != strings.ToLower(name) && !strings.HasPrefix(name, cloudEvent) {
 				t.Fatalf("%q: %v", name, value)
 			}
-			if attribute, event := strings.CutPrefix(name, cloudEvent); event {
-				again[http.CanonicalHeaderKey("Ce-"+attribute)] = []string{url.PathEscape(text)}
-			} else {
-				again[http.CanonicalHeaderKey(headerPrefix+name)] = []string{url.PathEscape(text)}
-			}
-		}
-		repeated, failed := readHeaders(again)
-		repeated.ContentType, repeated.Priority, repeated.Timestamp = got.ContentType, got.Priority, got.Timestamp
-		if failed != nil || !reflect.DeepEqual(repeated, got) {
-			t.Fatalf("%+v became %+v, %v", got, repeated, failed)
 		}
 	})
 }
