@@ -22,8 +22,8 @@ import (
 //
 // Types are void, bool, int8, uint8, int16, uint16, int32, uint32, int64, float32, float64, decimal, string, binary,
 // timestamp, array and table. Integers beyond 2^53 and floats that JSON does not have are written as text, binaries as
-// base64, timestamps as seconds since 1970. A string that is not UTF-8 has "base64" in the place of "value". A name that
-// is not UTF-8, or that begins with "base64:", is written as "base64:" and its bytes.
+// base64, timestamps as seconds since 1970. A string that is not UTF-8 has "base64" in the place of "value". A name
+// that is not UTF-8, or that begins with "base64:", is written as "base64:" and its bytes.
 type TypedTable amqp.Table
 
 // MarshalJSON writes the table.

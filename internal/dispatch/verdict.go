@@ -165,8 +165,8 @@ func isIn(sorted []int, i int) bool {
 }
 
 // identify makes j.ids what an app may take for the name of each message: the id that the format shows first, then the
-// other one of the message id and the event's id, and the index. The replacement character takes the place of bytes that
-// are not UTF-8, as in JSON.
+// other one of the message id and the event's id, and the index. The replacement character takes the place of bytes
+// that are not UTF-8, as in JSON.
 func (j *judgement) identify() {
 	if j.ids != nil {
 		return

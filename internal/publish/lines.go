@@ -41,8 +41,8 @@ func (j *jsonLines) Read(b []byte) (int, error) {
 	return n, j.err
 }
 
-// next returns the next message; it skips empty lines. r is the memory of the message; the caller frees it, also after a
-// failure. The last line may lack its line feed; a line cut by a broken connection ends the batch.
+// next returns the next message; it skips empty lines. r is the memory of the message; the caller frees it, also after
+// a failure. The last line may lack its line feed; a line cut by a broken connection ends the batch.
 func (j *jsonLines) next(r *room) (outgoing, *failure) {
 	for {
 		j.chunk, j.err = j.in.ReadSlice('\n')
