@@ -63,6 +63,8 @@ func ReadStatus(ctx context.Context, conn *pgconn.PgConn, n Names) (*Status, err
 }
 
 // statusSQL counts rows up to $1 and reads $2 of those in quarantine, as the JSON of a Status. $3 is the table's OID.
+// Pending rows are read in the order of the index, so that the one that has been due longest is among the counted ones,
+// and the index is read once.
 func (t *Table) statusSQL() string {
 	return t.expand(`SELECT json_build_object('pending', count(*), 'waiting', count(*) FILTER (WHERE due > now()),
 		'failing', count(*) FILTER (WHERE attempts > 0), 'lag_seconds', ` + lag + `, 'row_security', row_security_active($3::oid),
