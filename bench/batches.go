@@ -16,7 +16,6 @@ const single = "single"
 // batchFormats are those of SIDECAR_BATCH_FORMAT, each with what its bodies have once for every message.
 var batchFormats = []struct{ name, item string }{
 	{"jsonl", "\n"},
-	{"multipart", "Amqp-Message-Id: "},
 	{"cloudevents", `"specversion":`},
 }
 

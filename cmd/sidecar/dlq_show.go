@@ -109,7 +109,7 @@ func (c *call) showHeaders(h amqpvalue.TypedTable) {
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		v := h[name]
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", terminal.Line(name), amqpvalue.Typed{V: v}.Type(),
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", terminal.Line(name), amqpvalue.TypeOf(v),
 			terminal.Line(amqpvalue.Text(v)))
 	}
 	_ = w.Flush() // the flush of c.out reports what goes wrong

@@ -159,12 +159,11 @@ func outboxRetry(ctx context.Context, c *call) error {
 		if err != nil {
 			return err
 		}
-		var done outbox.Released
+		ids := c.words
 		if *all {
-			done, err = outbox.RetryAll(ctx, o.conn, t)
-		} else {
-			done, err = outbox.Retry(ctx, o.conn, t, c.words)
+			ids = nil
 		}
+		done, err := outbox.Retry(ctx, o.conn, t, ids)
 		switch {
 		case errors.Is(err, outbox.ErrID):
 			return c.misuse("%w", err)

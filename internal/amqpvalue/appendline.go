@@ -2,8 +2,6 @@ package amqpvalue
 
 import (
 	"bytes"
-	"encoding/base64"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -128,68 +126,12 @@ func IsText(b []byte) bool {
 	return utf8.Valid(b)
 }
 
-// exact writes a value of a header that is not a table or an array, unless it is nested too deep.
-func (w *jsonWriter) exact(v any) {
-	switch v := v.(type) {
-	case string:
-		if !utf8.ValidString(v) {
-			w.out = appendBase64(w.out, []byte(v))
-			return
-		}
-	case []byte:
-		w.out = appendBase64(w.out, v)
-		return
-	case amqp.Decimal:
-		w.out = fmt.Appendf(w.out, `{"scale":%d,"value":%d}`, v.Scale, v.Value)
-		return
-	}
-	if !w.plain(v) {
-		w.out = append(w.out, "null"...)
-	}
-}
-
 // base64Text is the type of a string whose value is base64 of its bytes.
 const base64Text = "base64"
-
-// typeOf writes the name of a value's type if JSON alone would be read as another one.
-func (w *jsonWriter) typeOf(v any) {
-	switch v := v.(type) {
-	case string:
-		if !utf8.ValidString(v) {
-			w.quoted(base64Text)
-		}
-	case float64:
-		if v == math.Trunc(v) || math.IsNaN(v) { // like an integer, or not a number
-			w.quoted(Typed{v}.Type())
-		}
-	case int, int8, int16, int32, uint8, uint16, uint32, float32, []byte, amqp.Decimal, time.Time:
-		w.quoted(Typed{v}.Type())
-	}
-}
-
-// name writes the name of a header; in plain text bytes that are not UTF-8 become U+FFFD.
-func (w *jsonWriter) name(name string) {
-	if w.form == plainForm || !isCoded(name) {
-		w.quoted(name)
-		return
-	}
-	w.out = append(append(w.out, '"'), namePrefix...)
-	w.out = append(base64.StdEncoding.AppendEncode(w.out, []byte(name)), '"')
-}
 
 func appendShort(dst []byte, s string) []byte {
 	if utf8.ValidString(s) {
 		return quote(dst, s)
 	}
 	return append(appendBase64(append(dst, `{"base64":`...), []byte(s)), '}')
-}
-
-func appendBase64(dst, b []byte) []byte {
-	return append(base64.StdEncoding.AppendEncode(append(dst, '"'), b), '"')
-}
-
-// quote appends text, which is UTF-8, as a JSON string.
-func quote[T string | []byte](dst []byte, text T) []byte {
-	dst, _ = jsontext.AppendQuote(dst, text)
-	return dst
 }

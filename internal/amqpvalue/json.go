@@ -117,15 +117,13 @@ func (r *jsonReader) charge(wire, cost int) error {
 // value reads a value. types is nil, the name of its type, or the types of what is in it.
 func (r *jsonReader) value(types any) (any, error) {
 	kind := r.PeekKind()
-	if name, ok := types.(string); ok {
-		return r.typed(name)
-	}
-	if (kind == '{' || kind == '[') && r.StackDepth() > MaxDepth {
-		return nil, fmt.Errorf("nested more than %d deep", MaxDepth)
-	}
+	name, isSingle := types.(string)
 	within, isTable := types.(amqp.Table)
 	list, isList := types.([]any)
 	switch {
+	case isSingle:
+	case (kind == '{' || kind == '[') && r.StackDepth() > MaxDepth:
+		return nil, fmt.Errorf("nested more than %d deep", MaxDepth)
 	case kind == '{' && !isList:
 		return r.table(within, nil)
 	case kind == '[' && !isTable:
@@ -134,17 +132,32 @@ func (r *jsonReader) value(types any) (any, error) {
 		return nil, errors.New("not what its type says")
 	}
 	raw, _ := r.ReadValue()
+	read := readPlain
+	if isSingle {
+		read = func(raw []byte) (any, error) { return readTyped(name, raw) }
+	}
+	v, err := read(raw)
+	if err != nil {
+		return nil, err
+	}
+	size, _ := fieldSize(v)
+	cost := costOfText + size*5/4
+	switch v.(type) {
+	case nil, bool, int64, float64:
+		cost = costOfNumber
+	}
+	return v, r.charge(size, cost)
+}
+
+// readPlain reads a single value whose type JSON alone gives.
+func readPlain(raw []byte) (any, error) {
 	switch c := raw[0]; c {
 	case '"':
-		s := unquote(raw)
-		return s, r.charge(5+len(s), costOfText+len(s)*5/4)
+		return unquote(raw), nil
 	case 't', 'f':
-		return c == 't', r.charge(2, 0)
+		return c == 't', nil
 	case 'n':
-		return nil, r.charge(1, 0)
-	}
-	if err := r.charge(9, costOfNumber); err != nil {
-		return nil, err
+		return nil, nil
 	}
 	if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 		return n, nil
@@ -154,29 +167,6 @@ func (r *jsonReader) value(types any) (any, error) {
 		return nil, fmt.Errorf("the number %.40s is too large for AMQP", raw)
 	}
 	return f, nil
-}
-
-// typed reads a value whose type JSON alone does not give.
-func (r *jsonReader) typed(kind string) (v any, err error) {
-	raw, _ := r.ReadValue()
-	if err := r.charge(0, costOfText+len(raw)*5/4); err != nil {
-		return nil, err
-	}
-	switch {
-	case kind == "array" || kind == "table" || raw[0] == 'n':
-		err = errors.New("not a single value")
-	case kind == base64Text:
-		v, err = readTyped("binary", raw)
-		b, _ := v.([]byte)
-		v = string(b)
-	default:
-		v, err = readTyped(kind, raw)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("value of type %.40q: %w", kind, err)
-	}
-	size, _ := fieldSize(v)
-	return v, r.charge(size, 0)
 }
 
 // table reads an object. skip is nil for a table within the header table.

@@ -95,28 +95,24 @@ func (l *Line) set(name string, value jsontext.Value) error {
 	v, err := ParseValue(value)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the field %.100s cannot be read: %w", name, err)
-	case IsProperty(name):
+	case indexOf(name) >= 0:
 		l.typed = l.typed || name == "content_type" && v != nil
 		if err := SetProperty(&l.Msg, name, v); err != nil && l.Invalid == nil {
 			l.Invalid = fmt.Errorf("%s %w", name, err)
 		}
-		return nil
 	case name != "exchange" && name != "routing_key":
 		return fmt.Errorf("there is no field %.100q; there are routing_key, exchange, body, body_base64, headers, "+
 			"header_types and the properties, such as message_id and content_type", name)
 	case v == nil: // as if it were absent
-		return nil
-	}
-	text := &l.RoutingKey
-	if name == "exchange" {
+	case name == "exchange":
 		l.Exchange = new(string)
-		text = l.Exchange
-	} else {
+		err = setText(l.Exchange, v)
+	default:
 		l.keyed = true
+		err = setText(&l.RoutingKey, v)
 	}
-	if err := setText(text, v); err != nil {
-		return fmt.Errorf("the field %s cannot be read: it %w", name, err)
+	if err != nil {
+		return fmt.Errorf("the field %.100s cannot be read: it %w", name, err)
 	}
 	return nil
 }

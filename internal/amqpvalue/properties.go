@@ -102,9 +102,6 @@ func indexOf(name string) int {
 	return slices.IndexFunc(properties, func(x property) bool { return x.name == name })
 }
 
-// IsProperty reports whether a property has this name in JSON.
-func IsProperty(name string) bool { return indexOf(name) >= 0 }
-
 // SetProperty sets the property of m that has this name in JSON. v is as ParseValue returns it; nil and "" leave the
 // property absent. Text that is not UTF-8 is {"base64":"…"}, a number may be text, a time is a number of seconds since
 // 1970 or a text that readTime reads. An error continues the sentence that the property's name begins.

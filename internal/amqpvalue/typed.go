@@ -16,19 +16,22 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Typed is one AMQP value in JSON, with its type, as GET /dlq/messages/{ref} shows it:
+// TypedTable is a header table in JSON, in which every value has its type, as GET /dlq/messages/{ref} shows it:
 //
-//	{"type":"int32","value":503}
-//	{"type":"table","value":{"count":{"type":"int64","value":3}}}
+//	{"status":{"type":"int32","value":503},"t":{"type":"table","value":{"count":{"type":"int64","value":3}}}}
 //
 // Types are void, bool, int8, uint8, int16, uint16, int32, uint32, int64, float32, float64, decimal, string, binary,
 // timestamp, array and table. Integers beyond 2^53 and floats that JSON does not have are written as text, binaries as
-// base64, timestamps as seconds since 1970. A string that is not UTF-8 has "base64" in the place of "value".
-type Typed struct{ V any }
-
-// TypedTable is a header table in JSON: an object of Typed values. A name that is not UTF-8, or that begins with
-// "base64:", is written as "base64:" and its bytes.
+// base64, timestamps as seconds since 1970. A string that is not UTF-8 has "base64" in the place of "value". A name
+// that is not UTF-8, or that begins with "base64:", is written as "base64:" and its bytes.
 type TypedTable amqp.Table
+
+// MarshalJSON writes the table.
+func (t TypedTable) MarshalJSON() ([]byte, error) {
+	w := jsonWriter{limit: math.MaxInt, form: typedForm}
+	w.table(amqp.Table(t), 0)
+	return w.out, nil
+}
 
 // ShortString is a short string in JSON: a string, or {"base64":"…"} when it is not UTF-8.
 type ShortString string
@@ -42,23 +45,9 @@ func isCoded(name string) bool { return !utf8.ValidString(name) || strings.HasPr
 // maxExact is the largest integer that every JSON reader keeps exactly.
 const maxExact = 1 << 53
 
-// MarshalJSON writes v with its type. A value that no broker can have sent becomes its text.
-func (v Typed) MarshalJSON() ([]byte, error) {
-	if s, ok := v.V.(string); ok && !utf8.ValidString(s) {
-		return json.Marshal(struct {
-			Type   string `json:"type"`
-			Base64 []byte `json:"base64"`
-		}{"string", []byte(s)})
-	}
-	return json.Marshal(struct {
-		Type  string `json:"type"`
-		Value any    `json:"value,omitempty"`
-	}{v.Type(), v.value()})
-}
-
-// Type returns the name of v's type.
-func (v Typed) Type() string {
-	switch v := v.V.(type) {
+// TypeOf returns the name of v's type.
+func TypeOf(v any) string {
+	switch v := v.(type) {
 	case nil:
 		return "void"
 	case int:
@@ -73,44 +62,9 @@ func (v Typed) Type() string {
 		return "array"
 	case amqp.Table:
 		return "table"
-	case bool, int8, uint8, int16, uint16, int32, uint32, int64, float32, float64:
+	default:
 		return reflect.TypeOf(v).String()
 	}
-	return "string"
-}
-
-// value returns the value that represents v in JSON.
-func (v Typed) value() any {
-	switch x := v.V.(type) {
-	case nil:
-		return nil
-	case int64:
-		return readable(x)
-	case time.Time:
-		return readable(x.Unix())
-	case []any:
-		list := make([]Typed, len(x))
-		for i, e := range x {
-			list[i] = Typed{e}
-		}
-		return list
-	case amqp.Table:
-		return TypedTable(x)
-	}
-	if v.Type() == "string" {
-		return fmt.Sprint(v.V)
-	}
-	w := jsonWriter{limit: math.MaxInt}
-	w.exact(v.V)
-	return json.RawMessage(w.out)
-}
-
-// readable returns n, or its text if some JSON readers would not keep it exactly.
-func readable(n int64) any {
-	if n > maxExact || n < -maxExact {
-		return strconv.FormatInt(n, 10)
-	}
-	return n
 }
 
 // types are the types of single values as they are in JSON, but for floats, which may be text that JSON does not have.
@@ -119,11 +73,25 @@ var types = map[string]reflect.Type{
 	"int8": reflect.TypeFor[int8](), "int16": reflect.TypeFor[int16](), "int32": reflect.TypeFor[int32](),
 	"uint8": reflect.TypeFor[uint8](), "uint16": reflect.TypeFor[uint16](), "uint32": reflect.TypeFor[uint32](),
 	"int64": reflect.TypeFor[int64](), "timestamp": reflect.TypeFor[int64](), "binary": reflect.TypeFor[[]byte](),
+	base64Text: reflect.TypeFor[[]byte](),
 }
 
-// readTyped returns a single value other than null. Numbers may be in quotes.
-func readTyped(kind string, b []byte) (any, error) {
-	number := bytes.Trim(b, `"`)
+// readTyped reads a single value of this type.
+func readTyped(kind string, raw []byte) (v any, err error) {
+	if kind == "array" || kind == "table" || raw[0] == 'n' {
+		err = errors.New("not a single value")
+	} else {
+		v, err = convert(kind, raw)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("value of type %.40q: %w", kind, err)
+	}
+	return v, nil
+}
+
+// convert returns a single value other than null. Numbers may be in quotes.
+func convert(kind string, raw []byte) (any, error) {
+	number := bytes.Trim(raw, `"`)
 	switch kind {
 	case "float32":
 		f, err := strconv.ParseFloat(string(number), 32)
@@ -140,33 +108,20 @@ func readTyped(kind string, b []byte) (any, error) {
 		return nil, errors.New("unknown type")
 	}
 	if t.ConvertibleTo(reflect.TypeFor[int64]()) {
-		if b = number; string(b) == "null" {
+		if raw = number; string(raw) == "null" {
 			return nil, errors.New("not a number")
 		}
 	}
 	p := reflect.New(t)
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	err := d.Decode(p.Interface())
-	if err == nil && d.InputOffset() < int64(len(b)) {
-		err = errors.New("more than one value")
+	err := json.Unmarshal(raw, p.Interface())
+	switch v := p.Elem(); kind {
+	case "timestamp":
+		return time.Unix(v.Int(), 0), err
+	case base64Text:
+		return string(v.Bytes()), err
+	default:
+		return v.Interface(), err
 	}
-	if n, ok := reflect.TypeAssert[int64](p.Elem()); ok && kind == "timestamp" {
-		return time.Unix(n, 0), err
-	}
-	return p.Elem().Interface(), err
-}
-
-// MarshalJSON writes an object of Typed values.
-func (t TypedTable) MarshalJSON() ([]byte, error) {
-	m := make(map[string]Typed, len(t))
-	for k, v := range t {
-		if isCoded(k) {
-			k = namePrefix + base64.StdEncoding.EncodeToString([]byte(k))
-		}
-		m[k] = Typed{v}
-	}
-	return json.Marshal(m)
 }
 
 // decodeName returns a name that may be written in base64.

@@ -19,10 +19,10 @@ func TestTypedForm(t *testing.T) {
 	for want, v := range map[string]any{
 		`{"type":"void"}`: nil, `{"type":"int8","value":-1}`: int8(-1), `{"type":"int64","value":"9007199254740993"}`: int64(1<<53 + 1), `{"type":"float32","value":1.1}`: float32(1.1),
 		`{"type":"float64","value":"NaN"}`: math.NaN(), `{"type":"decimal","value":{"scale":2,"value":-5}}`: amqp.Decimal{Scale: 2, Value: -5}, `{"type":"binary","value":"AP8="}`: []byte{0, 255},
-		`{"type":"string","base64":"/w=="}`: "\xff", `{"type":"string","value":"\u003c"}`: "<", `{"type":"timestamp","value":5}`: time.Unix(5, 0), `{"type":"string","value":"7"}`: uint64(7),
+		`{"type":"string","base64":"/w=="}`: "\xff", `{"type":"string","value":"\u003c"}`: "<", `{"type":"timestamp","value":5}`: time.Unix(5, 0),
 		`{"type":"array","value":[{"type":"void"}]}`: []any{nil}, `{"type":"table","value":{"base64:/w==":{"type":"bool","value":true}}}`: amqp.Table{"\xff": true},
 	} {
-		if got := string(must.Get(json.Marshal(amqpvalue.Typed{V: v}))(t)); got != want {
+		if got := string(must.Get(json.Marshal(amqpvalue.TypedTable{"v": v}))(t)); got != `{"v":`+want+"}" {
 			t.Errorf("%#v became %s, want %s", v, got, want)
 		}
 	}

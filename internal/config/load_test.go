@@ -198,7 +198,7 @@ func TestBatches(t *testing.T) {
 		{"SIDECAR_ORDER_BY=routing-key SIDECAR_MAX_RATE=1/s", 20, ""},
 		{"SIDECAR_BATCH_WAIT=0s", 20, "SIDECAR_BATCH_WAIT: has no effect while SIDECAR_BATCH_SIZE is 1"},
 		{"SIDECAR_BATCH_BYTES=2MiB", 20, "SIDECAR_BATCH_BYTES: has no effect"},
-		{"SIDECAR_BATCH_FORMAT=multipart", 20, "SIDECAR_BATCH_FORMAT: has no effect"},
+		{"SIDECAR_BATCH_FORMAT=cloudevents", 20, "SIDECAR_BATCH_FORMAT: has no effect"},
 	} {
 		c := load(t, strings.Fields(tc.env)...)
 		w := c.Warnings()

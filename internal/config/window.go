@@ -27,9 +27,8 @@ type Window struct {
 	// Bodies of the messages of one POST at most, in total. A larger message is POSTed alone.
 	BatchBytes Size `env:"BATCH_BYTES" envDefault:"1MiB" range:"1..512MiB"`
 
-	// `jsonl`: a line of JSON for each message, as `/publish:batch` takes it. `multipart`: a part for each message, with
-	// the headers that its own request would have. `cloudevents`: a JSON array of CloudEvents.
-	BatchFormat string `env:"BATCH_FORMAT" envDefault:"jsonl" oneof:"jsonl|multipart|cloudevents"`
+	// `jsonl`: a line of JSON for each message, as `/publish:batch` takes it. `cloudevents`: a JSON array of CloudEvents.
+	BatchFormat string `env:"BATCH_FORMAT" envDefault:"jsonl" oneof:"jsonl|cloudevents"`
 
 	// Messages POSTed per second, minute or hour by this replica, evenly: at most a tenth of a second's worth at once.
 	// Messages that wait for it hold a place of `SIDECAR_PREFETCH`, and nothing is counted.

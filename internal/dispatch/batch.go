@@ -19,8 +19,6 @@ import (
 //     "delivery":{"attempt":1,"retry_count":0,"last_attempt":false,"redelivered":false,"queue":"…"}. Headers have their
 //     own names and types; those are there that a request may have, but for reserved ones. A trace context is that of
 //     the message's span.
-//   - multipart: a part for each message, with all header fields and the body of a request with that message alone,
-//     but for Host, User-Agent and Authorization.
 //   - cloudevents: an array of events in JSON. Attributes are those of binary mode, as strings; names of other
 //     characters than a-z and 0-9 are left out. There are deliveryattempt, a number, contentencoding, if the message
 //     has one (amqpcontentencoding if HTTP does not have it), and the trace context of its span as traceparent and
@@ -37,7 +35,6 @@ type format struct {
 
 var formats = map[string]format{
 	"jsonl":       {contentType: "application/jsonl", item: (*batch).line},
-	"multipart":   {contentType: "multipart/mixed; boundary=", item: (*batch).add, end: (*batch).endParts},
 	"cloudevents": {contentType: "application/cloudevents-batch+json", item: (*batch).event, end: (*batch).endEvents},
 }
 
@@ -82,7 +79,7 @@ func (t *Target) postBatch(ctx context.Context, ms []*message.Message, trace *me
 	x.exchange.Begin(nil, time.Now().Add(t.o.Timeout))
 	x.exchange.Answer.Limit = answerLimit(len(ms))
 	x.answer.batch = true
-	x.request.batch(t, x.out.URL, t.format.contentType+b.boundary, len(b.out), trace)
+	x.request.batch(t, x.out.URL, t.format.contentType, len(b.out), trace)
 	x.send(ctx, t, b.out)
 	return x.out, x.verdicts(t, ms, b.leftOut)
 }
@@ -98,12 +95,11 @@ func (r *request) batch(t *Target, url, contentType string, size int, trace *mes
 
 // batch is the body of a request while it is written.
 type batch struct {
-	out      []byte
-	leftOut  []int // headers that are not in out, of each message
-	boundary string
-	part     request
-	form     amqp.Publishing
-	table    amqp.Table
+	out     []byte
+	leftOut []int // headers that are not in out, of each message
+	part    request
+	form    amqp.Publishing
+	table   amqp.Table
 
 	bodies, need, taken int64 // bytes of memory: what the messages have, and what the request and its answer need and have
 }
@@ -181,15 +177,14 @@ func (b *batch) take(ctx context.Context, t *Target, size int, answer int64) boo
 func (b *batch) possible(memory *budget.Account) bool { return b.bodies+b.need <= memory.Limit() }
 
 // room returns what m usually takes in any format, and what it takes at most: a byte of a text takes six bytes at most
-// in JSON, and 12 where a part has it twice. Only headers that are decimals of hundreds of digits take more than 16
-// times what they do in a frame.
+// in JSON. Only headers that are decimals of hundreds of digits take more than 16 times what they do in a frame.
 func room(m *message.Message) (usual, most int) {
 	text := len(m.MessageID) + len(m.CorrelationID) + len(m.ReplyTo) + len(m.Type) + len(m.AppID) + len(m.UserID) +
 		len(m.ContentType) + len(m.ContentEncoding) + len(m.Expiration) + len(m.Queue) + len(m.Exchange) +
 		len(m.RoutingKey) + len(m.Trace.Traceparent) + len(m.Trace.Tracestate) + len(m.Trace.Baggage)
 	headers, _ := amqpvalue.TableSize(m.Headers)
 	least := 1<<10 + 2*len(m.Body) // as text: base64 takes less
-	return least + 2*text + 4*headers, least + 12*text + 16*headers
+	return least + 2*text + 4*headers, least + 6*text + 16*headers
 }
 
 // noMemory makes o the outcome of a batch that could not be written. A message alone is released, unless there will

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -236,16 +235,10 @@ func TestDocumentedBatches(t *testing.T) {
 			Trace: message.TraceContext{Traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
 		},
 	}
-	boundary := regexp.MustCompile(`[A-Z2-7]{26}`)
-	again, _, _ := postAll(t, "multipart", ms)
 	for format := range formats {
 		r, _, _ := postAll(t, format, ms)
-		if r.Header.Get("Content-Type") == again.Header.Get("Content-Type") {
-			t.Errorf("%s: the boundary is used twice", format)
-		}
 		got := "POST /events HTTP/1.1\nContent-Type: " + r.Header.Get("Content-Type") + "\n\n" + string(r.Body)
-		got = boundary.ReplaceAllString(strings.ReplaceAll(got, "\r\n", "\n"), "UDKJ3NJ7Q5YLLWYIGBZZEHIQ7J")
-		got = strings.ReplaceAll(strings.TrimSuffix(got, "\n"), "\x00\xff", "(two bytes)")
+		got = strings.TrimSuffix(got, "\n")
 		_, section, _ := strings.Cut(string(page), "\n### "+format+"\n")
 		_, block, found := strings.Cut(section, "```http\n")
 		block, _, ended := strings.Cut(block, "\n```")

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"bytes"
 	"encoding/base64"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -70,15 +71,27 @@ func (r *request) eventID(t *Target, m *message.Message) (id string) {
 		r.event(m)
 		event = append(r.out, '}')
 	}
-	d := newDecoder(event)
-	for _, _ = d.ReadToken(); d.PeekKind() == '"'; {
-		name, _ := d.ReadValue()
-		isID := unquoted(name) == "id"
-		if value, _ := d.ReadValue(); isID { // of several most readers take the last one
-			id = unquoted(value)
-		}
+	for value := range members(event, "id") { // of several most readers take the last one
+		id = unquoted(value)
 	}
 	return id
+}
+
+// members returns the values of this name in the JSON object in text. What is not JSON ends it.
+func members(text []byte, name string) iter.Seq[jsontext.Value] {
+	return func(yield func(jsontext.Value) bool) {
+		d := newDecoder(text)
+		if t, _ := d.ReadToken(); t.Kind() != '{' {
+			return
+		}
+		for d.PeekKind() == '"' {
+			quoted, _ := d.ReadValue()
+			is := string(quoted[1:len(quoted)-1]) == name || bytes.IndexByte(quoted, '\\') >= 0 && unquoted(quoted) == name
+			if value, err := d.ReadValue(); err != nil || is && !yield(value) {
+				return
+			}
+		}
+	}
 }
 
 // unquoted returns the text of a JSON value, or "" if the value is longer than a header.

@@ -72,7 +72,6 @@ func TestContentInBatches(t *testing.T) {
 	m.ContentEncoding, m.ContentType, m.Type, m.Body = "utf-8", "", "amqp-1.0", []byte("\x00\x53\x77\xa1\x07{\"a\":1}")
 	for format, want := range map[string][]string{
 		"jsonl":       {`"body":{"a":1}`, `"content_type":"application/json"`, `"content_encoding":"utf-8"`},
-		"multipart":   {"Amqp-Content-Encoding: utf-8\r\n", "Content-Type: application/json\r\n", "\r\n\r\n{\"a\":1}\r\n"},
 		"cloudevents": {`"data":{"a":1}`, `"datacontenttype":"application/json"`, `"amqpcontentencoding":"utf-8"`},
 	} {
 		r, _, _ := postAll(t, format, []*message.Message{m}, func(o *Options) { o.DefaultType = "auto" })

@@ -47,7 +47,7 @@ type Options struct {
 	Dapr   bool // the body of a 2xx may hold the status of a Dapr subscriber, see DaprAnswer
 	Answer int  // bytes of a failing answer's body that are kept as text, at most 4 KiB; 0 = none
 
-	BatchFormat string // of a POST with several messages: jsonl, multipart or cloudevents; "" = batches are off
+	BatchFormat string // of a POST with several messages: jsonl or cloudevents; "" = batches are off
 
 	Token   func() string // bearer token, asked for every request; nil or "" = none
 	Version string        // for User-Agent

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -263,26 +262,4 @@ func TestConnectionsFollowTheirContext(t *testing.T) {
 	cancelSecond()
 	wantStatus(t, target.Dispatch(context.Background(), sample()), 204)
 	wantSeen(t, s, 2, 4)
-}
-
-func TestConcurrentPostsOpenNoMoreConnectionsThanWorkers(t *testing.T) {
-	t.Parallel()
-	const workers, posts = 20, 200
-	s, target := listen(t, 204, func(o *Options) { o.MaxIdle = workers })
-	ctx := t.Context()
-	var done sync.WaitGroup
-	for range workers {
-		done.Go(func() {
-			for range posts / workers {
-				wantStatus(t, target.Dispatch(ctx, sample()), 204)
-			}
-		})
-	}
-	done.Wait()
-	if n := s.Accepted(); n > workers {
-		t.Errorf("%d connections, want at most %d", n, workers)
-	}
-	if n := len(s.Requests()); n != posts {
-		t.Errorf("%d requests, want %d", n, posts)
-	}
 }

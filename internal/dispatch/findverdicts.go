@@ -48,6 +48,13 @@ const (
 	otherName
 )
 
+// Sets of names.
+const (
+	identifiers = 1<<nameIndex | 1<<nameEntryID | 1<<nameItemIdentifier
+	judgements  = 1<<nameItemIdentifier | 1<<nameStatus | 1<<nameDisposition
+	lists       = 1<<nameStatuses | 1<<nameFailures
+)
+
 // nameOf returns which of the names a JSON string is.
 func nameOf(quoted jsontext.Value) int {
 	const longest = 6 * len("batchItemFailures") // each letter may be written as \u00XX
@@ -73,14 +80,12 @@ func find(body []byte, declared bool) (p region, problem string) {
 	switch {
 	case isCut, f.d.StackDepth() >= deepest:
 		problem = "JSON that is cut short or nested too deeply, which may hide verdicts"
-	case f.err != nil && (f.means || f.quoted || f.unnamed || f.deep || suspicious(body)):
+	case f.err != nil && (f.quoted || f.unnamed || suspicious(body)):
 		problem = "verdicts in a text that is not JSON"
 	case f.err != nil && declared:
 		problem = "not JSON"
 	case f.err != nil: // as any other text
 		return p, ""
-	case f.deep:
-		return p, "arrays that are nested too deeply, which may hide verdicts"
 	case f.quoted:
 		return p, "verdicts in a string of JSON"
 	case f.regions > 1:
@@ -98,10 +103,9 @@ func lineOf(text []byte, offset int64) string {
 	return fmt.Sprintf("line %d: ", 1+bytes.Count(text[:offset], []byte{'\n'}))
 }
 
-const (
-	deepest = 10_000 // how deep the decoder reads
-	most    = 100    // arrays and objects around a verdict
-)
+const deepest = 100 // arrays and objects around a verdict
+
+var errDeep = errors.New("nested too deeply")
 
 func newDecoder(text []byte) *jsontext.Decoder {
 	return jsontext.NewDecoder(bytes.NewBuffer(text), amqpvalue.Lenient...)
@@ -111,10 +115,8 @@ func newDecoder(text []byte) *jsontext.Decoder {
 type finder struct {
 	d        *jsontext.Decoder
 	body     []byte
-	err      error  // ends the reading
-	declared bool   // the answer must hold verdicts
-	means    bool   // there is something that only verdicts have, perhaps broken
-	unquoted []byte // the last string with escapes
+	err      error // ends the reading
+	declared bool  // the answer must hold verdicts
 
 	candidates
 }
@@ -132,7 +134,6 @@ type candidates struct {
 	regions int
 	unnamed bool // there is a failing status or a disposition without an identifier
 	quoted  bool // there are verdicts in a string
-	deep    bool // there may be more, too deep to search
 }
 
 func (c *candidates) add(p region) {
@@ -187,9 +188,8 @@ func (f *finder) value(outer, item bool) (verdict bool) {
 		f.text()
 	case kind != '{' && kind != '[':
 		f.err = f.d.SkipValue()
-	case f.d.StackDepth() >= most:
-		f.deep = true
-		f.err = f.d.SkipValue()
+	case f.d.StackDepth() >= deepest:
+		f.err = errDeep
 	case kind == '{':
 		return f.object(outer, item)
 	default:
@@ -206,8 +206,7 @@ func (f *finder) text() {
 	}
 	text := []byte(quoted[1 : len(quoted)-1])
 	if bytes.IndexByte(text, '\\') >= 0 {
-		f.unquoted, _ = jsontext.AppendUnquote(f.unquoted[:0], quoted) // bytes that are not UTF-8 are replaced
-		text = f.unquoted
+		text, _ = jsontext.AppendUnquote(nil, quoted) // bytes that are not UTF-8 are replaced
 	}
 	for _, t := range [...][]byte{text, decoded(text)} {
 		if t = bytes.TrimLeft(t, oddBlanks); len(t) > 0 && (t[0] == '{' || t[0] == '[') {
@@ -234,7 +233,8 @@ func (f *finder) list(outer bool) {
 
 func (f *finder) object(outer, item bool) (verdict bool) {
 	before := f.candidates
-	var identified, judged, failing, special, within bool
+	var seen int // names
+	var failing, within bool
 	_, f.err = f.d.ReadToken()
 	for f.more() {
 		var quoted jsontext.Value
@@ -242,19 +242,13 @@ func (f *finder) object(outer, item bool) (verdict bool) {
 			break
 		}
 		name := nameOf(quoted)
-		identified = identified || name <= nameItemIdentifier
-		judged = judged || name == nameItemIdentifier || name == nameStatus || name == nameDisposition
-		special = special || name == nameStatuses || name == nameFailures
-		f.means = f.means || identified && judged || special || name == nameDisposition
-		if !f.more() {
-			break
-		}
+		seen |= 1 << name
 		fails, holds := f.member(name, outer)
 		failing, within = failing || fails, within || holds
 	}
-	verdict = identified && judged
+	verdict = seen&identifiers != 0 && seen&judgements != 0
 	switch {
-	case verdict && item && !special:
+	case verdict && item && seen&lists == 0:
 		f.unnamed = before.unnamed
 	case failing && !verdict:
 		f.unnamed = true
@@ -278,7 +272,6 @@ func (f *finder) member(name int, outer bool) (failing, within bool) {
 		number, f.err = f.d.ReadValue()
 		status, _ := strconv.ParseFloat(string(number), 64)
 		failing = status >= 300 && status < 600
-		f.means = f.means || failing
 	case name != nameReason && (kind == '{' || kind == '[' || kind == '"'):
 		if f.value(false, true) {
 			f.add(region{sequence, from, f.d.InputOffset()})

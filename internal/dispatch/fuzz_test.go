@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -33,46 +32,6 @@ func (r *trickle) Read(p []byte) (int, error) {
 	n := copy(p[:min(len(p), r.step)], r.b)
 	r.b = r.b[n:]
 	return n, nil
-}
-
-// FuzzAnswer reads an answer in pieces of any size: what is taken from it is bounded and fit for a log.
-func FuzzAnswer(f *testing.F) {
-	for _, seed := range []string{
-		typicalAnswer,
-		"HTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 000 x\r\nContent-Length: 0\r\n\r\nx",
-		"HTTP/1.1 422 x\r\nContent-Type: application/problem+json\r\nContent-Length: 13\r\nRetry-After: 7\r\nAmqp-Reason: r\r\nAmqp-Disposition: park\r\n\r\n{\"title\":\"T\"}",
-		"HTTP/1.1 500 x\r\nContent-Type: application/problem+json\r\n\r\n{" + strings.Repeat(`"a":0,`, 12000) + `"title":"T"}`,
-		"HTTP/1.1 200 x\r\nX: " + strings.Repeat("x", 60000) + "\r\n\r\n{\"status\":\"" + strings.Repeat(`\u0041`, 10000) + `"}`,
-	} {
-		f.Add([]byte(seed), uint8(255))
-		f.Add([]byte(seed), uint8(1))
-	}
-	f.Fuzz(func(t *testing.T, raw []byte, step uint8) {
-		x := newAttempt(&Target{}, time.Time{})
-		defer x.release()
-		if x.exchange.Answer.Read(&trickle{bytes.Clone(raw), int(step) + 1}, &x.answer) == nil {
-			var o message.Outcome
-			x.answer.report(&x.exchange.Answer, &o, time.Minute)
-			wantBounded(t, &o)
-		}
-	})
-}
-
-func wantBounded(t *testing.T, o *message.Outcome) {
-	texts := []string{o.Detail}
-	limits := []int{maxReason}
-	if o.Problem != nil {
-		texts = append(texts, o.Problem.Type, o.Problem.Title, o.Problem.Detail)
-		limits = append(limits, maxProblem, maxProblem, maxProblem)
-	}
-	for i, s := range texts {
-		if len(s) > limits[i] || !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < 0x20 || r == 0x7f }) {
-			t.Fatalf("text %q", s)
-		}
-	}
-	if o.Status < 0 || o.Status > 999 || o.RetryAfter < -1 || o.RetryAfter > time.Minute {
-		t.Fatalf("status %d, retry after %v", o.Status, o.RetryAfter)
-	}
 }
 
 func FuzzRetryAfter(f *testing.F) {

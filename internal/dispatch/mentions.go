@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	entities "html"
 	"regexp"
+	"strings"
 
 	"sidecar/internal/http1"
 	"sidecar/internal/message"
@@ -16,7 +17,7 @@ const (
 )
 
 // quotedName matches the name of a member that verdicts have, in broken JSON or in what other languages print.
-var quotedName = regexp.MustCompile(`(?i)["'](index|entryId|itemIdentifier|statuses|batchItemFailures)["']`)
+var quotedName = regexp.MustCompile(`(?i)["'](index|entryId|itemIdentifier|disposition|statuses|batchItemFailures)["']`)
 
 // decoded returns text without the codes of characters that template engines, URLs and scripts write, or nil if it has
 // none. A regular expression would take far more memory than the text.
@@ -75,26 +76,24 @@ func suspicious(text []byte) bool {
 // object: verdicts on messages, or a failure that names no message. A name counts if a colon or an equals sign and a
 // value follow. Its time is in proportion to the length of the text.
 func mentioned(text []byte) (verdicts, failing bool) {
-	var seen [otherName + 1]bool
-	for {
-		end := bytes.IndexAny(text, ":=")
-		if end < 0 {
-			break
-		}
+	seen := 0 // names
+	for end := bytes.IndexAny(text, ":="); end >= 0; end = bytes.IndexAny(text, ":=") {
 		name := lastName(text[:end])
 		text = text[end+1:]
-		if name == otherName {
-			continue
-		}
 		value := bytes.TrimLeft(text, ">+"+oddBlanks) // a plus sign is a blank in a URL
-		seen[name] = seen[name] || len(value) > 0
-		failing = failing || name == nameStatus && beginsFailing(value) ||
-			name == nameDisposition && beginsDisposition(bytes.TrimLeft(value, closers))
+		if len(value) > 0 {
+			seen |= 1 << name
+		}
+		failing = failing || name == nameStatus && failingStatus.Match(value) ||
+			name == nameDisposition && anyDisposition.Match(bytes.TrimLeft(value, closers))
 	}
-	identified := seen[nameIndex] || seen[nameEntryID] || seen[nameItemIdentifier]
-	verdicts = seen[nameStatuses] || seen[nameFailures] || identified && (seen[nameStatus] || seen[nameDisposition])
-	return verdicts, failing
+	return seen&lists != 0 || seen&identifiers != 0 && seen&(1<<nameStatus|1<<nameDisposition) != 0, failing
 }
+
+var (
+	failingStatus  = regexp.MustCompile(`^[345][0-9]{2}([^0-9]|$)`)
+	anyDisposition = regexp.MustCompile(`(?i)^(` + strings.Join(message.Dispositions[:], "|") + `)`)
+)
 
 // lastName returns which of the names text ends with, before quotes and blanks.
 func lastName(text []byte) int {
@@ -111,24 +110,6 @@ func lastName(text []byte) int {
 // isWord reports whether c before a name makes another name of it, such as z-index.
 func isWord(c byte) bool {
 	return c == '_' || c == '-' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
-}
-
-// beginsFailing reports whether text begins with a whole number from 300 to 599.
-func beginsFailing(text []byte) bool {
-	digits := 0
-	for digits < len(text) && '0' <= text[digits] && text[digits] <= '9' {
-		digits++
-	}
-	return digits == 3 && '3' <= text[0] && text[0] <= '5'
-}
-
-func beginsDisposition(text []byte) bool {
-	for _, word := range message.Dispositions {
-		if http1.FoldPrefix(text, word) {
-			return true
-		}
-	}
-	return false
 }
 
 // isPage reports whether text is an HTML document.

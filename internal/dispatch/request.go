@@ -60,21 +60,6 @@ func (r *request) forget() {
 // is that of a route, or "". The same message always gives the same bytes.
 func (r *request) encode(t *Target, m *message.Message, url string) int {
 	r.start(t, url)
-	r.fields(t, m)
-	return r.leftOut
-}
-
-// start writes what does not depend on the message.
-func (r *request) start(t *Target, url string) {
-	r.out = append(r.out[:0], t.static...)
-	if url != "" {
-		r.out = append(append(r.out[:len("POST ")], url[len(t.origin):]...), t.static[len("POST ")+t.path:]...)
-	}
-	r.out = t.authorization(r.out)
-}
-
-// fields appends the header fields of m and the blank line behind them.
-func (r *request) fields(t *Target, m *message.Message) {
 	r.leftOut, r.spent, r.names = 0, 0, r.names[:0]
 	before := len(r.out)
 	r.content(t, m)
@@ -90,4 +75,14 @@ func (r *request) fields(t *Target, m *message.Message) {
 		r.number("Amqp-Headers-Truncated: ", int64(r.leftOut))
 	}
 	r.out = append(r.out, '\r', '\n')
+	return r.leftOut
+}
+
+// start writes what does not depend on the message.
+func (r *request) start(t *Target, url string) {
+	r.out = append(r.out[:0], t.static...)
+	if url != "" {
+		r.out = append(append(r.out[:len("POST ")], url[len(t.origin):]...), t.static[len("POST ")+t.path:]...)
+	}
+	r.out = t.authorization(r.out)
 }

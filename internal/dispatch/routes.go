@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -217,30 +216,11 @@ func (t *Target) typeOf(m *message.Message) (kind string) {
 	return madeType(m)
 }
 
-// envelopeType returns the member "type" of the JSON object in body, "" without one. It reads body once at most and
-// decodes only that member; whether the rest is JSON is not checked.
-func envelopeType(body []byte) (kind string) {
-	depth, isType := 0, false
-	for i := 0; i < len(body); i++ {
-		switch body[i] {
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-		case ',':
-			isType = false
-		case '"':
-			start := i
-			for i++; i < len(body) && body[i] != '"'; i++ {
-				if body[i] == '\\' {
-					i++
-				}
-			}
-			text := body[start:min(i+1, len(body))]
-			if depth == 1 && isType && len(text) < 6*maxSegment && json.Unmarshal(text, &kind) == nil {
-				return kind
-			}
-			isType = depth == 1 && string(text) == `"type"`
+// envelopeType returns the first member "type" of the JSON object in body, "" if it is not a string or too long.
+func envelopeType(body []byte) string {
+	for value := range members(body, "type") {
+		if value.Kind() == '"' {
+			return unquoted(value)
 		}
 	}
 	return ""

@@ -151,7 +151,7 @@ func TestTypeOfAnEvent(t *testing.T) {
 		m.ContentType, m.Headers, m.Body = content, h, []byte(body)
 		return m
 	}
-	long := strings.Repeat("x", 6*maxSegment)
+	long := strings.Repeat("x", maxValue)
 	for name, c := range map[string]struct {
 		m    *message.Message
 		mode func(*Options)
@@ -285,17 +285,17 @@ func FuzzPlaceholder(f *testing.F) {
 
 // FuzzEnvelopeType: the type is the one that a JSON decoder reads.
 func FuzzEnvelopeType(f *testing.F) {
-	for _, body := range []string{`{"type":"e"}`, `{"a":{"type":"x"},"b":["type",":"],"type" : "e\"\\"}`, `{"type":null}`, `[]`, `{"subject":"type","x":"e"}`, `{"type":{"type":"e"},"x":"e"}`, `{"type":"\x"}`, `[{"type":"e"}]`, `{"type":1,"x":"y"}`, `{`} {
+	for _, body := range []string{`{"type":"e"}`, `{"a":{"type":"x"},"b":["type",":"],"type" : "e\"\\"}`, `{"type":null}`, `[]`, `{"\u0074ype":"e"}`, `{"subject":"type","x":"e"}`, `{"type":{"type":"e"},"x":"e"}`, `{"type":"\x"}`, `[{"type":"e"}]`, `{"type":1,"x":"y"}`, `{`} {
 		f.Add([]byte(body))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got := envelopeType(body)
 		var members map[string]json.RawMessage
 		var want string
-		if json.Unmarshal(body, &members) != nil || bytes.Contains(body, []byte(`\u`)) || bytes.Count(body, []byte(`"type"`)) > 1 {
-			return // not read here as a decoder reads it: no object, an escaped name, two of a name
+		if json.Unmarshal(body, &members) != nil || bytes.Count(body, []byte(`:`)) > len(members) {
+			return // no object, or perhaps two of a name
 		}
-		if raw := members["type"]; raw != nil && len(raw) < 6*maxSegment {
+		if raw := members["type"]; raw != nil && len(raw) <= maxValue {
 			_ = json.Unmarshal(raw, &want)
 		}
 		if got != want {

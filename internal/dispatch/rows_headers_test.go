@@ -2,11 +2,9 @@ package dispatch
 
 import (
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -110,31 +108,6 @@ func wantLeftOut(tb testing.TB, r *apptest.Request, counted, want int) {
 	}
 	if got := r.Header.Get("Amqp-Headers-Truncated"); counted != want || got != header {
 		tb.Errorf("left out: counted %d, header %q, want %d", counted, got, want)
-	}
-}
-
-// Row 79: numbers and times as text and inside JSON. amqpvalue TestText has every kind.
-func TestScalarValues(t *testing.T) {
-	t.Parallel()
-	at := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
-	for _, row := range []struct {
-		v          any
-		text, json string
-	}{
-		{true, "true", "true"},
-		{int32(math.MinInt32), "-2147483648", "-2147483648"},
-		{uint64(math.MaxUint64), "18446744073709551615", "18446744073709551615"},
-		{math.Copysign(0, -1), "-0", "-0"},
-		{float32(math.Inf(-1)), "-Infinity", `"-Infinity"`},
-		{amqp.Decimal{Scale: 3, Value: -7}, "-0.007", "-0.007"},
-		{amqp.Decimal{Scale: 255, Value: 1}, "0." + strings.Repeat("0", 254) + "1", "0." + strings.Repeat("0", 254) + "1"},
-		{at, "2026-07-01T12:00:00Z", `"2026-07-01T12:00:00Z"`},
-		{time.Unix(math.MaxInt64/2, 0), "4611686018427387903", "4611686018427387903"},
-	} {
-		m := withHeaders(sample(), amqp.Table{"v": row.v, "j": []any{row.v}})
-		r, o := post(t, m)
-		wantHeaders(t, r.Header, map[string]string{"Amqp-Header-V": row.text, "Amqp-Header-J": "[" + row.json + "]"})
-		wantLeftOut(t, r, o.Truncated, 0)
 	}
 }
 

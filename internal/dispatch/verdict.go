@@ -62,7 +62,7 @@ type judgement struct {
 	ms     []*message.Message
 	each   []message.Outcome
 	judged []bool
-	ids    [][5]string // of each message, see identify
+	ids    [][3]string // of each message, see identify
 }
 
 // read reads the verdicts in text, which is JSON. Messages without a verdict are done, except where Dapr would try them
@@ -165,19 +165,15 @@ func isIn(sorted []int, i int) bool {
 }
 
 // identify makes j.ids what an app may take for the name of each message: the id that the format shows first, then the
-// other one of the message id and the event's id, both as header fields have them, and the index. The replacement
-// character takes the place of bytes that are not UTF-8, as in JSON.
+// other one of the message id and the event's id, and the index. The replacement character takes the place of bytes
+// that are not UTF-8, as in JSON.
 func (j *judgement) identify() {
 	if j.ids != nil {
 		return
 	}
 	var r request
 	for i, m := range j.ms {
-		event := r.eventID(j.t, asSent(m))
-		ids := [...]string{
-			string([]rune(m.MessageID)), event, string(appendEscaped(nil, m.MessageID, escapeValue)),
-			string(appendEscaped(nil, event, escapeAttribute)), strconv.Itoa(i),
-		}
+		ids := [...]string{string([]rune(m.MessageID)), r.eventID(j.t, asSent(m)), strconv.Itoa(i)}
 		if j.t.o.BatchFormat == "cloudevents" {
 			ids[0], ids[1] = ids[1], ids[0]
 		}

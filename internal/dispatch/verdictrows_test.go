@@ -115,7 +115,7 @@ var otherAnswers = map[string]string{
 	`{"status":300}`:                                                                 "failed: a status from 300 to 599 or a disposition that names no message",
 	`{"status":599}`:                                                                 "failed: a status from 300 to 599 or a disposition that names no message",
 	`[{"id":7,"disposition":"ack"}]`:                                                 "failed: a status from 300 to 599 or a disposition that names no message",
-	strings.Repeat("[", 200) + `{"index":0,"status":503}` + strings.Repeat("]", 200): "failed: arrays that are nested too deeply, which may hide verdicts",
+	strings.Repeat("[", 200) + `{"index":0,"status":503}` + strings.Repeat("]", 200): "failed: line 1: JSON that is cut short or nested too deeply, which may hide verdicts",
 	"\x1f\x8b\x08":                        "failed: compressed without a Content-Encoding, which may hide verdicts",
 	"[\x00\n\x00 \x00 \x00 \x00{\x00":     zeroByte,
 	"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR": zeroByte,

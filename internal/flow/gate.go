@@ -71,44 +71,43 @@ func (g *Gate) Changed() <-chan struct{} {
 }
 
 // Hold shuts the gate for r until Lift(r). It reports whether r was not held before.
-func (g *Gate) Hold(r Reason, detail string) bool { return g.HoldFor(r, 0, detail, nil) }
+func (g *Gate) Hold(r Reason, detail string) bool {
+	return g.hold(Hold{Reason: r, Detail: detail}, 0, nil)
+}
 
 // Show makes r, which does not hold the gate shut, a reason that leaves the gate as it is until Lift(r). It reports
 // whether r was not shown before.
 func (g *Gate) Show(r Reason, detail string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if h := g.holds[r]; h != nil {
-		h.Detail = detail
-		return false
-	}
-	g.holds[r] = &Hold{Reason: r, Detail: detail, Since: time.Now(), shown: true}
-	g.announce()
-	return true
+	return g.hold(Hold{Reason: r, Detail: detail, shown: true}, 0, nil)
 }
 
 // HoldFor shuts the gate for r for d, without an end for 0, and calls lifted (may be nil) right before it opens, while
 // it is locked: lifted must not use the gate. A hold that already lasts longer wins. It reports whether r was not held
 // before.
 func (g *Gate) HoldFor(r Reason, d time.Duration, detail string, lifted func()) bool {
+	return g.hold(Hold{Reason: r, Detail: detail}, d, lifted)
+}
+
+func (g *Gate) hold(wanted Hold, d time.Duration, lifted func()) bool {
 	var until time.Time
 	if d > 0 {
 		until = time.Now().Add(d)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	h := g.holds[r]
+	h := g.holds[wanted.Reason]
 	if h != nil && d > 0 && (h.Until.IsZero() || h.Until.After(until)) {
 		return false
 	}
 	fresh := h == nil
 	if fresh {
-		h = &Hold{Reason: r, Since: time.Now()}
-		g.holds[r] = h
+		wanted.Since = time.Now()
+		h = &wanted
+		g.holds[h.Reason] = h
 		g.announce()
 	}
 	h.stop()
-	h.Detail, h.Until = detail, until
+	h.Detail, h.Until = wanted.Detail, until
 	if d > 0 {
 		h.timer = time.AfterFunc(d, func() { g.expire(h, until, lifted) })
 	}

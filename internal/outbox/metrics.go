@@ -2,7 +2,7 @@ package outbox
 
 import (
 	"context"
-	"strconv"
+	"encoding/json"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,14 +71,14 @@ func (m *metrics) setConnected(connected bool) {
 	}
 }
 
-// setBacklog takes the row of the statement that measures.
+// setBacklog takes the row of the statement that measures, the JSON of a Status.
 func (m *metrics) setBacklog(values [][]byte) error {
-	for i, figure := range m.backlog {
-		n, err := strconv.ParseFloat(string(values[i]), 64)
-		if err != nil {
-			return err
-		}
-		figure.WithLabelValues().Set(max(0, n))
+	var s Status
+	if err := json.Unmarshal(values[0], &s); err != nil {
+		return err
+	}
+	for i, n := range [...]float64{float64(s.Pending), float64(s.Quarantined), s.Lag} {
+		m.backlog[i].WithLabelValues().Set(max(0, n))
 	}
 	return nil
 }
@@ -89,7 +89,9 @@ func (s *session) measure(ctx context.Context) error {
 	if start.Before(s.measureDue) {
 		return nil
 	}
-	err := s.execute(ctx, s.r.metrics.setBacklog, call{name: stmtMeasure})
+	err := s.execute(ctx, s.r.metrics.setBacklog, call{name: stmtMeasure, params: [][]byte{
+		number(countLimit), number(0), number(s.table.OID),
+	}})
 	// It reads all index entries of sent rows that VACUUM has not removed: see lowWater.
 	s.measureDue = start.Add(max(measureInterval, measureShare*time.Since(start)))
 	return err

@@ -49,7 +49,7 @@ const countLimit = 100_000
 func (t *Table) statements() map[string]string {
 	all := map[string]string{
 		stmtBegin: `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE`, stmtCommit: `COMMIT`,
-		stmtClaim: t.claimSQL(false), stmtClaimOn: t.claimSQL(true), stmtFetch: t.fetchSQL(), stmtMeasure: t.measureSQL(),
+		stmtClaim: t.claimSQL(false), stmtClaimOn: t.claimSQL(true), stmtFetch: t.fetchSQL(), stmtMeasure: t.statusSQL(),
 		stmtEnterIdle: t.idleSQL("pg_try_advisory_lock"), stmtLeaveIdle: t.idleSQL("pg_advisory_unlock"),
 		stmtSent: t.expand(`UPDATE {table} SET {sent_at} = clock_timestamp() WHERE {id} = ANY($1::{idtype}[])
 			RETURNING {id}, {sent_at} IS NOT NULL, false`),
@@ -166,14 +166,6 @@ func (t *Table) orderSQL() string {
 		SELECT w.n, COALESCE(f.id < w.id, false),
 			CASE WHEN f.until > COALESCE(t.{send_after}, '-infinity') THEN LEAST(f.until, (now() + interval '` + followLimit + `')::{duetype}) END
 		FROM w JOIN {table} t ON t.{id} = w.id LEFT JOIN first f ON f.key = w.key ORDER BY w.id`)
-}
-
-// measureSQL counts pending and quarantined rows up to a limit, and returns the age of the row that has been due
-// longest: in the order of the index, so that this row is among the counted ones and the index is read once.
-func (t *Table) measureSQL() string {
-	return t.expand(fmt.Sprintf(`SELECT count(*), (SELECT count(*) FROM (SELECT FROM {table} WHERE %[2]s LIMIT %[1]d) q), `+lag+`
-		FROM (SELECT `+t.since()+` AS since FROM {table} WHERE `+unsent+` ORDER BY {send_after}, {id} LIMIT %[1]d) p`,
-		countLimit, inQuarantine))
 }
 
 // lag is for how many seconds the row has been due that has been due longest. A row due at '-infinity' has no age.

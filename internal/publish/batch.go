@@ -55,17 +55,11 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	b.answer()
 }
 
-// admitBatch admits a batch, whose form its content type says, and takes its own memory.
-func (s *Server) admitBatch(r *http.Request, room *room) (source, *failure) {
-	t, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	cost, boundary := costOfBatch+costOfHeaders(r.Header), parameters["boundary"]
-	switch {
-	case err == nil && amqpvalue.IsJSONLines(t):
-		boundary = ""
-	case err == nil && t == "multipart/mixed" && boundary != "":
-		cost += costOfPartHeaders
-	default:
-		f := bad("A batch is application/jsonl or multipart/mixed with a boundary.")
+// admitBatch admits a batch and takes its own memory.
+func (s *Server) admitBatch(r *http.Request, room *room) (*jsonLines, *failure) {
+	t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || !amqpvalue.IsJSONLines(t) {
+		f := bad("A batch is application/jsonl, a line of JSON for each message; body_base64 takes bytes.")
 		f.status = http.StatusUnsupportedMediaType
 		return nil, f
 	}
@@ -75,15 +69,11 @@ func (s *Server) admitBatch(r *http.Request, room *room) (source, *failure) {
 	if !s.batches.Enter() {
 		return nil, fail(busy, "Too many batches at once. Nothing was sent.")
 	}
-	if f := room.reserve(cost); f != nil {
+	if f := room.reserve(costOfBatch + costOfHeaders(r.Header)); f != nil {
 		s.batches.Leave()
 		return nil, f
 	}
-	trace := carrierOf(r.Header)
-	if boundary != "" {
-		return newParts(s, r.Body, boundary, trace), nil
-	}
-	return &jsonLines{server: s, in: bufio.NewReaderSize(r.Body, batchBuffer), trace: trace}, nil
+	return &jsonLines{server: s, in: bufio.NewReaderSize(r.Body, batchBuffer), trace: carrierOf(r.Header)}, nil
 }
 
 // batch is a batch that is being published.
@@ -106,7 +96,7 @@ type batch struct {
 	ended   *failure       // why the items after the last one were not read; errEnd: there are none
 }
 
-func (b *batch) run(in source) {
+func (b *batch) run(in *jsonLines) {
 	s := b.server
 	defer b.waits.Wait()
 	for index := 0; ; index++ {

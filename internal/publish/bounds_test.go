@@ -28,24 +28,6 @@ func smallMemory(n int64) func(*Options) {
 	}
 }
 
-// TestLargeHeadersOfALine: headers that cannot fit a frame are refused by their size, and their neighbours are
-// published.
-func TestLargeHeadersOfALine(t *testing.T) {
-	t.Parallel()
-	r := start(t, "", nil)
-	const neighbour = `{"routing_key":"k","body":"neighbour"}`
-	for value, says := range map[string]string{
-		strings.Repeat(`[[[]]],`, 3*mib/7): "cannot fit a frame of 131072 bytes",
-		strings.Repeat(`{"":0},`, 100_000): `header "n": with everything before it more than 1048576 bytes in memory`,
-	} {
-		got := r.batch(neighbour, `{"routing_key":"k","headers":{"n":[`+value+`0]}}`, neighbour)
-		r.wantCodes(says, got, published, invalid, published)
-		if !strings.Contains(got[1].Detail, says) {
-			t.Errorf("%.200s", got[1].Detail)
-		}
-	}
-}
-
 // line reads a line and returns the message, and what it holds of the account.
 func (r *rig) line(line string) (outgoing, int64) {
 	r.Helper()
@@ -215,7 +197,7 @@ func TestRefusedBodyIsAnswered(t *testing.T) {
 	}
 }
 
-// TestHeadersAreCounted: headers of a request and of a part take memory, and those of a part are bounded.
+// TestHeadersAreCounted: headers of a request take memory.
 func TestHeadersAreCounted(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", nil)
@@ -224,10 +206,6 @@ func TestHeadersAreCounted(t *testing.T) {
 	brokertest.Eventually(t, time.Minute, "the headers are counted", func() bool { return r.memory.Held() > int64(2*len(large)) })
 	c.Close()
 	brokertest.Eventually(t, time.Minute, "the memory is given back", func() bool { return r.memory.Held() == 0 })
-	got := r.results(r.post("/publish:batch", "--b\r\nAmqp-Header-A: v\r\n\r\none\r\n--b\r\nAmqp-Header-A: "+strings.Repeat("v", 200<<10)+"\r\n\r\ntwo\r\n--b--\r\n", "Content-Type", "multipart/mixed; boundary=b"))
-	if r.wantCodes("parts", got, published, invalid); !strings.Contains(got[1].Detail, "more than 196608 bytes of headers") {
-		t.Error(got[1].Detail)
-	}
 }
 
 // TestAnswersBeforeTheBody: what is known before the body is read is answered before it has come, and ends the connection.
@@ -296,17 +274,4 @@ func TestLargestBodyAsBase64(t *testing.T) {
 	r := start(t, "", func(o *Options) { o.MaxBody = 1 << 20 })
 	body := base64.StdEncoding.EncodeToString(make([]byte, 1<<20))
 	r.wantCodes("base64", r.batch(`{"routing_key":"k","body_base64":"`+body+`"}`), published)
-}
-
-// TestExchangeOfAPart: a part of a multipart batch names an exchange by its alias or by its name.
-func TestExchangeOfAPart(t *testing.T) {
-	t.Parallel()
-	r := start(t, "", nil)
-	for alias, exchange := range r.server.o.Exchanges {
-		for _, name := range []string{alias, exchange} {
-			if _, f := (&parts{server: r.server}).head(map[string][]string{"Amqp-Exchange": {name}}); f != nil && name != "" {
-				t.Errorf("%s: %s", name, f.detail)
-			}
-		}
-	}
 }

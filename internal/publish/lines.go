@@ -6,27 +6,15 @@ import (
 	"encoding/base64"
 	"errors"
 	"io"
-	"math"
-	"mime/multipart"
-	"net/http"
-	"slices"
-	"strings"
 
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/message"
 	"sidecar/internal/telemetry"
 )
 
-// source returns the messages of a batch one by one. r is the memory of the message; the caller frees it, also after a
-// failure. A failure that ends the batch is errEnd at its regular end.
-type source interface {
-	next(r *room) (outgoing, *failure)
-}
-
 var (
-	errEnd         = &failure{ends: true}
-	errBroken      = ending(bad("The batch ended early, came too slowly or cannot be read."))
-	errPartHeaders = ending(bad("A part has more than %d bytes of headers.", maxHeaderBytes))
+	errEnd    = &failure{ends: true} // the regular end of a batch
+	errBroken = ending(bad("The batch ended early, came too slowly or cannot be read."))
 )
 
 // jsonLines is a batch in JSON Lines. It is the io.Reader of the current line, which it ends with io.EOF.
@@ -53,7 +41,8 @@ func (j *jsonLines) Read(b []byte) (int, error) {
 	return n, j.err
 }
 
-// next skips empty lines. The last line may lack its line feed; a line cut by a broken connection ends the batch.
+// next returns the next message; it skips empty lines. r is the memory of the message; the caller frees it, also after
+// a failure. The last line may lack its line feed; a line cut by a broken connection ends the batch.
 func (j *jsonLines) next(r *room) (outgoing, *failure) {
 	for {
 		j.chunk, j.err = j.in.ReadSlice('\n')
@@ -162,73 +151,4 @@ func decodeBase64(in *amqpvalue.Line, r *room, line []byte) *failure {
 	}
 	r.give(int64(cap(line)))
 	return nil
-}
-
-// parts is a batch whose parts are messages with headers, as a request is one.
-type parts struct {
-	server  *Server
-	in      *multipart.Reader
-	headers *io.LimitedReader // what in reads: it bounds the headers of a part
-	part    *multipart.Part   // the last one, whose body may not have been read
-	trace   telemetry.Carrier
-}
-
-// costOfPartHeaders is the memory, in bytes, of a part's headers until they are counted: up to 10,000 are read.
-const costOfPartHeaders = maxHeaderBytes + 10_000*costOfHeader
-
-func newParts(s *Server, in io.Reader, boundary string, trace telemetry.Carrier) *parts {
-	// Package multipart does not distinguish an end behind the last part from one in the headers of another part. With
-	// empty lines behind the batch these headers are complete, and the body of that part is missing.
-	headers := &io.LimitedReader{R: io.MultiReader(in, strings.NewReader("\r\n\r\n"))}
-	return &parts{server: s, in: multipart.NewReader(headers, boundary), headers: headers, trace: trace}
-}
-
-func (p *parts) next(r *room) (outgoing, *failure) {
-	if p.part != nil && p.part.Close() != nil { // reads the rest of a body
-		return outgoing{}, errBroken
-	}
-	p.headers.N = maxHeaderBytes
-	part, err := p.in.NextRawPart()
-	switch {
-	case err == nil:
-	case p.headers.N == 0:
-		return outgoing{}, errPartHeaders
-	case err == io.EOF: //nolint:errorlint // a wrapped one is not the regular end
-		return outgoing{}, errEnd
-	default:
-		return outgoing{}, errBroken
-	}
-	p.part, p.headers.N = part, math.MaxInt64
-	if f := r.reserve(costOfHeaders(part.Header)); f != nil {
-		return outgoing{}, f
-	}
-	m, f := p.head(part.Header)
-	if f == nil {
-		m.msg.Body, f = r.read(nil, part, p.server.o.MaxBody)
-	}
-	return m, f
-}
-
-// head reads the headers of a part. Where a request has a path, a part has two headers.
-func (p *parts) head(h map[string][]string) (outgoing, *failure) {
-	alias, key := defaultAlias, ""
-	for name, to := range map[string]*string{"Amqp-Exchange": &alias, "Amqp-Routing-Key": &key} {
-		if values, found := h[name]; found {
-			var f *failure
-			if *to, f = decoded(name, values); f != nil {
-				return outgoing{}, f
-			}
-		}
-	}
-	m, f := p.server.address(p.server.aliasOf(alias), key)
-	if f != nil {
-		return m, f
-	}
-	coding := http.Header(h).Get("Content-Transfer-Encoding")
-	if coding != "" && !slices.Contains([]string{"binary", "8bit", "7bit"}, strings.ToLower(coding)) {
-		return m, bad("Content-Transfer-Encoding is %.40q; a body is taken as it is.", coding)
-	}
-	m.msg, f = readHeaders(h)
-	m.trace = prefer(prefer(carrierOf(h), telemetry.CarrierFrom(m.msg.Headers)), p.trace)
-	return m, f
 }
