@@ -95,6 +95,7 @@ func (l *Line) set(name string, value jsontext.Value) error {
 	v, err := ParseValue(value)
 	switch {
 	case err != nil:
+		return fmt.Errorf("the field %.100s cannot be read: %w", name, err)
 	case indexOf(name) >= 0:
 		l.typed = l.typed || name == "content_type" && v != nil
 		if err := SetProperty(&l.Msg, name, v); err != nil && l.Invalid == nil {
@@ -112,7 +113,7 @@ func (l *Line) set(name string, value jsontext.Value) error {
 		err = setText(&l.RoutingKey, v)
 	}
 	if err != nil {
-		return fmt.Errorf("the field %.100s cannot be read: it %w", name, err)
+		return fmt.Errorf("the field %.100s %w", name, err)
 	}
 	return nil
 }

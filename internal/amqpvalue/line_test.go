@@ -92,8 +92,8 @@ func TestLineRefuses(t *testing.T) {
 		`{"routing_key":"k","header_types":{"base64:/w==":null},"headers":{"base64:/w==":1,"\ufffd":1}}`:             "",
 		`{"routing_key":"k","header_types":{"a":"\ud800"},"headers":{"a":1}}`:                                        "header_types holds half of a surrogate pair",
 		`{"routing_key":"k","body_base64":7}`:                                                                        "body_base64 is not a string",
-		`{"routing_key":{"base64":"!"}}`:                                                                             "the field routing_key cannot be read: it",
-		`{"routing_key":"k","exchange":{}}`:                                                                          "the field exchange cannot be read: it is not a string",
+		`{"routing_key":{"base64":"!"}}`:                                                                             "the field routing_key cannot be read: ",
+		`{"routing_key":"k","exchange":{}}`:                                                                          "the field exchange is not a string",
 		`{"routing_key":"k","priority":"x"}`:                                                                         "priority must be",
 		`{"routing_key":"k","header_types":{"n":"binary"},"headers":{"n":"` + strings.Repeat("AAAA", 44<<10) + `"}}`: "too large for a frame",
 	} {

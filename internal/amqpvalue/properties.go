@@ -177,7 +177,7 @@ func setText(to *string, v any) error {
 		if text, ok = t["base64"].(string); ok {
 			b, err := base64.StdEncoding.DecodeString(text)
 			if err != nil {
-				return err
+				return fmt.Errorf("cannot be read: %w", err)
 			}
 			s = string(b)
 		}
