@@ -56,6 +56,7 @@ func (c *Consumer) handleBatch(b *batch) {
 		}
 		by, _ := c.guard(a, func() topology.Settlement { return c.decide(a, o) })
 		a.session.settle(*a, by)
+		*a = attempt{} // its memory was given back
 	}
 }
 
@@ -196,7 +197,7 @@ func (s *session) collect(d delivery, now time.Time) {
 func (s *session) releaseBatch(b *batch) {
 	for i := range b.attempts {
 		a := &b.attempts[i]
-		by, _ := s.c.guard(a, func() topology.Settlement { return s.released(a) })
+		by, _ := s.c.guard(a, func() topology.Settlement { return s.unstarted(a) })
 		s.settle(*a, by)
 	}
 }

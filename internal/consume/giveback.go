@@ -53,8 +53,8 @@ func (c *Consumer) requeued(why message.Reason, kind topology.SettlementKind, ho
 	}
 }
 
-// released is the settlement of a message that goes back without an attempt.
-func released(why message.Reason, kind topology.SettlementKind) topology.Settlement {
+// unattempted is the settlement of a message that goes back without an attempt.
+func unattempted(why message.Reason, kind topology.SettlementKind) topology.Settlement {
 	by := topology.Settlement{}.Released(why)
 	by.Kind = kind
 	return by

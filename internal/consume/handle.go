@@ -65,7 +65,7 @@ func (c *Consumer) handle(a *attempt, d delivery) {
 // decode makes the delivery's bytes and headers the Message of a. Until the headers are read it has to name the
 // message, and nothing of another one may be left.
 func (c *Consumer) decode(a *attempt, d delivery) {
-	*a = attempt{delivery: d, m: message.Message{MessageID: d.MessageId}}
+	*a = attempt{delivery: d, known: c.knownOf(d), m: message.Message{MessageID: d.MessageId}}
 	d.DecodeHeaders()
 	c.o.Plan.Read(&a.m, &d.Delivery.Delivery)
 	a.m.Lost = d.session.done
@@ -78,8 +78,8 @@ func (c *Consumer) read(a *attempt, d delivery) {
 	c.recall(a)
 }
 
-// unseen is what is known of a delivery that no worker has taken.
-func (c *Consumer) unseen(d delivery) memory.Known {
+// knownOf is what is known of a delivery without asking: in order that is what was known when it became the first.
+func (c *Consumer) knownOf(d delivery) memory.Known {
 	if d.place != nil {
 		return d.place.known
 	}
@@ -89,9 +89,7 @@ func (c *Consumer) unseen(d delivery) memory.Known {
 // recall takes what is known of the message. Headers can say less than before: the broker replaces a count that another
 // consumer wrote.
 func (c *Consumer) recall(a *attempt) {
-	if a.place != nil {
-		a.known = a.place.known
-	} else {
+	if a.place == nil {
 		a.known = c.memory.Seen(a.Delivery)
 	}
 	a.m.RetryCount = max(a.m.RetryCount, a.known.Failed)
@@ -101,7 +99,7 @@ func (c *Consumer) recall(a *attempt) {
 // waits for it.
 func (c *Consumer) try(a *attempt) topology.Settlement {
 	if a.known.Wait != nil {
-		return released(message.ReasonUndispatched, topology.KindEarlier)
+		return unattempted(message.ReasonUndispatched, topology.KindEarlier)
 	}
 	return c.decide(a, c.dispatch(a))
 }
@@ -114,7 +112,7 @@ func (c *Consumer) decide(a *attempt, o message.Outcome) topology.Settlement {
 // dispatch POSTs the message, unless it must not be POSTed: then the outcome says why.
 func (c *Consumer) dispatch(a *attempt) message.Outcome {
 	a.session.memory.Begin(&a.known)
-	known := a.known.Outcome
+	known := a.known.Outcome              // also if the session has gone: settling puts it back
 	if known == nil && a.session.gone() { // the broker delivers the message again: a POST now would double it
 		return message.Outcome{Failure: message.FailureUndispatched}
 	}
@@ -196,10 +194,13 @@ func (s *session) end(a attempt, by topology.Settlement) {
 	v := &by.Verdict
 	s.c.write(&a, v, finalNames[by.Final])
 	if by.Final == topology.FinalDelay {
-		a.known.Failed = a.m.RetryCount + 1
+		a.known.Fail(a.m.RetryCount)
 	}
 	e := ending{
 		tag: a.DeliveryTag, action: v.Action, reason: v.Reason, final: by.Final, known: a.known, outcome: lasting(&by),
+	}
+	if e.returns() {
+		s.memory.Returns(e.known, e.final, e.outcome)
 	}
 	a.Free() // what is written to the broker does not refer to the message
 	s.hand(e)

@@ -41,7 +41,7 @@ func (c *Consumer) holdMissing(d delivery) {
 		d.Missing, d.MissingWhy, c.o.MissingHold)})
 	var a attempt
 	by, _ := c.guard(&a, func() topology.Settlement {
-		c.read(&a, d)
+		c.decode(&a, d)                                   // it returns as it came
 		if !errors.Is(d.MissingWhy, broker.ErrNoMemory) { // without headers the message's trace is not known
 			c.trace(&a)
 		}

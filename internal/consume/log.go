@@ -9,8 +9,14 @@ import (
 	"sidecar/internal/topology"
 )
 
-// write writes the record of an attempt, and replies the verdict to a canary. operation settles the delivery.
+// write writes the record of an attempt, and replies the verdict to a canary. operation settles the delivery. A panic
+// over it is logged: the delivery ends.
 func (c *Consumer) write(a *attempt, v *message.Verdict, operation string) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.logPanic(a.m.MessageID, p)
+		}
+	}()
 	switch v.Action {
 	case message.Ack, message.Park, message.Discard:
 		c.metrics.retries.Observe(float64(a.m.RetryCount))

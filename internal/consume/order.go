@@ -94,8 +94,11 @@ func (o *order) add(s *session, d *broker.Delivery) {
 	e := &place{arrived: time.Now(), known: o.c.memory.Of(d)}
 	e.delivery = delivery{d, s, e}
 	a := &s.pump.scratch
-	o.c.decode(a, e.delivery)
-	e.key = a.m.Key(o.c.o.OrderBy)
+	_, _ = o.c.guard(a, func() (none topology.Settlement) {
+		o.c.decode(a, e.delivery)
+		e.key = a.m.Key(o.c.o.OrderBy)
+		return none
+	})
 	*a = attempt{}
 	o.mu.Lock()
 	defer o.unlock()
@@ -164,8 +167,8 @@ func (o *order) take() delivery {
 	return e.delivery
 }
 
-// hold ends an attempt: the next one is at known.Due. When the session has ended, the message returns to the queue.
-func (o *order) hold(e *place, known memory.Known) {
+// retryLater ends an attempt: the next one is at known.Due. When the session has ended, the message returns to the queue.
+func (o *order) retryLater(e *place, known memory.Known) {
 	o.mu.Lock()
 	defer o.unlock()
 	o.inflight--
@@ -186,9 +189,9 @@ func (s *session) again(a attempt, by topology.Settlement) {
 	wait := by.Hold + rand.N(by.Jitter+1) // #nosec G404 -- spreads load, guards nothing
 	a.known.Due = time.Now().Add(wait)
 	if v.Action == message.Retry {
-		a.known.Failed = a.m.RetryCount + 1
+		a.known.Fail(a.m.RetryCount)
 	}
-	s.c.order.hold(a.place, a.known)
+	s.c.order.retryLater(a.place, a.known)
 	s.outstanding.Done()
 }
 

@@ -162,20 +162,20 @@ func (s *session) cancel(ctx context.Context, consumer *broker.Consumer) error {
 
 // releaseUnstarted requeues a delivery that no worker has taken.
 func (s *session) releaseUnstarted(d delivery) {
-	a := attempt{delivery: d, known: s.c.unseen(d), m: message.Message{MessageID: d.MessageId}}
+	a := attempt{delivery: d, known: s.c.knownOf(d), m: message.Message{MessageID: d.MessageId}}
 	by, _ := s.c.guard(&a, func() topology.Settlement {
 		if s.plan().RequeueLimit > 0 && d.Missing == 0 { // else the headers need not be read
 			s.c.read(&a, d)
 		}
-		return s.released(&a)
+		return s.unstarted(&a)
 	})
 	s.settle(a, by)
 }
 
-// released is the settlement of a message that no worker has taken. The broker may count its requeue against its
+// unstarted is the settlement of a message that no worker has taken. The broker may count its requeue against its
 // delivery limit. In order the end of the channel returns it.
-func (s *session) released(a *attempt) topology.Settlement {
-	by := released(message.ReasonUndispatched, topology.KindNow)
+func (s *session) unstarted(a *attempt) topology.Settlement {
+	by := unattempted(message.ReasonUndispatched, topology.KindNow)
 	if p := s.plan(); p.RequeueLimit > 0 && a.Missing == 0 {
 		by = p.Settlement(&a.m, by.Verdict)
 	}

@@ -42,6 +42,11 @@ type ending struct {
 	outcome *message.Outcome // see lasting
 }
 
+// returns reports whether the broker delivers the message again.
+func (e *ending) returns() bool {
+	return e.final == topology.FinalRequeue || e.final == topology.FinalDelay
+}
+
 // settler is the one goroutine that settles for one session. Acks are coalesced: all that are ready when no further
 // ending waits leave in one frame. It runs until every delivery of its session has ended, also when the session has
 // ended long before: late settlements fail on the dead channel and are counted as stale.
@@ -138,16 +143,14 @@ func (s *settler) takeWaiting() {
 }
 
 func (s *settler) take(e ending) {
-	if e.final == topology.FinalAck {
-		s.window.ack(e)
-		return
-	}
-	if e.final != topology.FinalReject { // before the broker can deliver the message again
-		s.memory.Ended(e.known, e.final, e.outcome, nil)
-	}
 	var err error
 	switch {
+	case e.final == topology.FinalAck:
+		s.window.ack(e)
+		return
 	case e.final == topology.FinalRequeue && s.ordered: // unfinished: no ack may pass over it
+		s.count(nil, e)
+		return
 	case e.final == topology.FinalRequeue:
 		err = s.acker.Requeue(e.tag)
 	case e.final == topology.FinalDelay:
@@ -155,9 +158,7 @@ func (s *settler) take(e ending) {
 	default:
 		err = s.acker.Reject(e.tag)
 	}
-	if e.final != topology.FinalRequeue || !s.ordered {
-		s.window.finish(e.tag)
-	}
+	s.window.finish(e.tag)
 	s.count(err, e)
 }
 
@@ -202,8 +203,10 @@ func (s *settler) flushSingly(taken []ending) {
 // count counts one settlement. One that failed is stale: its session has ended and the broker delivers the message
 // again.
 func (s *settler) count(err error, e ending) {
-	if e.final == topology.FinalAck || e.final == topology.FinalReject {
-		s.memory.Ended(e.known, e.final, e.outcome, err)
+	if e.returns() {
+		s.memory.Sent()
+	} else {
+		s.memory.Ended(e.known, e.outcome, err)
 	}
 	if err != nil {
 		s.metrics.stale.Inc()

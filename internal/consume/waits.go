@@ -105,8 +105,7 @@ func (s *session) awaitEarlier(a *attempt, by topology.Settlement) topology.Sett
 	a.known = s.c.memory.Seen(a.Delivery)
 	a.m.RetryCount = max(a.m.RetryCount, a.known.Failed)
 	if a.known.Outcome == nil && a.known.Wait == nil {
-		by.Kind = topology.KindNow
-		return by
+		return s.unstarted(a)
 	}
 	return s.c.try(a)
 }

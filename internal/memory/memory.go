@@ -22,7 +22,8 @@ const (
 	keptFor = 10 * time.Minute
 
 	// maxCopies bounds the copies that are expected with an outcome, and those without one. What finds no room is POSTed,
-	// and its attempts are not counted until there is room: it has more attempts then, never fewer.
+	// and its attempts are not counted until there is room: it has more attempts then, never fewer. A copy whose attempts
+	// were counted keeps its room while it is delivered, so that there may be as many more as are in flight.
 	maxCopies = 1 << 16
 
 	// maxTexts bounds the answers and problems of the outcomes, in bytes. A copy whose texts find no room is POSTed.
@@ -75,22 +76,32 @@ type expected struct {
 	due        time.Duration // the broker delivers it, or it may be POSTed, from then on
 }
 
-// Known is what is known of one delivery. It is carried to Session.Ended.
+// Known is what is known of one delivery: at first what the delivery says (Of), then what earlier ones left (Seen), which
+// is only here from then on. It ends in one call of Session.Returns, Session.Ended or Memory.Returned, which put back what
+// the next delivery needs.
 type Known struct {
 	Failed  int              // attempts in all, where that is more than the headers say
 	Due     time.Time        // of the next attempt; zero: now
 	Outcome *message.Outcome // of an earlier delivery: it settles this one, without a POST
 	Wait    <-chan struct{}  // closed when Seen may know the outcome of an attempt that is under way; nil: there is none
 
+	key
+}
+
+// key is of what message a delivery is, and how far it has come.
+type key struct {
 	id          uint64
-	deliveries  int // that the broker has counted, where Failed depends on that
+	deliveries  int32 // that the broker has counted, where Failed depends on that
 	queue       int32
 	redelivered bool
 	named       bool // the message has an id: another one is hardly equal
 	seen        bool
-	kept        bool // it had a place, which is kept for it
-	begun       bool
+	reserved    bool // its attempts were counted: there is room for them
+	begun       bool // its attempt is counted as under way
 }
+
+// Fail counts a failed attempt behind count earlier ones.
+func (k *Known) Fail(count int) { k.Failed = count + 1 }
 
 // New returns an empty Memory. delayAfter says how long the queue delays a message that it has delivered so often and
 // that is rejected; nil: it does not delay. undelayed is called when it did not.
@@ -102,11 +113,12 @@ func New(delayAfter func(deliveries int) time.Duration, undelayed func()) *Memor
 
 // Of returns what a delivery itself says.
 func (m *Memory) Of(d *broker.Delivery) Known {
-	return Known{id: d.Identity, redelivered: d.Redelivered, named: d.MessageId != "", queue: m.queue.Load()}
+	return Known{key: key{
+		id: d.Identity, redelivered: d.Redelivered, named: d.MessageId != "", queue: m.queue.Load(),
+	}}
 }
 
-// Seen returns what is known of a delivery, whose headers have been decoded, and forgets it: Session.Ended has to be
-// called once at the end of the delivery. A first delivery has no past.
+// Seen returns what is known of a delivery, whose headers have been decoded, and forgets it. A first delivery has no past.
 //
 // Copies to POST go first: an outcome may be of a message whose ack has arrived, and must not settle a message that the
 // app has not seen.
@@ -119,7 +131,7 @@ func (m *Memory) Seen(d *broker.Delivery) Known {
 	// A count at the first delivery is a publisher's. So is one that no broker reaches: it is still there when the message
 	// was given back before its first attempt.
 	if n := message.Deliveries(d.Headers); m.delayAfter != nil && n <= maxDeliveries {
-		k.deliveries = n
+		k.deliveries = int32(n) // #nosec G115 -- at most maxDeliveries
 	}
 	if m.look(&k) {
 		m.undelayed()
@@ -138,7 +150,7 @@ func (m *Memory) look(k *Known) (undelayed bool) {
 	switch x, ok := e.take(now, m.bound(k)); {
 	case ok:
 		m.count(x, -1)
-		k.Failed, k.Outcome, k.kept = x.failed, x.outcome, x.failed > 0
+		k.Failed, k.Outcome, k.reserved = x.failed, x.outcome, x.failed > 0
 		if x.due > now {
 			k.Due = m.start.Add(x.due)
 		}
@@ -158,7 +170,7 @@ func (m *Memory) bound(k *Known) int {
 	if m.delayAfter == nil {
 		return math.MaxInt
 	}
-	return k.deliveries
+	return int(k.deliveries)
 }
 
 // take takes out a copy that was delivered at most so often: connections may have been lost since, or another replica
@@ -196,18 +208,25 @@ func (m *Memory) backAtOnce(x expected, now time.Duration) bool {
 	return m.early%maxAtOnce == 0
 }
 
-// Returned is called for a delivery that returns to the queue without Session.Ended.
+// Returned is called for a delivery that returns to the queue without a settlement.
 func (m *Memory) Returned(k Known) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.returned(&k, nil)
 }
 
-// returned expects the next delivery. For one that was not seen a copy is expected already.
+// returned expects the next delivery, which o settles; nil: what settles this one if it was not attempted.
 func (m *Memory) returned(k *Known, o *message.Outcome) {
-	if k.seen && k.Wait == nil || !k.seen && (m.messages[k.id] == nil || !k.redelivered) {
-		m.expect(k, expected{outcome: o, due: max(m.now(), k.Due.Sub(m.start))})
+	if o == nil && !k.begun {
+		o = k.Outcome
 	}
+	switch {
+	case k.Wait != nil: // nothing was taken for it: the attempt that is under way is still counted
+		return
+	case !k.seen && k.redelivered && m.messages[k.id] != nil: // a copy is expected already
+		return
+	}
+	m.expect(k, expected{outcome: o, due: max(m.now(), k.Due.Sub(m.start))})
 }
 
 // delayed expects a message that was rejected, in a queue that delays it. A reject cannot write the attempt into the
@@ -217,7 +236,7 @@ func (m *Memory) delayed(k *Known) {
 	now := m.now()
 	x := expected{rejected: now, due: now}
 	if m.delayAfter != nil {
-		x.due += m.delayAfter(k.deliveries)
+		x.due += m.delayAfter(int(k.deliveries))
 	}
 	k.deliveries++
 	m.expect(k, x)
@@ -228,7 +247,7 @@ func (m *Memory) expect(k *Known, x expected) {
 	if k.queue != m.queue.Load() {
 		return
 	}
-	x.copies, x.deliveries = 1, k.deliveries
+	x.copies, x.deliveries = 1, int(k.deliveries)
 	if k.named || m.delayAfter != nil { // in order another message may be the same
 		x.failed = k.Failed
 	}
@@ -238,7 +257,7 @@ func (m *Memory) expect(k *Known, x expected) {
 	if full := m.full(x); full && m.now()-m.swept > time.Second || m.now()-m.swept > time.Minute {
 		m.sweep()
 	}
-	if m.full(x) && !k.kept {
+	if m.full(x) && !k.reserved {
 		return
 	}
 	e := m.entry(k.id)
@@ -250,7 +269,7 @@ func (m *Memory) expect(k *Known, x expected) {
 		if equal.deliveries == x.deliveries {
 			e.post[i] = expected{
 				failed: min(x.failed, equal.failed), deliveries: x.deliveries, copies: equal.copies + 1,
-				rejected: min(x.rejected, equal.rejected), due: x.due,
+				rejected: min(x.rejected, equal.rejected), due: max(x.due, equal.due),
 			}
 			return
 		}

@@ -45,8 +45,8 @@ func (q queue) seen(id string, deliveries int64) Known {
 
 // reject ends a delivery whose attempt failed.
 func (q queue) reject(k Known) {
-	k.Failed++
-	q.session.Ended(k, topology.FinalDelay, nil, nil)
+	k.Fail(k.Failed)
+	q.session.Returns(k, topology.FinalDelay, nil)
 }
 
 func (q queue) wait(t *testing.T, want int) {
@@ -67,10 +67,10 @@ func TestEqualMessagesAreNotTakenForOneThatIsBack(t *testing.T) {
 			time.Sleep(90 * time.Millisecond)
 			q.reject(q.seen("", 0))
 			time.Sleep(10 * time.Millisecond)
-			q.session.Ended(q.seen("", 1), topology.FinalAck, acked, nil)
+			q.session.Ended(q.seen("", 1), acked, nil)
 		}
 		// The attempt of the first was lost with its connection, and it returns when the second is rejected.
-		q.session.Ended(q.seen("lost", 0), topology.FinalRequeue, nil, nil)
+		q.session.Returns(q.seen("lost", 0), topology.FinalRequeue, nil)
 		q.reject(q.seen("lost", 0))
 		q.reject(q.seen("lost", 1))
 	})
@@ -119,12 +119,12 @@ func TestMessagesThatWentElsewhereAreForgotten(t *testing.T) {
 		kept := q.seen("a", 1)
 		q.reject(q.seen("d", 0))
 		for deliveries := int64(2); deliveries < 4; deliveries++ { // lost with the connection
-			q.session.Ended(kept, topology.FinalAck, nil, errLost)
+			q.session.Ended(kept, nil, errLost)
 			if kept = q.seen("a", deliveries); kept.Failed != 1 {
 				t.Errorf("%d attempts of a message that returned", kept.Failed)
 			}
 		}
-		q.session.Ended(kept, topology.FinalAck, nil, nil)
+		q.session.Ended(kept, nil, nil)
 		if k := q.Seen(counted("a", 4)); k.Failed != 0 {
 			t.Errorf("%d attempts of a message that was acked", k.Failed)
 		}
@@ -212,7 +212,7 @@ func TestPlaceInOrder(t *testing.T) {
 
 // expect makes a copy with an outcome known, or one without.
 func (m *Memory) remember(id uint64, o *message.Outcome) {
-	m.returned(&Known{id: id, named: true, seen: true}, o)
+	m.returned(&Known{key: key{id: id, named: true, seen: true}}, o)
 }
 
 // knows reports whether the outcome of a copy is known, which is delivered now, or will be.
@@ -270,7 +270,7 @@ func TestExpectedCopiesAreBounded(t *testing.T) {
 		if !m.knows(long) {
 			t.Error("forgotten while its attempt goes on")
 		}
-		s.Ended(running, topology.FinalAck, nil, nil)
+		s.Ended(running, nil, nil)
 		time.Sleep(keptFor + time.Second)
 		if m.remember(1, acked); m.outcomes != 1 || m.posts != 0 || m.texts != 0 || len(m.messages) != 1 {
 			t.Errorf("%d and %d copies of %d messages are expected, with %d bytes", m.outcomes, m.posts, len(m.messages), m.texts)
@@ -298,7 +298,7 @@ func TestAWindowOfItsOwn(t *testing.T) {
 	t.Parallel()
 	m := New(nil, nil)
 	s, known := inFlight(m, 2, 1, 2, 3, 4, 5)
-	settle := func(id uint64) { s.Ended(known[id], topology.FinalAck, acked, nil) }
+	settle := func(id uint64) { s.Ended(known[id], acked, nil) }
 	s.Registering(0)()
 	settle(1)
 	s.Registering(3)()
@@ -309,7 +309,7 @@ func TestAWindowOfItsOwn(t *testing.T) {
 	settle(4)
 	unnamed := known[5]
 	unnamed.named = false
-	s.Ended(unnamed, topology.FinalAck, acked, nil)
+	s.Ended(unnamed, acked, nil)
 	for id, want := range map[uint64]bool{1: false, 2: true, 3: true, 4: true, 5: false} {
 		if m.knows(id) != want || m.knows(id) {
 			t.Errorf("the outcome of message %d is not known once, as wanted: %v", id, want)
@@ -326,11 +326,11 @@ func TestAnUnansweredRegistration(t *testing.T) {
 		s, known := inFlight(m, 4, 1)
 		s.Registering(0)()
 		if !answers {
-			s.Ended(known[1], topology.FinalAck, acked, nil)
+			s.Ended(known[1], acked, nil)
 		}
 		answered := s.Registering(1)
 		if answers {
-			s.Ended(known[1], topology.FinalAck, acked, nil)
+			s.Ended(known[1], acked, nil)
 			answered()
 		}
 		if s.Lose(1); !m.knows(1) {

@@ -10,7 +10,6 @@ import (
 
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
-	"sidecar/internal/topology"
 )
 
 // model is a queue, a link and an app, and what is in flight between them, without time.
@@ -104,11 +103,11 @@ var errLost = errors.New("the session has ended")
 // settle ends a delivery: on a lost session nothing is sent.
 func (m *model) settle(r *taken, o *message.Outcome) {
 	if r.session != m.session {
-		r.session.Ended(r.known, topology.FinalAck, o, errLost)
+		r.session.Ended(r.known, o, errLost)
 		return
 	}
 	m.frames = append(m.frames, r)
-	r.session.Ended(r.known, topology.FinalAck, o, nil)
+	r.session.Ended(r.known, o, nil)
 }
 
 // resume lets the copies go on whose verdicts are there.
@@ -139,8 +138,12 @@ func (m *model) cut() {
 			defer m.unstarted(r)
 		}
 	}
-	for _, r := range m.pending {
-		m.memory.Returned(m.memory.Of(r.Delivery))
+	for _, r := range m.pending { // of some it was asked what is known, as in order or for a batch
+		known := m.memory.Of(r.Delivery)
+		if m.random.IntN(2) == 0 {
+			known = m.memory.Seen(r.Delivery)
+		}
+		m.memory.Returned(known)
 	}
 	lost.Lose(m.received)
 	m.pending, m.waiting = nil, nil // a copy that waited has no stake in its verdict

@@ -18,9 +18,10 @@ type Session struct {
 	registered, before int // settlements, and messages received, when the consumer was registered
 }
 
-// sent is a settlement; without an outcome a copy of its message is POSTed.
+// sent is a settlement; zero: if it is lost there is nothing to remember.
 type sent struct {
-	known   Known
+	key
+	failed  int
 	outcome *message.Outcome
 }
 
@@ -66,23 +67,43 @@ func (s *Session) Again(k *Known) {
 	k.begun, k.Outcome = false, nil
 }
 
-// Ended ends a delivery: behind an ack or a reject, with the error if that could not be sent, and before everything
-// else that makes the broker deliver it again. o is what settles a copy if the settlement does not arrive; nil: it is
-// POSTed.
-func (s *Session) Ended(k Known, final topology.Final, o *message.Outcome, unsent error) {
-	m := s.all
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var last sent
-	switch {
-	case final == topology.FinalDelay:
-		m.delayed(&k)
-	case final == topology.FinalRequeue, unsent != nil, o != nil && k.named && k.begun && s.lost:
-		m.returned(&k, o)
-	case k.named && k.begun: // without an id an equal message may be on its way here that was never seen
-		last = sent{k, o}
+// Returns ends a delivery that the broker delivers again, before that can happen. o is what settles the next delivery;
+// nil: it is POSTed. Sent has to be called behind the frame.
+func (s *Session) Returns(k Known, final topology.Final, o *message.Outcome) {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	if final == topology.FinalDelay {
+		s.all.delayed(&k)
+	} else {
+		s.all.returned(&k, o)
 	}
 	s.end(&k)
+}
+
+// Sent counts a settlement that returns its delivery.
+func (s *Session) Sent() {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	s.count(sent{})
+}
+
+// Ended ends a delivery behind its ack or reject, with the error if that could not be sent. o is what settles a copy if
+// the settlement does not arrive; nil: it is POSTed.
+func (s *Session) Ended(k Known, o *message.Outcome, unsent error) {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	var last sent
+	switch {
+	case unsent != nil, o != nil && k.named && k.begun && s.lost:
+		s.all.returned(&k, o)
+	case k.named && k.begun: // without an id an equal message may be on its way here that was never seen
+		last = sent{k.key, k.Failed, o}
+	}
+	s.end(&k)
+	s.count(last)
+}
+
+func (s *Session) count(last sent) {
 	s.sent[s.n%len(s.sent)] = last
 	s.n++
 }
@@ -123,7 +144,7 @@ func (s *Session) Lose(received int) {
 	arrived := s.registered + max(0, received-s.before-len(s.sent))
 	for i := max(arrived, s.n-len(s.sent)); i < s.n; i++ {
 		if last := s.sent[i%len(s.sent)]; last.outcome != nil {
-			m.returned(&last.known, last.outcome)
+			m.returned(&Known{Failed: last.failed, key: last.key}, last.outcome)
 		}
 	}
 }
