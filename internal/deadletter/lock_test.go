@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,7 +132,8 @@ func TestWithoutTheRightToLock(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, _ string) {
 		r.park(r.numbered(100)...)
-		q, other := r.as("^$", ".*", ".*"), r.as("^$", ".*", ".*")
+		own := "^" + regexp.QuoteMeta(r.name) + "$"
+		q, other := r.as(own, ".*", ".*"), r.as(own, ".*", ".*")
 		other.pause = time.Millisecond
 		ctx, cancel := context.WithCancel(t.Context())
 		begun, ended := make(chan struct{}), make(chan struct{})
