@@ -20,52 +20,71 @@ import (
 	"sidecar/internal/terminal"
 )
 
-var dlqGroup = group{
+var dlqGroup = subcommand{
+	name: "dlq", arguments: "COMMAND",
+	summary: "list, understand, redrive, discard, export or import parked messages; needs no running sidecar",
 	description: "Works on the dead-letter queues of the configured topologies, straight in the broker. The environment " +
 		"is that of sidecar run; no sidecar needs to run. Of several queues list, groups and show read one after the " +
 		"other; all other commands are for one, which --subscription chooses.",
-	commands: []subcommand{
-		{"list", "[conditions]", "the parked messages, one per line, from the head of the queue", dlqList, []string{
-			"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json",
-		}},
-		{"groups", "[conditions]", "what fails in the same way, and how often, the largest group first", dlqGroups, []string{
-			"", "--reason max_retries --json",
-		}},
-		{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow,
-			[]string{"order-4711", "3f2a90c41b7d6e58 --json"}},
-		{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset; to another queue with --to",
-			dlqRedrive, []string{
-				"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
-				"--to billing.inspect --text 4711",
-			}},
-		{"discard", "ID...|conditions|--all", "delete messages permanently", dlqDiscard, []string{
-			"--dry-run --status 422", "--status 422 --older 7d --yes",
-		}},
-		{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines, which " +
-			"/publish:batch takes; they stay parked", dlqExport, []string{
-			"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz",
-		}},
-		{"import", "[FILE|-]", "park what was exported, as it was", dlqImport, []string{
-			"parked.jsonl", "--skip 1200 parked.jsonl",
-		}},
-	},
 	notes: "list, groups, show and export change nothing. Only one command at a time can use a queue. Every command " +
 		"takes --json for scripts and --help. " + exitCodes,
+	prepare: func(c *call) execution { // for the help
+		c.takesConditions()
+		return nil
+	},
+	examples: []string{ // from an alert to a repaired queue
+		"groups                                   # what fails",
+		"list --group 5b7c0d1e9f24                # which messages",
+		"show order-4711                          # with its body",
+		"redrive --canary 3 --group 5b7c0d1e9f24  # three, then all",
+	},
+	below: []subcommand{
+		{
+			name: "list", arguments: "[conditions]", prepare: dlqList,
+			summary:  "the parked messages, one per line, from the head of the queue",
+			examples: []string{"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json"},
+		},
+		{
+			name: "groups", arguments: "[conditions]", prepare: dlqGroups,
+			summary:  "what fails in the same way, and how often, the largest group first",
+			examples: []string{"", "--reason max_retries --json"},
+		},
+		{
+			name: "show", arguments: "ID", most: 1, prepare: dlqShow,
+			summary:  "one message with everything in it, by its message id or its reference (REF in the list)",
+			examples: []string{"order-4711", "3f2a90c41b7d6e58 --json"},
+		},
+		{
+			name: "redrive", arguments: "ID...|conditions|--all", most: -1, prepare: dlqRedrive,
+			summary: "back into the flow, one try each unless --reset; to another queue with --to",
+			examples: []string{
+				"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
+				"--to billing.inspect --text 4711",
+			},
+		},
+		{
+			name: "discard", arguments: "ID...|conditions|--all", most: -1, prepare: dlqDiscard,
+			summary:  "delete messages permanently",
+			examples: []string{"--dry-run --status 422", "--status 422 --older 7d --yes"},
+		},
+		{
+			name: "export", arguments: "[FILE|-] [conditions]", most: 1, prepare: dlqExport,
+			summary: "copy messages to a file, or to standard output, as JSON Lines, which /publish:batch takes; they stay " +
+				"parked",
+			examples: []string{"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz"},
+		},
+		{
+			name: "import", arguments: "[FILE|-]", most: 1, prepare: dlqImport, summary: "park what was exported, as it was",
+			examples: []string{"parked.jsonl", "--skip 1200 parked.jsonl"},
+		},
+	},
 }
 
-// dlq runs a command on the dead-letter queue. Its help has the conditions.
-func dlq(ctx context.Context, c *call) error {
-	c.takesConditions()
-	return dlqGroup.run(ctx, c)
-}
-
-// parseDLQ adds the flags that every command has, and parses.
-func (c *call) parseDLQ(most int) error {
+// takesUsual declares the flags that every command has.
+func (c *call) takesUsual() {
 	c.flags.BoolVar(&c.json, "json", false, "JSON for scripts on standard output, one document per line")
-	c.flags.BoolVar(&c.quiet, "quiet", false, "no progress and no notes on standard error; errors still")
-	c.flags.BoolVar(&c.quiet, "q", false, "")
+	c.flags.BoolVarP(&c.quiet, "quiet", "q", false, "no progress and no notes on standard error; errors still")
 	c.takesSubscription("only the messages")
-	return c.parse(most)
 }
 
 // usualValues of conditions, for completion. There are others.
@@ -77,10 +96,11 @@ var usualValues = map[string][]string{
 
 func (c *call) takesConditions() {
 	for _, known := range deadletter.Conditions {
-		c.flags.Var(&wordFlag{known: usualValues[known.Name], condition: true, set: func(value string) error {
+		c.flags.Func(known.Name, known.Help, func(value string) error {
 			c.condition(known.Name, value)
-			return nil // parse reports a mistake
-		}}, known.Name, known.Help)
+			return nil // the command reports a mistake
+		})
+		c.completes(known.Name, usualValues[known.Name])
 	}
 }
 
@@ -142,7 +162,7 @@ func (c *call) noSubscription(names []string) error {
 	if len(names) == 0 {
 		return c.misuse("no subscription %q: subscriptions have no names", c.subscription)
 	}
-	return c.misuse("no subscription %q; %s", c.subscription, suggestion(c.subscription, names))
+	return c.misuse("no subscription %q; %s", c.subscription, suggestion(c.subscription, names, nil))
 }
 
 // open reads the configuration. The queues it returns connect when they are used.
@@ -183,7 +203,8 @@ func (c *call) note(format string, args ...any) {
 // stays is what to do when a command ended before its end and what it has not done yet is where it was.
 const stays = "the rest is still in the queue: run the same command again"
 
-func dlqRedrive(ctx context.Context, c *call) error {
+func dlqRedrive(c *call) execution {
+	c.takesSelection("move")
 	r := deadletter.Redrive{CanaryTimeout: time.Minute}
 	c.count(&r.Canary, "canary", "send `N` first and wait for their verdicts; go on only when all were acked")
 	c.flags.BoolVar(&r.DryRun, "dry-run", false, "count what would be moved, move nothing")
@@ -197,71 +218,77 @@ func dlqRedrive(ctx context.Context, c *call) error {
 	})
 	c.duration(&r.CanaryTimeout, "canary-timeout", "`TIME` to wait for all verdicts together, beside the time a retry "+
 		"waits (default 1m)", 1)
-	var err error
-	if r.Selection, err = c.parseSelection("move"); err != nil {
-		return err
-	}
-	q, err := c.openOne()
-	if err != nil {
-		return err
-	}
-	a := &action{name: "redrive", done: "redriven", rest: stays, dry: r.DryRun}
-	if a.to = r.To; r.To != "" {
-		a.done = fmt.Sprintf("redriven to %q", r.To)
-	}
-	return c.act(ctx, q, a, r.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
-		return q.Redrive(ctx, r, report)
-	})
-}
-
-func dlqDiscard(ctx context.Context, c *call) error {
-	yes := c.flags.Bool("yes", false, "do not ask; needed where there is no terminal to ask on")
-	dry := c.flags.Bool("dry-run", false, "count what would be deleted, delete nothing")
-	s, err := c.parseSelection("delete")
-	if err != nil {
-		return err
-	}
-	ask := !*dry && !*yes
-	_, readsTerminal := terminalWidth(c.stdin)
-	_, showsTerminal := terminalWidth(c.stderr)
-	if ask && (!readsTerminal || !showsTerminal) {
-		return c.misuse("deletes messages permanently: say so with --yes, or see with --dry-run how many; sidecar dlq " +
-			"export keeps a copy")
-	}
-	q, err := c.openOne()
-	if err != nil {
-		return err
-	}
-	a := &action{name: "discard", done: "discarded", rest: stays, dry: *dry}
-	if ask {
-		p, err := q.Discard(ctx, s, true, nil)
-		if err != nil || p.Matched == 0 {
-			return c.report(ctx, q, a, &p, err)
-		}
-		if err := c.confirm(ctx, q, &p); err != nil {
+	return func(ctx context.Context) error {
+		var err error
+		if r.Selection, err = c.selection(); err != nil {
 			return err
 		}
-		s.Limit = p.Matched // what has been parked since was not asked about
+		q, err := c.openOne()
+		if err != nil {
+			return err
+		}
+		a := &action{name: "redrive", done: "redriven", rest: stays, dry: r.DryRun}
+		if a.to = r.To; r.To != "" {
+			a.done = fmt.Sprintf("redriven to %q", r.To)
+		}
+		return c.act(ctx, q, a, r.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
+			return q.Redrive(ctx, r, report)
+		})
 	}
-	return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
-		return q.Discard(ctx, s, *dry, report)
-	})
+}
+
+func dlqDiscard(c *call) execution {
+	c.takesSelection("delete")
+	yes := c.flags.Bool("yes", false, "do not ask; needed where there is no terminal to ask on")
+	dry := c.flags.Bool("dry-run", false, "count what would be deleted, delete nothing")
+	return func(ctx context.Context) error {
+		s, err := c.selection()
+		if err != nil {
+			return err
+		}
+		ask := !*dry && !*yes
+		_, readsTerminal := terminalWidth(c.stdin)
+		_, showsTerminal := terminalWidth(c.stderr)
+		if ask && (!readsTerminal || !showsTerminal) {
+			return c.misuse("deletes messages permanently: say so with --yes, or see with --dry-run how many; sidecar dlq " +
+				"export keeps a copy")
+		}
+		q, err := c.openOne()
+		if err != nil {
+			return err
+		}
+		a := &action{name: "discard", done: "discarded", rest: stays, dry: *dry}
+		if ask {
+			p, err := q.Discard(ctx, s, true, nil)
+			if err != nil || p.Matched == 0 {
+				return c.report(ctx, q, a, &p, err)
+			}
+			if err := c.confirm(ctx, q, &p); err != nil {
+				return err
+			}
+			s.Limit = p.Matched // what has been parked since was not asked about
+		}
+		return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
+			return q.Discard(ctx, s, *dry, report)
+		})
+	}
 }
 
 func (c *call) takesActor() {
 	c.nonempty(&c.as, "as", "`NAME` of who acts, for the log and for x-redriven-by (default: the user and the host)")
 }
 
-// parseSelection reads the command line of an action, with flags for what it is to verb: ids, conditions or --all, and
-// never none of them.
-func (c *call) parseSelection(verb string) (s deadletter.Selection, err error) {
+// takesSelection declares the flags of an action, which say what it is to verb.
+func (c *call) takesSelection(verb string) {
+	c.takesUsual()
 	c.takesConditions()
 	c.takesActor()
 	c.flags.BoolVar(&c.all, "all", false, "every message of this service")
 	c.count(&c.limit, "limit", verb+" at most `N` messages; 0 = all that match (default 0)")
-	if err = c.parseDLQ(-1); err != nil {
-		return s, err
-	}
+}
+
+// selection is what the command line of an action chooses: ids, conditions or --all, and never none of them.
+func (c *call) selection() (s deadletter.Selection, err error) {
 	for _, word := range c.words {
 		c.condition("id", word)
 	}

@@ -46,13 +46,14 @@ func TestOutcome(t *testing.T) {
 func reported(t *testing.T, args []string, p deadletter.Progress, err error) (stdout string, failed error) {
 	t.Helper()
 	var out bytes.Buffer
-	c := newCall(invocation{args: args, stdout: &out}, "sidecar dlq", subcommand{name: "redrive"})
+	c := newTestCall(invocation{stdout: &out}, "redrive")
 	if !slices.ContainsFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }) {
-		c.args = append(c.args, "--all")
+		args = append(args, "--all")
 	}
-	if _, err := c.parseSelection("move"); err != nil {
-		t.Fatal(err)
-	}
+	c.takesSelection("move")
+	must.Do(t, c.flags.Parse(args))
+	c.words = c.flags.Args()
+	must.Get(c.selection())(t)
 	for i := range min(p.Matched+p.Skipped, len(c.filter.IDs)) { // as many as the operation says to have found
 		c.filter.Match(&deadletter.Message{Facts: deadletter.Facts{MessageID: c.filter.IDs[i]}})
 	}
@@ -103,7 +104,7 @@ func TestReport(t *testing.T) {
 func TestUnreadableReport(t *testing.T) {
 	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
-		c := newCall(invocation{stdout: full{}}, "sidecar dlq", subcommand{name: "redrive"})
+		c := newTestCall(invocation{stdout: full{}}, "redrive")
 		c.json = asJSON
 		p := deadletter.Progress{Total: 2, Matched: 2, Done: 2}
 		err := c.report(t.Context(), anyQueue(t), &action{name: "redrive", done: "redriven", rest: stays}, &p, nil)
@@ -111,7 +112,7 @@ func TestUnreadableReport(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	c := newCall(invocation{environ: nowhere, stdout: full{}}, "sidecar dlq", subcommand{name: "list"})
+	c := newTestCall(invocation{environ: nowhere, stdout: full{}}, "list")
 	err := c.readOnly(t.Context(), func(deadletter.Queues) error {
 		c.say("x")
 		return nil
@@ -126,7 +127,7 @@ func TestConfirm(t *testing.T) {
 	q := anyQueue(t)
 	ask := func(ctx context.Context, in io.Reader) (string, error) {
 		var errs bytes.Buffer
-		c := newCall(invocation{stdin: in, stderr: &errs}, "sidecar dlq", subcommand{name: "discard"})
+		c := newTestCall(invocation{stdin: in, stderr: &errs}, "discard")
 		err := c.confirm(ctx, q, &deadletter.Progress{Total: 9, Matched: 3})
 		return errs.String(), err
 	}

@@ -21,7 +21,7 @@ import (
 func shown(t *testing.T, f *deadletter.Full) string {
 	t.Helper()
 	var out bytes.Buffer
-	c := newCall(invocation{stdout: &out}, "sidecar dlq", subcommand{name: "show"})
+	c := newTestCall(invocation{stdout: &out}, "show")
 	c.show(f, time.Unix(1e9, 0))
 	must.Do(t, c.out.Flush())
 	return out.String()
@@ -95,7 +95,7 @@ func TestChooseSubscription(t *testing.T) {
 		{"refund", "", `no subscription "refund"; did you mean refunds?`},
 		{"zzz", "", `no subscription "zzz"; there are orders, refunds`},
 	} {
-		call := newCall(invocation{environ: environ}, "sidecar dlq", subcommand{name: "redrive"})
+		call := newTestCall(invocation{environ: environ}, "redrive")
 		call.subscription = c.subscription
 		chosen, err := call.open()
 		if got := strings.Join(chosen.Subscriptions(), " "); got != c.want {
@@ -108,15 +108,8 @@ func TestChooseSubscription(t *testing.T) {
 			t.Errorf("%q: %v", c.subscription, err)
 		}
 	}
-	unnamed := newCall(invocation{environ: nowhere, args: []string{"--subscription", "orders"}}, "sidecar dlq", subcommand{name: "list"})
-	must.Do(t, unnamed.parseDLQ(0))
-	if _, err := unnamed.open(); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "subscriptions have no names") {
-		t.Error(err)
-	}
-	empty := newCall(invocation{args: []string{"--subscription", ""}}, "sidecar dlq", subcommand{name: "list"})
-	if err := empty.parseDLQ(0); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "must not be empty") {
-		t.Error(err)
-	}
+	wantCall(t, nowhere, []string{"dlq", "list", "--subscription", "orders"}, 64, "", "subscriptions have no names")
+	wantCall(t, nowhere, []string{"dlq", "list", "--subscription", ""}, 64, "", "must not be empty")
 }
 
 // TestSubscriptionColumn: lines name the subscription where there are names, and only there.
@@ -124,7 +117,7 @@ func TestSubscriptionColumn(t *testing.T) {
 	t.Parallel()
 	for _, named := range []bool{false, true} {
 		var out bytes.Buffer
-		call := newCall(invocation{stdout: &out}, "sidecar dlq", subcommand{name: "list"})
+		call := newTestCall(invocation{stdout: &out}, "list")
 		call.named = named
 		table := call.table([]column{{title: "REF"}})
 		must.Do(t, call.line(table, nil, "orders", []string{"1"}))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"

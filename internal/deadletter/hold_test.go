@@ -7,7 +7,9 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
+	"sidecar/internal/testkit/must"
 )
 
 // TestHoldsMessagesForABoundedTime: an operation that takes long ends by itself before the broker ends it, with
@@ -34,5 +36,30 @@ func TestHoldsMessagesForABoundedTime(t *testing.T) {
 			t.Errorf("without verdicts: %+v, %v", p, err)
 		}
 		r.kept(list[2:])
+	}, "classic", "quorum with 20")
+}
+
+// TestRedriveEnds: an app that fails everything does not make a redrive endless. Each message is moved once, also when
+// all return meanwhile.
+func TestRedriveEnds(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, r *rig, _ string) {
+		r.park(r.numbered(90)...)
+		ch := brokertest.Channel(t, r.url)
+		stop := r.settling(func(_ int, d *amqp.Delivery) *message.VerdictReply {
+			m := r.parked(d.MessageId, amqp.Table{"x-redriven-count": d.Headers["x-redriven-count"]})
+			must.Do(t, ch.PublishWithContext(t.Context(), "", r.name, true, false, m))
+			return nil
+		})
+		if p := r.redrive(Redrive{Rate: 200}); p.Total != 90 || p.Done != 90 {
+			t.Errorf("%+v", p)
+		}
+		brokertest.WaitReady(t, r.url, r.name, 90)
+		stop()
+		for _, d := range r.drain(r.name) {
+			if n := number(d.Headers, "x-redriven-count"); n != 1 {
+				t.Errorf("%s was moved %d times", d.MessageId, n)
+			}
+		}
 	}, "classic", "quorum with 20")
 }

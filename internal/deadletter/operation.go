@@ -47,8 +47,8 @@ func (q *Queue) operate(r *reader, s Selection) *operation {
 const holding = 20 * time.Minute
 
 // errHeld ends an operation before the broker does.
-var errHeld = fmt.Errorf("%w: messages have been held for %v, and the broker ends a consumer that holds them for longer "+
-	"than consumer_timeout, 30 minutes by default", ErrStopped, holding)
+var errHeld = fmt.Errorf("%w: messages have been held for %v, and the broker ends a consumer that holds them for "+
+	"longer than consumer_timeout, 30 minutes by default", ErrStopped, holding)
 
 // run reads the queue and closes the reader. The Progress returned with an error is what was done by then.
 func (o *operation) run(ctx context.Context, report Report) (Progress, error) {
