@@ -39,44 +39,31 @@ var dlqGroup = subcommand{
 		"redrive --canary 3 --group 5b7c0d1e9f24  # three, then all",
 	},
 	below: []subcommand{
-		{
-			name: "list", arguments: "[conditions]", prepare: dlqList,
-			summary:  "the parked messages, one per line, from the head of the queue",
+		{name: "list", arguments: "[conditions]", prepare: dlqList,
 			examples: []string{"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json"},
-		},
-		{
-			name: "groups", arguments: "[conditions]", prepare: dlqGroups,
-			summary:  "what fails in the same way, and how often, the largest group first",
+			summary:  "the parked messages, one per line, from the head of the queue"},
+		{name: "groups", arguments: "[conditions]", prepare: dlqGroups,
 			examples: []string{"", "--reason max_retries --json"},
-		},
-		{
-			name: "show", arguments: "ID", most: 1, prepare: dlqShow,
-			summary:  "one message with everything in it, by its message id or its reference (REF in the list)",
+			summary:  "what fails in the same way, and how often, the largest group first"},
+		{name: "show", arguments: "ID", most: 1, prepare: dlqShow,
 			examples: []string{"order-4711", "3f2a90c41b7d6e58 --json"},
-		},
-		{
-			name: "redrive", arguments: "ID...|conditions|--all", most: -1, prepare: dlqRedrive,
-			summary: "back into the flow, one try each unless --reset; to another queue with --to",
+			summary:  "one message with everything in it, by its message id or its reference (REF in the list)"},
+		{name: "redrive", arguments: "ID...|conditions|--all", most: -1, prepare: dlqRedrive,
 			examples: []string{
-				"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
-				"--to billing.inspect --text 4711",
+				"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s",
+				"--reset order-4711", "--to billing.inspect --text 4711",
 			},
-		},
-		{
-			name: "discard", arguments: "ID...|conditions|--all", most: -1, prepare: dlqDiscard,
-			summary:  "delete messages permanently",
+			summary: "back into the flow, one try each unless --reset; to another queue with --to"},
+		{name: "discard", arguments: "ID...|conditions|--all", most: -1, prepare: dlqDiscard,
 			examples: []string{"--dry-run --status 422", "--status 422 --older 7d --yes"},
-		},
-		{
-			name: "export", arguments: "[FILE|-] [conditions]", most: 1, prepare: dlqExport,
-			summary: "copy messages to a file, or to standard output, as JSON Lines, which /publish:batch takes; they stay " +
-				"parked",
+			summary:  "delete messages permanently"},
+		{name: "export", arguments: "[FILE|-] [conditions]", most: 1, prepare: dlqExport,
 			examples: []string{"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz"},
-		},
-		{
-			name: "import", arguments: "[FILE|-]", most: 1, prepare: dlqImport, summary: "park what was exported, as it was",
+			summary: "copy messages to a file, or to standard output, as JSON Lines, which /publish:batch takes; " +
+				"they stay parked"},
+		{name: "import", arguments: "[FILE|-]", most: 1, prepare: dlqImport,
 			examples: []string{"parked.jsonl", "--skip 1200 parked.jsonl"},
-		},
+			summary:  "park what was exported, as it was"},
 	},
 }
 

@@ -58,49 +58,32 @@ var top = subcommand{
 	notes: "Every command takes --help. Configured by environment variables only, see docs/configuration.md; " +
 		"SIDECAR_SERVICE is required. " + exitCodes,
 	below: []subcommand{ // in the order of the help
-		{
-			name: "run", prepare: runSidecar, examples: []string{""},
-			summary: "consume the queue and POST to the app; publish what the app POSTs or has written into its outbox (the " +
-				"default)",
-		},
-		{
-			name: "check", prepare: check, examples: []string{"", "--roundtrip", "--json"},
+		{name: "run", prepare: runSidecar, examples: []string{""},
+			summary: "consume the queue and POST to the app; publish what the app POSTs or has written into its " +
+				"outbox (the default)"},
+		{name: "check", prepare: check, examples: []string{"", "--roundtrip", "--json"},
 			summary: "connect and prove that retried and parked messages would be kept; SIDECAR_MANAGEMENT_URL adds " +
-				"bindings and policies to what it sees; changes nothing without --roundtrip",
-		},
-		{
-			name: "plan", prepare: plan, summary: "print what would be declared; needs no broker",
+				"bindings and policies to what it sees; changes nothing without --roundtrip"},
+		{name: "plan", prepare: plan,
 			examples: []string{"", "--format definitions > definitions.json", "--json > plan.json"},
-		},
-		{
-			name: "explain", arguments: "--status N|--failure KIND", prepare: explain,
-			summary:  "print the verdict on an answer and why; needs no broker",
+			summary:  "print what would be declared; needs no broker"},
+		{name: "explain", arguments: "--status N|--failure KIND", prepare: explain,
 			examples: []string{"--status 503 --retry 10", "--failure timeout --json"},
-		},
-		{
-			name: "config", prepare: printConfig, examples: []string{"", "--changed", "--json"},
-			summary: "print the effective configuration and where each value comes from, secrets masked",
-		},
+			summary:  "print the verdict on an answer and why; needs no broker"},
+		{name: "config", prepare: printConfig, examples: []string{"", "--changed", "--json"},
+			summary: "print the effective configuration and where each value comes from, secrets masked"},
 		dlqGroup,
 		outboxGroup,
-		{
-			name: "drain", prepare: drain, examples: []string{""},
-			summary: "ask the running sidecar to drain and wait until it has",
-		},
-		{
-			name: "health", arguments: "[live|ready|startup]", most: 1, prepare: health, examples: []string{"", "live"},
-			summary: "ask the running sidecar whether it is live, ready (the default) or started",
-		},
-		{
-			name: "completion", arguments: "bash|zsh|fish", most: -1, prepare: completion,
-			summary:  "print a script by which the shell completes commands, flags and their values",
+		{name: "drain", prepare: drain, examples: []string{""},
+			summary: "ask the running sidecar to drain and wait until it has"},
+		{name: "health", arguments: "[live|ready|startup]", most: 1, prepare: health, examples: []string{"", "live"},
+			summary: "ask the running sidecar whether it is live, ready (the default) or started"},
+		{name: "completion", arguments: "bash|zsh|fish", most: -1, prepare: completion,
 			examples: []string{"bash > /etc/bash_completion.d/sidecar", "fish | source"},
-		},
+			summary:  "print a script by which the shell completes commands, flags and their values"},
 		{name: "man", prepare: man, summary: "print the manual page, sidecar(1)", examples: []string{"| man -l -"}},
-		{
-			name: "version", prepare: printVersion, examples: []string{"", "--json"},
-			summary: "print version, commit and Go version; --version is the same",
-		},
+		{name: "version", prepare: printVersion, examples: []string{"", "--json"},
+			summary: "print version, commit and Go version; --version is the same"},
 	},
 }
 

@@ -24,23 +24,15 @@ var outboxGroup = subcommand{
 		"SIDECAR_OUTBOX_DSN for this command. Every command takes --help. " + exitCodes,
 	examples: []string{"migrate", "status --json"},
 	below: []subcommand{
-		{
-			name: "migrate", prepare: outboxMigrate, examples: []string{"", "--print | psql", "--no-notify"},
-			summary: "make the table, or add to an existing one what the relay needs; the app may go on inserting",
-		},
-		{
-			name: "status", prepare: outboxStatus, examples: []string{"", "--json"},
-			summary: "how many rows wait, for how long, and which were given up",
-		},
-		{
-			name: "prune", prepare: outboxPrune, summary: "delete rows that were sent, and no others",
-			examples: []string{"", "--older-than 24h"},
-		},
-		{
-			name: "retry", arguments: "ID...|--all", most: -1, prepare: outboxRetry,
-			summary:  "release rows from the quarantine: they are due at once, attempts count from zero again",
+		{name: "migrate", prepare: outboxMigrate, examples: []string{"", "--print | psql", "--no-notify"},
+			summary: "make the table, or add to an existing one what the relay needs; the app may go on inserting"},
+		{name: "status", prepare: outboxStatus, examples: []string{"", "--json"},
+			summary: "how many rows wait, for how long, and which were given up"},
+		{name: "prune", prepare: outboxPrune, examples: []string{"", "--older-than 24h"},
+			summary: "delete rows that were sent, and no others"},
+		{name: "retry", arguments: "ID...|--all", most: -1, prepare: outboxRetry,
 			examples: []string{"4711 4712", "--all"},
-		},
+			summary:  "release rows from the quarantine: they are due at once, attempts count from zero again"},
 	},
 }
 

@@ -69,7 +69,7 @@ func (o *operation) run(ctx context.Context, report Report) (Progress, error) {
 
 // pass goes through the queue. Nothing is under way any more when it returns.
 func (o *operation) pass(ctx context.Context) error {
-	ctx, cancel := context.WithDeadlineCause(ctx, o.reader.since.Add(o.q.hold), errHeld)
+	ctx, cancel := context.WithTimeoutCause(ctx, o.q.hold, errHeld)
 	defer cancel()
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()

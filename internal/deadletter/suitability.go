@@ -12,7 +12,7 @@ import (
 
 // checkSuitable reads how the queue handles requeued messages, and refuses a queue in which reading loses messages.
 // The queue has to exist: a missing one would be declared.
-func (r *reader) checkSuitable(ctx context.Context) (err error) {
+func (r *claim) checkSuitable(ctx context.Context) (err error) {
 	if r.kept, err = declare.Keeping(ctx, r.s, r.q.name); err != nil {
 		return err
 	}
@@ -34,7 +34,7 @@ func (r *reader) checkSuitable(ctx context.Context) (err error) {
 }
 
 // unknownProblem is for a user who may not ask. When a quorum queue drops messages is then unknown.
-func (r *reader) unknownProblem(ctx context.Context) (problem string, err error) {
+func (r *claim) unknownProblem(ctx context.Context) (problem string, err error) {
 	if r.s.AtLeast(4, 3) { // it does not count what is given back
 		return "", nil
 	}
