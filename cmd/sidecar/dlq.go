@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"sidecar/internal/app"
-	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/terminal"
 )
@@ -67,67 +65,6 @@ var dlqGroup = subcommand{
 	},
 }
 
-// takesUsual declares the flags that every command has.
-func (c *call) takesUsual() {
-	c.flags.BoolVar(&c.json, "json", false, "JSON for scripts on standard output, one document per line")
-	c.flags.BoolVarP(&c.quiet, "quiet", "q", false, "no progress and no notes on standard error; errors still")
-	c.takesSubscription("only the messages")
-}
-
-// usualValues of conditions, for completion. There are others.
-var usualValues = map[string][]string{
-	"status": {"4xx", "5xx", "none"},
-	"reason": {"max_retries", "park_status", "disposition", "too_large", "headers_too_large", "no_route",
-		"broker:rejected", "broker:expired", "broker:maxlen", "broker:delivery_limit", "none"},
-}
-
-func (c *call) takesConditions() {
-	for _, known := range deadletter.Conditions {
-		c.flags.Func(known.Name, known.Help, func(value string) error {
-			c.condition(known.Name, value)
-			return nil // the command reports a mistake
-		})
-		c.completes(known.Name, usualValues[known.Name])
-	}
-}
-
-func (c *call) condition(name, value string) {
-	err := plainly(c.filter.Set(name, value))
-	if err == nil || c.wrong != nil {
-		return
-	}
-	if near := config.Nearest(value, usualValues[name]); near != "" {
-		err = fmt.Errorf("%w; did you mean %s?", err, near)
-	}
-	c.wrong = c.misuse("--%w", err)
-}
-
-// plainly is an error without the mark of what kind it is.
-func plainly(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.New(strings.TrimPrefix(oneLine(err), deadletter.ErrInvalid.Error()+": "))
-}
-
-func (c *call) count(n *int, name, usage string) {
-	c.flags.Func(name, usage, func(value string) (err error) {
-		if *n, err = strconv.Atoi(value); err != nil || *n < 0 {
-			return errors.New("want a whole number from 0 on")
-		}
-		return nil
-	})
-}
-
-func (c *call) nonempty(text *string, name, usage string) {
-	c.flags.Func(name, usage, func(value string) error {
-		if *text = value; value == "" {
-			return errors.New("must not be empty")
-		}
-		return nil
-	})
-}
-
 // openOne returns the only queue there is, or the one of --subscription.
 func (c *call) openOne() (*deadletter.Queue, error) {
 	all, err := c.open()
@@ -139,10 +76,6 @@ func (c *call) openOne() (*deadletter.Queue, error) {
 		err = c.misuse("%w", plainly(err))
 	}
 	return q, err
-}
-
-func (c *call) takesSubscription(what string) {
-	c.nonempty(&c.subscription, "subscription", what+" of the subscription `NAME`")
 }
 
 func (c *call) noSubscription(names []string) error {
@@ -191,49 +124,39 @@ func (c *call) note(format string, args ...any) {
 const stays = "the rest is still in the queue: run the same command again"
 
 func dlqRedrive(c *call) execution {
-	c.takesSelection("move")
 	r := deadletter.Redrive{CanaryTimeout: time.Minute}
-	c.count(&r.Canary, "canary", "send `N` first and wait for their verdicts; go on only when all were acked")
-	c.flags.BoolVar(&r.DryRun, "dry-run", false, "count what would be moved, move nothing")
-	c.flags.BoolVar(&r.Reset, "reset", false, "full fresh attempts. Without it the count goes on: one try, then parked "+
-		"again")
-	c.nonempty(&r.To, "to", "move them to another existing `QUEUE` instead, each as if never tried")
-	c.flags.BoolVar(&r.Plain, "plain", false, "with --to: without any header x-original-* and x-redriven-*")
-	c.flags.Func("rate", "at most `RATE` messages per second, minute or hour: 20/s, 100/m", func(v string) (err error) {
-		r.Rate, err = deadletter.ParseRate(v)
-		return plainly(err)
-	})
+	c.takesAction()
+	c.takes(&r)
 	c.duration(&r.CanaryTimeout, "canary-timeout", "`TIME` to wait for all verdicts together, beside the time a retry "+
 		"waits (default 1m)", 1)
 	return func(ctx context.Context) error {
-		var err error
-		if r.Selection, err = c.selection(); err != nil {
+		if err := c.choose(&r.Selection); err != nil {
 			return err
 		}
 		q, err := c.openOne()
 		if err != nil {
 			return err
 		}
-		a := &action{name: "redrive", done: "redriven", rest: stays, dry: r.DryRun}
-		if a.to = r.To; r.To != "" {
-			a.done = fmt.Sprintf("redriven to %q", r.To)
+		a := &action{name: "redrive", done: "redriven", rest: stays, dry: r.DryRun, limit: r.Limit}
+		if a.to = string(r.To); a.to != "" {
+			a.done = fmt.Sprintf("redriven to %q", a.to)
 		}
-		return c.act(ctx, q, a, r.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
+		return c.act(ctx, q, a, func(report deadletter.Report) (deadletter.Progress, error) {
 			return q.Redrive(ctx, r, report)
 		})
 	}
 }
 
 func dlqDiscard(c *call) execution {
-	c.takesSelection("delete")
+	var d deadletter.Discard
+	c.takesAction()
+	c.takes(&d)
 	yes := c.flags.Bool("yes", false, "do not ask; needed where there is no terminal to ask on")
-	dry := c.flags.Bool("dry-run", false, "count what would be deleted, delete nothing")
 	return func(ctx context.Context) error {
-		s, err := c.selection()
-		if err != nil {
+		if err := c.choose(&d.Selection); err != nil {
 			return err
 		}
-		ask := !*dry && !*yes
+		ask := !d.DryRun && !*yes
 		_, readsTerminal := terminalWidth(c.stdin)
 		_, showsTerminal := terminalWidth(c.stderr)
 		if ask && (!readsTerminal || !showsTerminal) {
@@ -244,50 +167,22 @@ func dlqDiscard(c *call) execution {
 		if err != nil {
 			return err
 		}
-		a := &action{name: "discard", done: "discarded", rest: stays, dry: *dry}
+		a := &action{name: "discard", done: "discarded", rest: stays, dry: d.DryRun}
 		if ask {
-			p, err := q.Discard(ctx, s, true, nil)
+			p, err := q.Discard(ctx, deadletter.Discard{Selection: d.Selection, DryRun: true}, nil)
 			if err != nil || p.Matched == 0 {
 				return c.report(ctx, q, a, &p, err)
 			}
 			if err := c.confirm(ctx, q, &p); err != nil {
 				return err
 			}
-			s.Limit = p.Matched // what has been parked since was not asked about
+			d.Limit = p.Matched // what has been parked since was not asked about
 		}
-		return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
-			return q.Discard(ctx, s, *dry, report)
+		a.limit = d.Limit
+		return c.act(ctx, q, a, func(report deadletter.Report) (deadletter.Progress, error) {
+			return q.Discard(ctx, d, report)
 		})
 	}
-}
-
-func (c *call) takesActor() {
-	c.nonempty(&c.as, "as", "`NAME` of who acts, for the log and for x-redriven-by (default: the user and the host)")
-}
-
-// takesSelection declares the flags of an action, which say what it is to verb.
-func (c *call) takesSelection(verb string) {
-	c.takesUsual()
-	c.takesConditions()
-	c.takesActor()
-	c.flags.BoolVar(&c.all, "all", false, "every message of this service")
-	c.count(&c.limit, "limit", verb+" at most `N` messages; 0 = all that match (default 0)")
-}
-
-// selection is what the command line of an action chooses: ids, conditions or --all, and never none of them.
-func (c *call) selection() (s deadletter.Selection, err error) {
-	for _, word := range c.words {
-		c.condition("id", word)
-	}
-	switch {
-	case c.wrong != nil:
-		return s, c.wrong
-	case c.all && !c.filter.Empty():
-		return s, c.misuse("--all and a condition contradict each other")
-	case !c.all && c.filter.Empty():
-		return s, c.misuse("say which messages: by id, by conditions, or with --all")
-	}
-	return deadletter.Selection{Filter: c.filter, Limit: c.limit}, nil
 }
 
 // confirm wants the queue's name typed before anything is deleted. The name, because a yes is typed by habit.

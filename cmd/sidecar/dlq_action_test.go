@@ -50,14 +50,16 @@ func reported(t *testing.T, args []string, p deadletter.Progress, err error) (st
 	if !slices.ContainsFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }) {
 		args = append(args, "--all")
 	}
-	c.takesSelection("move")
+	var s deadletter.Selection
+	c.takesAction()
+	c.takes(&s)
 	must.Do(t, c.flags.Parse(args))
 	c.words = c.flags.Args()
-	must.Get(c.selection())(t)
-	for i := range min(p.Matched+p.Skipped, len(c.filter.IDs)) { // as many as the operation says to have found
-		c.filter.Match(&deadletter.Message{Facts: deadletter.Facts{MessageID: c.filter.IDs[i]}})
+	must.Do(t, c.choose(&s))
+	for i := range min(p.Matched+p.Skipped, len(c.filter.IDs())) { // as many as the operation says to have found
+		c.filter.Match(&deadletter.Message{Facts: deadletter.Facts{MessageID: c.filter.IDs()[i]}})
 	}
-	failed = c.report(t.Context(), anyQueue(t), &action{name: "redrive", done: "redriven", rest: stays}, &p, err)
+	failed = c.report(t.Context(), anyQueue(t), &action{name: "redrive", done: "redriven", rest: stays, limit: s.Limit}, &p, err)
 	return out.String(), failed
 }
 

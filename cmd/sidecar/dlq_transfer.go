@@ -16,7 +16,8 @@ func dlqExport(c *call) execution {
 	c.takesUsual()
 	c.takesConditions()
 	c.takesFile()
-	c.count(&c.limit, "limit", "write at most `N` messages; 0 = all that match (default 0)")
+	var s deadletter.Selection
+	c.count(&s.Limit, "limit", "write at most `N` messages; 0 = all that match (default 0)")
 	force := c.flags.Bool("force", false, "replace the file if it exists")
 	return func(ctx context.Context) error {
 		name := "-"
@@ -33,11 +34,11 @@ func dlqExport(c *call) execution {
 		if err != nil {
 			return err
 		}
-		s := deadletter.Selection{Filter: c.filter, Limit: c.limit}
-		a := &action{name: "export", done: "exported"}
+		s.Filter = c.filter
+		a := &action{name: "export", done: "exported", limit: s.Limit}
 		if name == "-" {
 			a.pipe, a.rest = true, "which is not all: run the same command again"
-			return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
+			return c.act(ctx, q, a, func(report deadletter.Report) (deadletter.Progress, error) {
 				return q.Export(ctx, raw(c.stdout), s, report)
 			})
 		}
@@ -45,7 +46,7 @@ func dlqExport(c *call) execution {
 			return c.failed("%v", err)
 		}
 		a.rest = "no file was written: run the same command again"
-		return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (p deadletter.Progress, err error) {
+		return c.act(ctx, q, a, func(report deadletter.Report) (p deadletter.Progress, err error) {
 			err = writeFile(name, *force, func(w io.Writer) error {
 				p, err = q.Export(ctx, w, s, report)
 				return err
@@ -114,7 +115,7 @@ func dlqImport(c *call) execution {
 			return err
 		}
 		a := &action{name: "import", done: "imported"}
-		return c.act(ctx, q, a, 0, func(report deadletter.Report) (deadletter.Progress, error) {
+		return c.act(ctx, q, a, func(report deadletter.Report) (deadletter.Progress, error) {
 			p, err := q.Import(ctx, from, skip, report)
 			next := skip
 			if at, ok := errors.AsType[*deadletter.LineError](err); ok {

@@ -62,8 +62,8 @@ func printConfig(c *call) execution {
 	return func(context.Context) error { return c.printSettings(*changed) }
 }
 
-// printSettings prints once what holds for all subscriptions alike. The JSON of a subscription has everything that can be
-// set for it.
+// printSettings prints once what holds for all subscriptions alike. The JSON of a subscription has everything that can
+// be set for it.
 func (c *call) printSettings(changed bool) error {
 	cfg, err := c.load()
 	if err != nil {

@@ -51,10 +51,8 @@ type call struct {
 
 	filter deadletter.Filter // of dlq: the conditions
 	wrong  error             // the first mistake in a condition
-	limit  int               // of an action; 0 = all
-	all    bool
-	as     string       // who acts; "" is the user on this host
-	log    *slog.Logger // of what an action has changed
+	as     string            // who acts; "" is the user on this host
+	log    *slog.Logger      // of what an action has changed
 }
 
 // notes is the annotation of a command for the end of its help.

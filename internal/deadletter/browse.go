@@ -21,7 +21,7 @@ func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, report Report, vis
 	if s.Limit > 0 && f.Empty() && !q.narrow {
 		r.total = min(r.total, s.Limit)
 	}
-	o := q.operate(r, Selection{f, s.Limit})
+	o := q.operate(r, Selection{Filter: f, Limit: s.Limit})
 	o.visit = visit
 	return o.run(ctx, report)
 }

@@ -21,7 +21,7 @@ func TestHoldsMessagesForABoundedTime(t *testing.T) {
 		r.park(list...)
 		slow := r.another()
 		slow.hold = 250 * time.Millisecond
-		p, err := slow.Redrive(t.Context(), Redrive{Rate: 20}, nil)
+		p, err := slow.Redrive(t.Context(), Redrive{Rate: "20"}, nil)
 		if !errors.Is(err, errHeld) || !errors.Is(err, ErrStopped) || p.Done == 0 || p.Done == 60 {
 			t.Errorf("%+v, %v", p, err)
 		}
@@ -51,7 +51,7 @@ func TestRedriveEnds(t *testing.T) {
 			must.Do(t, ch.PublishWithContext(t.Context(), "", r.name, true, false, m))
 			return nil
 		})
-		if p := r.redrive(Redrive{Rate: 200}); p.Total != 90 || p.Done != 90 {
+		if p := r.redrive(Redrive{Rate: "200"}); p.Total != 90 || p.Done != 90 {
 			t.Errorf("%+v", p)
 		}
 		brokertest.WaitReady(t, r.url, r.name, 90)

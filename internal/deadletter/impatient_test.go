@@ -18,13 +18,13 @@ func TestImpatientBroker(t *testing.T) {
 	brokertest.OwnNode(t).ConsumerTimeout(5000, 100)
 	r := newRig(t, quorum) // RabbitMQ 4.3 is patient with others
 	r.park(r.numbered(90)...)
-	if p, err := r.Redrive(t.Context(), Redrive{Rate: 5}, nil); !errors.Is(err, ErrStopped) || p.Done == 90 {
+	if p, err := r.Redrive(t.Context(), Redrive{Rate: "5"}, nil); !errors.Is(err, ErrStopped) || p.Done == 90 {
 		t.Errorf("the broker is patient: %+v, %v", p, err)
 	}
 	r.nothingLost(90)
 	r.park(r.numbered(70)...)
 	r.hold = time.Second
-	if p, err := r.Redrive(t.Context(), Redrive{Rate: 10}, nil); !errors.Is(err, errHeld) {
+	if p, err := r.Redrive(t.Context(), Redrive{Rate: "10"}, nil); !errors.Is(err, errHeld) {
 		t.Errorf("%+v, %v", p, err)
 	}
 	_ = r.redrive(Redrive{})

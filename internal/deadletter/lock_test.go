@@ -71,7 +71,7 @@ func TestInUse(t *testing.T) {
 	if _, err := r.Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("redrive beside a read: %v", err)
 	}
-	if _, err := r.Discard(t.Context(), Selection{}, false, nil); !errors.Is(err, ErrInUse) {
+	if _, err := r.Discard(t.Context(), Discard{}, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("discard beside a read: %v", err)
 	}
 	close(release)
@@ -140,7 +140,7 @@ func TestWithoutTheRightToLock(t *testing.T) {
 		begin := sync.OnceFunc(func() { close(begun) })
 		go func() {
 			defer close(ended)
-			p, err := q.Redrive(ctx, Redrive{Rate: 20}, func(p Progress) {
+			p, err := q.Redrive(ctx, Redrive{Rate: "20"}, func(p Progress) {
 				if p.Done > 0 {
 					begin()
 				}

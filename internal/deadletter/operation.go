@@ -245,14 +245,14 @@ func (l *pipeline) reporting(report Report) (stop func()) {
 	}
 }
 
-// Discard deletes what s selects. dry: count, delete nothing. It is otherwise like Redrive.
-func (q *Queue) Discard(ctx context.Context, s Selection, dry bool, report Report) (Progress, error) {
+// Discard deletes what d selects. It is otherwise like Redrive.
+func (q *Queue) Discard(ctx context.Context, d Discard, report Report) (Progress, error) {
 	r, err := q.openRecycled(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
-	o := q.operate(r, s)
-	if !dry {
+	o := q.operate(r, d.Selection)
+	if !d.DryRun {
 		o.act = func(*Message) (func() error, error) { return nil, nil }
 	}
 	return o.run(ctx, report)

@@ -2,9 +2,9 @@ package dlq
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -33,25 +33,18 @@ func FuzzAction(f *testing.F) {
 	f.Add([]byte("{" + members.String() + `"all":true}`))
 	f.Add([]byte(`{"ids":[` + strings.Repeat(`"a",`, 5000) + `"a"]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if cost, bound := allocated(func() { _ = httpguard.Decode(body, new(redriveRequest)) }), 64<<10+100*uint64(len(body)); cost > bound {
+		if cost, bound := allocated(func() { _ = httpguard.Decode(body, new(deadletter.Redrive)) }), 64<<10+100*uint64(len(body)); cost > bound {
 			t.Fatalf("%d bytes cost %d, the bound is %d", len(body), cost, bound)
 		}
-		var redrive redriveRequest
-		if httpguard.Decode(body, &redrive) == nil {
-			if d, err := redrive.options(queue); err == nil {
-				document.Body(t, "/dlq/redrive", body)
-				meansIt(t, body, d.Selection, redrive.All)
-				if d.Rate < 0 || math.IsNaN(d.Rate) || math.IsInf(d.Rate, 0) || d.Canary < 0 {
-					t.Fatalf("%s: %+v", body, d)
-				}
-			}
+		var redrive deadletter.Redrive
+		if httpguard.Decode(body, &redrive) == nil && cmp.Or(redrive.Check(), queue.Check(&redrive)) == nil {
+			document.Body(t, "/dlq/redrive", body)
+			meansIt(t, body, redrive.Selection)
 		}
-		var discard discardRequest
-		if httpguard.Decode(body, &discard) == nil {
-			if s, err := discard.selection(); err == nil && (discard.DryRun || discard.Confirm != "") {
-				document.Body(t, "/dlq/discard", body)
-				meansIt(t, body, s, discard.All)
-			}
+		var discard deadletter.Discard
+		if httpguard.Decode(body, &discard) == nil && discard.Check() == nil && (discard.DryRun || discard.Confirm != "") {
+			document.Body(t, "/dlq/discard", body)
+			meansIt(t, body, discard.Selection)
 		}
 	})
 }
@@ -63,8 +56,8 @@ func anyQueue(t testing.TB) *deadletter.Queue {
 	return deadletter.New(deadletter.Options{}, deadletter.Owner{Plan: plan})[0]
 }
 
-func meansIt(t *testing.T, body []byte, s deadletter.Selection, all bool) {
-	if s.Filter.Empty() != all || s.Limit < 0 {
+func meansIt(t *testing.T, body []byte, s deadletter.Selection) {
+	if s.Filter.Empty() != s.All || s.Limit < 0 {
 		t.Fatalf("%s: %+v", body, s)
 	}
 	// What is said twice does not survive being read.
@@ -147,14 +140,14 @@ func allocated(f func()) uint64 {
 func TestLargeRequestsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	ids := strings.Repeat(`"`+strings.Repeat("x", 100)+`",`, 99)
-	var q redriveRequest
+	var q deadletter.Redrive
 	if err := httpguard.Decode([]byte(`{"filter":{"id":[`+ids+`"y"]}}`), &q); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok := echo(q).(map[string]int); !ok || got["omitted_bytes"] < maxEcho {
 		t.Errorf("%v", echo(q))
 	}
-	if d, err := q.options(anyQueue(t)); err != nil || len(d.Filter.IDs) != 100 {
-		t.Errorf("%v %d", err, len(d.Filter.IDs))
+	if n := len(q.Filter.IDs()); n != 100 {
+		t.Errorf("%d ids", n)
 	}
 }
