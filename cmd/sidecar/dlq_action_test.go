@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -120,32 +119,6 @@ func TestUnreadableReport(t *testing.T) {
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), errFull.Error()) {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestConfirm(t *testing.T) {
-	t.Parallel()
-	q := anyQueue(t)
-	ask := func(ctx context.Context, in io.Reader) (string, error) {
-		var errs bytes.Buffer
-		c := newTestCall(invocation{stdin: in, stderr: &errs}, "discard")
-		err := c.confirm(ctx, q, &deadletter.Progress{Total: 9, Matched: 3})
-		return errs.String(), err
-	}
-	if asked, err := ask(t.Context(), strings.NewReader(" wms.dlq.wms-cincout\n")); err != nil || !strings.Contains(asked, "3 of 9 messages in wms.dlq.wms-cincout would be discarded permanently") {
-		t.Errorf("%q, %v", asked, err)
-	}
-	for _, in := range []string{"", "\n", "y\n", "yes\n", "wms.dlq\n"} {
-		if _, err := ask(t.Context(), strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), "nothing was discarded") {
-			t.Errorf("%q: %v", in, err)
-		}
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	nothing, typed := io.Pipe()
-	defer func() { _ = typed.Close() }()
-	if _, err := ask(ctx, nothing); err == nil || !strings.Contains(err.Error(), "stopped by a signal: nothing was discarded") {
 		t.Errorf("%v", err)
 	}
 }

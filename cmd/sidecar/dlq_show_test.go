@@ -8,7 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -66,22 +65,6 @@ func TestShow(t *testing.T) {
 	}
 	if strings.Contains(got, "\x1b") {
 		t.Errorf("an escape sequence in %q", got)
-	}
-}
-
-func TestShowOfAlmostNothing(t *testing.T) {
-	t.Parallel()
-	got := shown(t, &deadletter.Full{Body: &deadletter.Body{Format: "empty"}})
-	for text, want := range map[string]bool{
-		"message id        -\n": true, "reason            -\n": true, "body (0 B, empty)\n": true,
-		"headers": false, "journey": false, "parked": false, "problem": false, "status": false, "1970": false,
-	} {
-		if strings.Contains(got, text) != want {
-			t.Errorf("%q: want %v in\n%s", text, want, got)
-		}
-	}
-	if got := shown(t, &deadletter.Full{}); strings.Contains(got, "body") {
-		t.Errorf("a body that was not asked for:\n%s", got)
 	}
 }
 
@@ -158,19 +141,6 @@ func TestMeterWithoutATerminal(t *testing.T) {
 	want := " 10%  500 redriven, 50/s, 1000 of 10000 read, 1m30s left\n 20%  1000 redriven, 50/s, 2000 of 10000 read, 1m20s left\n"
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestMeterOnATerminal(t *testing.T) {
-	t.Parallel()
-	got := metered(t, 100, 3)
-	if !strings.Contains(got, "\r[------------------------]   2%  100 redriven, ") || !strings.HasSuffix(got, "\r\x1b[K") || strings.Contains(got, "\n") {
-		t.Errorf("%q", got)
-	}
-	for line := range strings.SplitSeq(metered(t, 40, 30), "\r") {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\x1b[K")); n > 39 {
-			t.Errorf("%d columns: %q", n, line)
-		}
 	}
 }
 
