@@ -5,10 +5,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,5 +152,47 @@ func TestLargeRequestsAreNotRepeated(t *testing.T) {
 	}
 	if n := len(q.Filter.IDs()); n != 100 {
 		t.Errorf("%d ids", n)
+	}
+}
+
+// TestTheDocumentHasEveryValue: what the engine takes is what the OpenAPI document and the help of the commands describe.
+func TestTheDocumentHasEveryValue(t *testing.T) {
+	t.Parallel()
+	type schema struct{ Properties map[string]any }
+	var document struct {
+		Paths map[string]struct {
+			Post struct {
+				RequestBody struct {
+					Content map[string]struct{ Schema schema }
+				}
+			}
+		}
+		Components struct{ Schemas map[string]schema }
+	}
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile("../openapi.json"))(t), &document))
+	same := func(what string, documented map[string]any, known []string) {
+		t.Helper()
+		if slices.Sort(known); !slices.Equal(slices.Sorted(maps.Keys(documented)), known) {
+			t.Errorf("%s: documented are %v, known %v", what, slices.Sorted(maps.Keys(documented)), known)
+		}
+	}
+	var conditions []string
+	for _, c := range deadletter.Conditions {
+		conditions = append(conditions, c.Name)
+	}
+	same("conditions", document.Components.Schemas["Filter"].Properties, conditions)
+	for path, of := range map[string]any{"/dlq/redrive": deadletter.Redrive{}, "/dlq/discard": deadletter.Discard{}} {
+		var names []string
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" || name == "-" {
+				continue
+			}
+			names = append(names, name)
+			if flag := strings.ReplaceAll(name, "_", "-"); deadletter.Help[flag] == "" && name != "filter" && name != "confirm" {
+				t.Errorf("%s has no help", flag)
+			}
+		}
+		same(path, document.Paths[path].Post.RequestBody.Content["application/json"].Schema.Properties, names)
 	}
 }
