@@ -117,6 +117,13 @@ func TestDLQAsksOnATerminal(t *testing.T) {
 		t.Errorf("%d left:\n%s", n, x.seen())
 	}
 
+	x = onTerminal(t, 100, sc.env, "dlq", "discard", "--all")
+	x.press("yes\n")
+	x.ends(1)
+	if n := sc.ready(sc.dlq()); n != 3 || !strings.Contains(x.seen(), "wrong queue name: nothing was discarded") {
+		t.Errorf("%d left:\n%s", n, x.seen())
+	}
+
 	x = onTerminal(t, 100, sc.env, "dlq", "discard", "--status", "503")
 	x.await("2 of 3 messages in " + sc.dlq() + " would be discarded permanently")
 	sc.parkIDs(503, "later") // it was not asked about

@@ -64,50 +64,52 @@ const drainMargin = 10 * time.Second
 const drainPoll = 100 * time.Millisecond
 
 // drain asks the running sidecar to drain and waits until it has: for a preStop hook.
-func drain(ctx context.Context, c *call) error {
-	cfg, err := c.load()
-	if err != nil {
-		return err
-	}
-	token, err := cfg.Listen.ControlToken.Value()
-	if err != nil {
-		return err
-	}
-	a := adminClient{"SIDECAR_CONTROL_ADDR", cfg.Listen.ControlAddr, token}
-	status, body, err := a.ask(ctx, http.MethodPost, "/drain")
-	if err != nil {
-		return err
-	}
-	if status/100 != 2 {
-		return fmt.Errorf("drain refused with status %d: %s", status, body)
-	}
-	ctx, cancel := context.WithTimeout(ctx, cfg.Process.ShutdownGrace+drainMargin)
-	defer cancel()
-	t := time.NewTicker(drainPoll)
-	defer t.Stop()
-	for s := struct{ State string }{"draining"}; ; {
-		status, body, err := a.ask(ctx, http.MethodGet, "/status")
-		switch {
-		case errors.Is(err, syscall.ECONNREFUSED): // it has drained and ended meanwhile
-			s.State = "stopped"
-		case err != nil:
-			// No answer says nothing: the process may be ending at this moment, or have no CPU. A hook that fails ends the
-			// pod early.
-		case status != http.StatusOK:
-			return fmt.Errorf("status refused with status %d: %s", status, body)
-		default:
-			if err := json.Unmarshal(body, &s); err != nil {
-				return fmt.Errorf("read the sidecar's status: %w", err)
-			}
-		}
-		if s.State == "stopped" || s.State == "drained" {
-			_, err := fmt.Fprintln(c.stdout, s.State)
+func drain(c *call) execution {
+	return func(ctx context.Context) error {
+		cfg, err := c.load()
+		if err != nil {
 			return err
 		}
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return fmt.Errorf("still %s after the grace", s.State)
+		token, err := cfg.Listen.ControlToken.Value()
+		if err != nil {
+			return err
+		}
+		a := adminClient{"SIDECAR_CONTROL_ADDR", cfg.Listen.ControlAddr, token}
+		status, body, err := a.ask(ctx, http.MethodPost, "/drain")
+		if err != nil {
+			return err
+		}
+		if status/100 != 2 {
+			return fmt.Errorf("drain refused with status %d: %s", status, body)
+		}
+		ctx, cancel := context.WithTimeout(ctx, cfg.Process.ShutdownGrace+drainMargin)
+		defer cancel()
+		t := time.NewTicker(drainPoll)
+		defer t.Stop()
+		for s := struct{ State string }{"draining"}; ; {
+			status, body, err := a.ask(ctx, http.MethodGet, "/status")
+			switch {
+			case errors.Is(err, syscall.ECONNREFUSED): // it has drained and ended meanwhile
+				s.State = "stopped"
+			case err != nil:
+				// No answer says nothing: the process may be ending at this moment, or have no CPU. A hook that fails ends the
+				// pod early.
+			case status != http.StatusOK:
+				return fmt.Errorf("status refused with status %d: %s", status, body)
+			default:
+				if err := json.Unmarshal(body, &s); err != nil {
+					return fmt.Errorf("read the sidecar's status: %w", err)
+				}
+			}
+			if s.State == "stopped" || s.State == "drained" {
+				_, err := fmt.Fprintln(c.stdout, s.State)
+				return err
+			}
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				return fmt.Errorf("still %s after the grace", s.State)
+			}
 		}
 	}
 }
@@ -115,27 +117,27 @@ func drain(ctx context.Context, c *call) error {
 var healthPaths = map[string]string{"live": "/livez", "ready": "/readyz", "startup": "/startupz"}
 
 // health is the exec probe for images without a shell.
-func health(ctx context.Context, c *call) error {
-	if err := c.parse(1); err != nil {
-		return err
+func health(c *call) execution {
+	c.takesWord("live", "ready", "startup")
+	return func(ctx context.Context) error {
+		probe := cmp.Or(append(c.words, "ready")...)
+		path, ok := healthPaths[probe]
+		if !ok {
+			return c.misuse("%q is not one of live, ready, startup", probe)
+		}
+		cfg, err := loadConfig(c.environ)
+		if err != nil {
+			return err
+		}
+		a := adminClient{"SIDECAR_ADMIN_ADDR", cfg.Listen.AdminAddr, ""}
+		status, body, err := a.ask(ctx, http.MethodGet, path)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintln(c.stdout, strings.TrimSpace(string(body)))
+		if status != http.StatusOK {
+			return fmt.Errorf("not %s: status %d", probe, status)
+		}
+		return nil
 	}
-	probe := cmp.Or(append(c.words, "ready")...)
-	path, ok := healthPaths[probe]
-	if !ok {
-		return c.misuse("%q is not one of live, ready, startup", probe)
-	}
-	cfg, err := loadConfig(c.environ)
-	if err != nil {
-		return err
-	}
-	a := adminClient{"SIDECAR_ADMIN_ADDR", cfg.Listen.AdminAddr, ""}
-	status, body, err := a.ask(ctx, http.MethodGet, path)
-	if err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintln(c.stdout, strings.TrimSpace(string(body)))
-	if status != http.StatusOK {
-		return fmt.Errorf("not %s: status %d", probe, status)
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,110 +14,55 @@ import (
 	"time"
 
 	"sidecar/internal/app"
-	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/terminal"
 )
 
-var dlqGroup = group{
+var dlqGroup = subcommand{
+	name: "dlq", arguments: "COMMAND",
+	summary: "list, understand, redrive, discard, export or import parked messages; needs no running sidecar",
 	description: "Works on the dead-letter queues of the configured topologies, straight in the broker. The environment " +
 		"is that of sidecar run; no sidecar needs to run. Of several queues list, groups and show read one after the " +
 		"other; all other commands are for one, which --subscription chooses.",
-	commands: []subcommand{
-		{"list", "[conditions]", "the parked messages, one per line, from the head of the queue", dlqList, []string{
-			"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json",
-		}},
-		{"groups", "[conditions]", "what fails in the same way, and how often, the largest group first", dlqGroups, []string{
-			"", "--reason max_retries --json",
-		}},
-		{"show", "ID", "one message with everything in it, by its message id or its reference (REF in the list)", dlqShow,
-			[]string{"order-4711", "3f2a90c41b7d6e58 --json"}},
-		{"redrive", "ID...|conditions|--all", "back into the flow, one try each unless --reset; to another queue with --to",
-			dlqRedrive, []string{
-				"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s", "--reset order-4711",
-				"--to billing.inspect --text 4711",
-			}},
-		{"discard", "ID...|conditions|--all", "delete messages permanently", dlqDiscard, []string{
-			"--dry-run --status 422", "--status 422 --older 7d --yes",
-		}},
-		{"export", "[FILE|-] [conditions]", "copy messages to a file, or to standard output, as JSON Lines, which " +
-			"/publish:batch takes; they stay parked", dlqExport, []string{
-			"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz",
-		}},
-		{"import", "[FILE|-]", "park what was exported, as it was", dlqImport, []string{
-			"parked.jsonl", "--skip 1200 parked.jsonl",
-		}},
-	},
 	notes: "list, groups, show and export change nothing. Only one command at a time can use a queue. Every command " +
 		"takes --json for scripts and --help. " + exitCodes,
-}
-
-// dlq runs a command on the dead-letter queue. Its help has the conditions.
-func dlq(ctx context.Context, c *call) error {
-	c.takesConditions()
-	return dlqGroup.run(ctx, c)
-}
-
-// parseDLQ adds the flags that every command has, and parses.
-func (c *call) parseDLQ(most int) error {
-	c.flags.BoolVar(&c.json, "json", false, "JSON for scripts on standard output, one document per line")
-	c.flags.BoolVar(&c.quiet, "quiet", false, "no progress and no notes on standard error; errors still")
-	c.flags.BoolVar(&c.quiet, "q", false, "")
-	c.takesSubscription("only the messages")
-	return c.parse(most)
-}
-
-// usualValues of conditions, for completion. There are others.
-var usualValues = map[string][]string{
-	"status": {"4xx", "5xx", "none"},
-	"reason": {"max_retries", "park_status", "disposition", "too_large", "headers_too_large", "no_route",
-		"broker:rejected", "broker:expired", "broker:maxlen", "broker:delivery_limit", "none"},
-}
-
-func (c *call) takesConditions() {
-	for _, known := range deadletter.Conditions {
-		c.flags.Var(&wordFlag{known: usualValues[known.Name], condition: true, set: func(value string) error {
-			c.condition(known.Name, value)
-			return nil // parse reports a mistake
-		}}, known.Name, known.Help)
-	}
-}
-
-func (c *call) condition(name, value string) {
-	err := plainly(c.filter.Set(name, value))
-	if err == nil || c.wrong != nil {
-		return
-	}
-	if near := config.Nearest(value, usualValues[name]); near != "" {
-		err = fmt.Errorf("%w; did you mean %s?", err, near)
-	}
-	c.wrong = c.misuse("--%w", err)
-}
-
-// plainly is an error without the mark of what kind it is.
-func plainly(err error) error {
-	if err == nil {
+	prepare: func(c *call) execution { // for the help
+		c.takesConditions()
 		return nil
-	}
-	return errors.New(strings.TrimPrefix(oneLine(err), deadletter.ErrInvalid.Error()+": "))
-}
-
-func (c *call) count(n *int, name, usage string) {
-	c.flags.Func(name, usage, func(value string) (err error) {
-		if *n, err = strconv.Atoi(value); err != nil || *n < 0 {
-			return errors.New("want a whole number from 0 on")
-		}
-		return nil
-	})
-}
-
-func (c *call) nonempty(text *string, name, usage string) {
-	c.flags.Func(name, usage, func(value string) error {
-		if *text = value; value == "" {
-			return errors.New("must not be empty")
-		}
-		return nil
-	})
+	},
+	examples: []string{ // from an alert to a repaired queue
+		"groups                                   # what fails",
+		"list --group 5b7c0d1e9f24                # which messages",
+		"show order-4711                          # with its body",
+		"redrive --canary 3 --group 5b7c0d1e9f24  # three, then all",
+	},
+	below: []subcommand{
+		{name: "list", arguments: "[conditions]", prepare: dlqList,
+			examples: []string{"", "--status 5xx --newer 2h --limit 0", "--header tenant=acme* --json"},
+			summary:  "the parked messages, one per line, from the head of the queue"},
+		{name: "groups", arguments: "[conditions]", prepare: dlqGroups,
+			examples: []string{"", "--reason max_retries --json"},
+			summary:  "what fails in the same way, and how often, the largest group first"},
+		{name: "show", arguments: "ID", most: 1, prepare: dlqShow,
+			examples: []string{"order-4711", "3f2a90c41b7d6e58 --json"},
+			summary:  "one message with everything in it, by its message id or its reference (REF in the list)"},
+		{name: "redrive", arguments: "ID...|conditions|--all", most: -1, prepare: dlqRedrive,
+			examples: []string{
+				"--canary 3 --group 5b7c0d1e9f24", "--status 503 --rate 20/s",
+				"--reset order-4711", "--to billing.inspect --text 4711",
+			},
+			summary: "back into the flow, one try each unless --reset; to another queue with --to"},
+		{name: "discard", arguments: "ID...|conditions|--all", most: -1, prepare: dlqDiscard,
+			examples: []string{"--dry-run --status 422", "--status 422 --older 7d --yes"},
+			summary:  "delete messages permanently"},
+		{name: "export", arguments: "[FILE|-] [conditions]", most: 1, prepare: dlqExport,
+			examples: []string{"parked.jsonl", "--status 422 | gzip > parked.jsonl.gz"},
+			summary: "copy messages to a file, or to standard output, as JSON Lines, which /publish:batch takes; " +
+				"they stay parked"},
+		{name: "import", arguments: "[FILE|-]", most: 1, prepare: dlqImport,
+			examples: []string{"parked.jsonl", "--skip 1200 parked.jsonl"},
+			summary:  "park what was exported, as it was"},
+	},
 }
 
 // openOne returns the only queue there is, or the one of --subscription.
@@ -134,15 +78,11 @@ func (c *call) openOne() (*deadletter.Queue, error) {
 	return q, err
 }
 
-func (c *call) takesSubscription(what string) {
-	c.nonempty(&c.subscription, "subscription", what+" of the subscription `NAME`")
-}
-
 func (c *call) noSubscription(names []string) error {
 	if len(names) == 0 {
 		return c.misuse("no subscription %q: subscriptions have no names", c.subscription)
 	}
-	return c.misuse("no subscription %q; %s", c.subscription, suggestion(c.subscription, names))
+	return c.misuse("no subscription %q; %s", c.subscription, suggestion(c.subscription, names, nil))
 }
 
 // open reads the configuration. The queues it returns connect when they are used.
@@ -183,97 +123,66 @@ func (c *call) note(format string, args ...any) {
 // stays is what to do when a command ended before its end and what it has not done yet is where it was.
 const stays = "the rest is still in the queue: run the same command again"
 
-func dlqRedrive(ctx context.Context, c *call) error {
+func dlqRedrive(c *call) execution {
 	r := deadletter.Redrive{CanaryTimeout: time.Minute}
-	c.count(&r.Canary, "canary", "send `N` first and wait for their verdicts; go on only when all were acked")
-	c.flags.BoolVar(&r.DryRun, "dry-run", false, "count what would be moved, move nothing")
-	c.flags.BoolVar(&r.Reset, "reset", false, "full fresh attempts. Without it the count goes on: one try, then parked "+
-		"again")
-	c.nonempty(&r.To, "to", "move them to another existing `QUEUE` instead, each as if never tried")
-	c.flags.BoolVar(&r.Plain, "plain", false, "with --to: without any header x-original-* and x-redriven-*")
-	c.flags.Func("rate", "at most `RATE` messages per second, minute or hour: 20/s, 100/m", func(v string) (err error) {
-		r.Rate, err = deadletter.ParseRate(v)
-		return plainly(err)
-	})
+	c.takesAction()
+	c.takes(&r)
 	c.duration(&r.CanaryTimeout, "canary-timeout", "`TIME` to wait for all verdicts together, beside the time a retry "+
 		"waits (default 1m)", 1)
-	var err error
-	if r.Selection, err = c.parseSelection("move"); err != nil {
-		return err
-	}
-	q, err := c.openOne()
-	if err != nil {
-		return err
-	}
-	a := &action{name: "redrive", done: "redriven", rest: stays, dry: r.DryRun}
-	if a.to = r.To; r.To != "" {
-		a.done = fmt.Sprintf("redriven to %q", r.To)
-	}
-	return c.act(ctx, q, a, r.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
-		return q.Redrive(ctx, r, report)
-	})
-}
-
-func dlqDiscard(ctx context.Context, c *call) error {
-	yes := c.flags.Bool("yes", false, "do not ask; needed where there is no terminal to ask on")
-	dry := c.flags.Bool("dry-run", false, "count what would be deleted, delete nothing")
-	s, err := c.parseSelection("delete")
-	if err != nil {
-		return err
-	}
-	ask := !*dry && !*yes
-	_, readsTerminal := terminalWidth(c.stdin)
-	_, showsTerminal := terminalWidth(c.stderr)
-	if ask && (!readsTerminal || !showsTerminal) {
-		return c.misuse("deletes messages permanently: say so with --yes, or see with --dry-run how many; sidecar dlq " +
-			"export keeps a copy")
-	}
-	q, err := c.openOne()
-	if err != nil {
-		return err
-	}
-	a := &action{name: "discard", done: "discarded", rest: stays, dry: *dry}
-	if ask {
-		p, err := q.Discard(ctx, s, true, nil)
-		if err != nil || p.Matched == 0 {
-			return c.report(ctx, q, a, &p, err)
-		}
-		if err := c.confirm(ctx, q, &p); err != nil {
+	return func(ctx context.Context) error {
+		if err := c.choose(&r.Selection); err != nil {
 			return err
 		}
-		s.Limit = p.Matched // what has been parked since was not asked about
+		q, err := c.openOne()
+		if err != nil {
+			return err
+		}
+		a := &action{name: "redrive", done: "redriven", rest: stays, dry: r.DryRun, limit: r.Limit}
+		if a.to = string(r.To); a.to != "" {
+			a.done = fmt.Sprintf("redriven to %q", a.to)
+		}
+		return c.act(ctx, q, a, func(report deadletter.Report) (deadletter.Progress, error) {
+			return q.Redrive(ctx, r, report)
+		})
 	}
-	return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
-		return q.Discard(ctx, s, *dry, report)
-	})
 }
 
-func (c *call) takesActor() {
-	c.nonempty(&c.as, "as", "`NAME` of who acts, for the log and for x-redriven-by (default: the user and the host)")
-}
-
-// parseSelection reads the command line of an action, with flags for what it is to verb: ids, conditions or --all, and
-// never none of them.
-func (c *call) parseSelection(verb string) (s deadletter.Selection, err error) {
-	c.takesConditions()
-	c.takesActor()
-	c.flags.BoolVar(&c.all, "all", false, "every message of this service")
-	c.count(&c.limit, "limit", verb+" at most `N` messages; 0 = all that match (default 0)")
-	if err = c.parseDLQ(-1); err != nil {
-		return s, err
+func dlqDiscard(c *call) execution {
+	var d deadletter.Discard
+	c.takesAction()
+	c.takes(&d)
+	yes := c.flags.Bool("yes", false, "do not ask; needed where there is no terminal to ask on")
+	return func(ctx context.Context) error {
+		if err := c.choose(&d.Selection); err != nil {
+			return err
+		}
+		ask := !d.DryRun && !*yes
+		_, readsTerminal := terminalWidth(c.stdin)
+		_, showsTerminal := terminalWidth(c.stderr)
+		if ask && (!readsTerminal || !showsTerminal) {
+			return c.misuse("deletes messages permanently: say so with --yes, or see with --dry-run how many; sidecar dlq " +
+				"export keeps a copy")
+		}
+		q, err := c.openOne()
+		if err != nil {
+			return err
+		}
+		a := &action{name: "discard", done: "discarded", rest: stays, dry: d.DryRun}
+		if ask {
+			p, err := q.Discard(ctx, deadletter.Discard{Selection: d.Selection, DryRun: true}, nil)
+			if err != nil || p.Matched == 0 {
+				return c.report(ctx, q, a, &p, err)
+			}
+			if err := c.confirm(ctx, q, &p); err != nil {
+				return err
+			}
+			d.Limit = p.Matched // what has been parked since was not asked about
+		}
+		a.limit = d.Limit
+		return c.act(ctx, q, a, func(report deadletter.Report) (deadletter.Progress, error) {
+			return q.Discard(ctx, d, report)
+		})
 	}
-	for _, word := range c.words {
-		c.condition("id", word)
-	}
-	switch {
-	case c.wrong != nil:
-		return s, c.wrong
-	case c.all && !c.filter.Empty():
-		return s, c.misuse("--all and a condition contradict each other")
-	case !c.all && c.filter.Empty():
-		return s, c.misuse("say which messages: by id, by conditions, or with --all")
-	}
-	return deadletter.Selection{Filter: c.filter, Limit: c.limit}, nil
 }
 
 // confirm wants the queue's name typed before anything is deleted. The name, because a yes is typed by habit.

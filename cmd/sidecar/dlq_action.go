@@ -22,6 +22,8 @@ type action struct {
 	dry  bool   // it only counts
 	pipe bool   // standard output carries the messages
 	to   string // another queue that messages are moved to
+
+	limit int // how many messages at the most; 0 = any number
 }
 
 // actionResult is the one document that --json gives of an action.
@@ -35,12 +37,11 @@ type actionResult struct {
 
 const stoppedBySignal = "stopped by a signal"
 
-// act does a to at most limit messages, 0 for any number: it shows the progress of do, unless the messages themselves
-// are on the screen, and reports how it ended.
-func (c *call) act(ctx context.Context, q *deadletter.Queue, a *action, limit int,
+// act does a: it shows the progress of do, unless the messages themselves are on the screen, and reports how it ended.
+func (c *call) act(ctx context.Context, q *deadletter.Queue, a *action,
 	do func(deadletter.Report) (deadletter.Progress, error)) error {
 	now := time.Now()
-	m := &meter{w: c.stderr, done: a.done, limit: limit, began: now, shown: now}
+	m := &meter{w: c.stderr, done: a.done, limit: a.limit, began: now, shown: now}
 	if _, screen := terminalWidth(c.stdout); c.quiet || a.pipe && screen {
 		m.w = io.Discard
 	}
@@ -77,7 +78,7 @@ func (c *call) report(ctx context.Context, q *deadletter.Queue, a *action, p *de
 			number(p.Failed, "message"), a.done)
 	}
 	if failed == nil {
-		failed = c.missing(p)
+		failed = c.missing(p, a.limit)
 	}
 	say := c.say
 	if a.pipe {
@@ -127,10 +128,10 @@ func outcome(a *action, p *deadletter.Progress) string {
 }
 
 // missing complains about ids that were asked for and are not there.
-func (c *call) missing(p *deadletter.Progress) error {
+func (c *call) missing(p *deadletter.Progress, limit int) error {
 	unmet := c.filter.Unmet()
 	switch found := p.Matched + p.Skipped; {
-	case len(unmet) == 0, c.limit > 0 && found >= c.limit:
+	case len(unmet) == 0, limit > 0 && found >= limit:
 		return nil
 	case len(unmet) == 1:
 		return c.failed("no parked message %q, or it does not meet the other conditions: sidecar "+

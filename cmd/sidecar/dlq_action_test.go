@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -46,17 +45,20 @@ func TestOutcome(t *testing.T) {
 func reported(t *testing.T, args []string, p deadletter.Progress, err error) (stdout string, failed error) {
 	t.Helper()
 	var out bytes.Buffer
-	c := newCall(invocation{args: args, stdout: &out}, "sidecar dlq", subcommand{name: "redrive"})
+	c := newTestCall(invocation{stdout: &out}, "redrive")
 	if !slices.ContainsFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") }) {
-		c.args = append(c.args, "--all")
+		args = append(args, "--all")
 	}
-	if _, err := c.parseSelection("move"); err != nil {
-		t.Fatal(err)
+	var s deadletter.Selection
+	c.takesAction()
+	c.takes(&s)
+	must.Do(t, c.flags.Parse(args))
+	c.words = c.flags.Args()
+	must.Do(t, c.choose(&s))
+	for i := range min(p.Matched+p.Skipped, len(c.filter.IDs())) { // as many as the operation says to have found
+		c.filter.Match(&deadletter.Message{Facts: deadletter.Facts{MessageID: c.filter.IDs()[i]}})
 	}
-	for i := range min(p.Matched+p.Skipped, len(c.filter.IDs)) { // as many as the operation says to have found
-		c.filter.Match(&deadletter.Message{Facts: deadletter.Facts{MessageID: c.filter.IDs[i]}})
-	}
-	failed = c.report(t.Context(), anyQueue(t), &action{name: "redrive", done: "redriven", rest: stays}, &p, err)
+	failed = c.report(t.Context(), anyQueue(t), &action{name: "redrive", done: "redriven", rest: stays, limit: s.Limit}, &p, err)
 	return out.String(), failed
 }
 
@@ -103,7 +105,7 @@ func TestReport(t *testing.T) {
 func TestUnreadableReport(t *testing.T) {
 	t.Parallel()
 	for _, asJSON := range []bool{false, true} {
-		c := newCall(invocation{stdout: full{}}, "sidecar dlq", subcommand{name: "redrive"})
+		c := newTestCall(invocation{stdout: full{}}, "redrive")
 		c.json = asJSON
 		p := deadletter.Progress{Total: 2, Matched: 2, Done: 2}
 		err := c.report(t.Context(), anyQueue(t), &action{name: "redrive", done: "redriven", rest: stays}, &p, nil)
@@ -111,38 +113,12 @@ func TestUnreadableReport(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	c := newCall(invocation{environ: nowhere, stdout: full{}}, "sidecar dlq", subcommand{name: "list"})
+	c := newTestCall(invocation{environ: nowhere, stdout: full{}}, "list")
 	err := c.readOnly(t.Context(), func(deadletter.Queues) error {
 		c.say("x")
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), errFull.Error()) {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestConfirm(t *testing.T) {
-	t.Parallel()
-	q := anyQueue(t)
-	ask := func(ctx context.Context, in io.Reader) (string, error) {
-		var errs bytes.Buffer
-		c := newCall(invocation{stdin: in, stderr: &errs}, "sidecar dlq", subcommand{name: "discard"})
-		err := c.confirm(ctx, q, &deadletter.Progress{Total: 9, Matched: 3})
-		return errs.String(), err
-	}
-	if asked, err := ask(t.Context(), strings.NewReader(" wms.dlq.wms-cincout\n")); err != nil || !strings.Contains(asked, "3 of 9 messages in wms.dlq.wms-cincout would be discarded permanently") {
-		t.Errorf("%q, %v", asked, err)
-	}
-	for _, in := range []string{"", "\n", "y\n", "yes\n", "wms.dlq\n"} {
-		if _, err := ask(t.Context(), strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), "nothing was discarded") {
-			t.Errorf("%q: %v", in, err)
-		}
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	nothing, typed := io.Pipe()
-	defer func() { _ = typed.Close() }()
-	if _, err := ask(ctx, nothing); err == nil || !strings.Contains(err.Error(), "stopped by a signal: nothing was discarded") {
 		t.Errorf("%v", err)
 	}
 }

@@ -18,23 +18,23 @@ var listColumns = []column{
 	{title: "ROUTING KEY", least: 8, rank: 4}, {title: "SIZE", right: true, rank: 1}, {title: "MESSAGE ID", least: 12},
 }
 
-func dlqList(ctx context.Context, c *call) error {
+func dlqList(c *call) execution {
+	c.takesUsual()
 	c.takesConditions()
 	scan := deadletter.Scan{Limit: 20}
 	c.count(&scan.Limit, "limit", "show at most `N` messages of a queue; 0 = all (default 20)")
 	c.count(&scan.Depth, "scan", "read at most `N` messages, from the head of a queue; 0 = all (default 0)")
-	if err := c.parseDLQ(0); err != nil {
-		return err
-	}
-	return c.readOnly(ctx, func(q deadletter.Queues) error {
-		t, now := c.table(listColumns), time.Now()
-		s, err := q.Browse(ctx, c.filter, scan, func(m *deadletter.Message) error {
-			v := m.View()
-			return c.line(t, &v, v.Subscription, listRow(&v, now))
+	return func(ctx context.Context) error {
+		return c.readOnly(ctx, func(q deadletter.Queues) error {
+			t, now := c.table(listColumns), time.Now()
+			s, err := q.Browse(ctx, c.filter, scan, func(m *deadletter.Message) error {
+				v := m.View()
+				return c.line(t, &v, v.Subscription, listRow(&v, now))
+			})
+			shown := fmt.Sprintf("%d of %s shown", s.Matched, number(s.Total, "message"))
+			return c.endTable(t, err, shown+unread(&s, scan.Limit))
 		})
-		shown := fmt.Sprintf("%d of %s shown", s.Matched, number(s.Total, "message"))
-		return c.endTable(t, err, shown+unread(&s, scan.Limit))
-	})
+	}
 }
 
 // table is one for people, on standard output. It names the subscriptions if they have names.
@@ -104,24 +104,24 @@ var groupColumns = []column{
 	{title: "PROBLEM", least: 16}, {title: "ROUTING KEY", least: 10}, {title: "FIRST", rank: 1}, {title: "LAST", rank: 2},
 }
 
-func dlqGroups(ctx context.Context, c *call) error {
+func dlqGroups(c *call) execution {
+	c.takesUsual()
 	c.takesConditions()
 	var scan deadletter.Scan
 	c.count(&scan.Depth, "scan", "read at most `N` messages, from the head of a queue; 0 = all (default 0)")
-	if err := c.parseDLQ(0); err != nil {
-		return err
-	}
-	return c.readOnly(ctx, func(q deadletter.Queues) error {
-		groups, s, err := q.Groups(ctx, c.filter, scan)
-		t, now := c.table(groupColumns), time.Now()
-		for _, g := range groups {
-			if err == nil {
-				err = c.line(t, g, g.Subscription, groupRow(g, now))
+	return func(ctx context.Context) error {
+		return c.readOnly(ctx, func(q deadletter.Queues) error {
+			groups, s, err := q.Groups(ctx, c.filter, scan)
+			t, now := c.table(groupColumns), time.Now()
+			for _, g := range groups {
+				if err == nil {
+					err = c.line(t, g, g.Subscription, groupRow(g, now))
+				}
 			}
-		}
-		of := fmt.Sprintf("%s of %d of %s", number(len(groups), "group"), s.Matched, number(s.Total, "message"))
-		return c.endTable(t, err, of+unread(&s, 0))
-	})
+			of := fmt.Sprintf("%s of %d of %s", number(len(groups), "group"), s.Matched, number(s.Total, "message"))
+			return c.endTable(t, err, of+unread(&s, 0))
+		})
+	}
 }
 
 func groupRow(g *deadletter.Group, now time.Time) []string {

@@ -17,7 +17,8 @@ import (
 	"sidecar/internal/terminal"
 )
 
-func dlqShow(ctx context.Context, c *call) error {
+func dlqShow(c *call) execution {
+	c.takesUsual()
 	maxBody := 64 << 10
 	c.flags.Func("max-body", "show at most `SIZE` of the body: a number of bytes, or one followed by KiB or MiB "+
 		"(default 64KiB)", func(v string) error {
@@ -26,30 +27,29 @@ func dlqShow(ctx context.Context, c *call) error {
 		return err
 	})
 	noBody := c.flags.Bool("no-body", false, "leave the body out")
-	if err := c.parseDLQ(1); err != nil {
-		return err
-	}
-	if len(c.words) == 0 || c.words[0] == "" {
-		return c.misuse("give a message id or a reference, as list prints them")
-	}
-	if *noBody {
-		maxBody = 0
-	}
-	return c.readOnly(ctx, func(q deadletter.Queues) error {
-		m, more, err := q.Find(ctx, c.words[0], maxBody)
-		if err != nil {
-			return err
+	return func(ctx context.Context) error {
+		if len(c.words) == 0 || c.words[0] == "" {
+			return c.misuse("give a message id or a reference, as list prints them")
 		}
-		if more > 0 {
-			c.note("%s with this message id too: sidecar dlq list --limit 0 --id %s lists their references",
-				number(more, "other message"), m.MessageID)
+		if *noBody {
+			maxBody = 0
 		}
-		if c.json {
-			return c.document(m)
-		}
-		c.show(m, time.Now())
-		return nil
-	})
+		return c.readOnly(ctx, func(q deadletter.Queues) error {
+			m, more, err := q.Find(ctx, c.words[0], maxBody)
+			if err != nil {
+				return err
+			}
+			if more > 0 {
+				c.note("%s with this message id too: sidecar dlq list --limit 0 --id %s lists their references",
+					number(more, "other message"), m.MessageID)
+			}
+			if c.json {
+				return c.document(m)
+			}
+			c.show(m, time.Now())
+			return nil
+		})
+	}
 }
 
 func (c *call) show(m *deadletter.Full, now time.Time) {

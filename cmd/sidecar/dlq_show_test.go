@@ -8,7 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -21,7 +20,7 @@ import (
 func shown(t *testing.T, f *deadletter.Full) string {
 	t.Helper()
 	var out bytes.Buffer
-	c := newCall(invocation{stdout: &out}, "sidecar dlq", subcommand{name: "show"})
+	c := newTestCall(invocation{stdout: &out}, "show")
 	c.show(f, time.Unix(1e9, 0))
 	must.Do(t, c.out.Flush())
 	return out.String()
@@ -69,22 +68,6 @@ func TestShow(t *testing.T) {
 	}
 }
 
-func TestShowOfAlmostNothing(t *testing.T) {
-	t.Parallel()
-	got := shown(t, &deadletter.Full{Body: &deadletter.Body{Format: "empty"}})
-	for text, want := range map[string]bool{
-		"message id        -\n": true, "reason            -\n": true, "body (0 B, empty)\n": true,
-		"headers": false, "journey": false, "parked": false, "problem": false, "status": false, "1970": false,
-	} {
-		if strings.Contains(got, text) != want {
-			t.Errorf("%q: want %v in\n%s", text, want, got)
-		}
-	}
-	if got := shown(t, &deadletter.Full{}); strings.Contains(got, "body") {
-		t.Errorf("a body that was not asked for:\n%s", got)
-	}
-}
-
 // TestChooseSubscription: a name chooses a queue; an unknown one is refused with the nearest; an action needs one queue.
 func TestChooseSubscription(t *testing.T) {
 	t.Parallel()
@@ -95,7 +78,7 @@ func TestChooseSubscription(t *testing.T) {
 		{"refund", "", `no subscription "refund"; did you mean refunds?`},
 		{"zzz", "", `no subscription "zzz"; there are orders, refunds`},
 	} {
-		call := newCall(invocation{environ: environ}, "sidecar dlq", subcommand{name: "redrive"})
+		call := newTestCall(invocation{environ: environ}, "redrive")
 		call.subscription = c.subscription
 		chosen, err := call.open()
 		if got := strings.Join(chosen.Subscriptions(), " "); got != c.want {
@@ -108,15 +91,8 @@ func TestChooseSubscription(t *testing.T) {
 			t.Errorf("%q: %v", c.subscription, err)
 		}
 	}
-	unnamed := newCall(invocation{environ: nowhere, args: []string{"--subscription", "orders"}}, "sidecar dlq", subcommand{name: "list"})
-	must.Do(t, unnamed.parseDLQ(0))
-	if _, err := unnamed.open(); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "subscriptions have no names") {
-		t.Error(err)
-	}
-	empty := newCall(invocation{args: []string{"--subscription", ""}}, "sidecar dlq", subcommand{name: "list"})
-	if err := empty.parseDLQ(0); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "must not be empty") {
-		t.Error(err)
-	}
+	wantCall(t, nowhere, []string{"dlq", "list", "--subscription", "orders"}, 64, "", "subscriptions have no names")
+	wantCall(t, nowhere, []string{"dlq", "list", "--subscription", ""}, 64, "", "must not be empty")
 }
 
 // TestSubscriptionColumn: lines name the subscription where there are names, and only there.
@@ -124,7 +100,7 @@ func TestSubscriptionColumn(t *testing.T) {
 	t.Parallel()
 	for _, named := range []bool{false, true} {
 		var out bytes.Buffer
-		call := newCall(invocation{stdout: &out}, "sidecar dlq", subcommand{name: "list"})
+		call := newTestCall(invocation{stdout: &out}, "list")
 		call.named = named
 		table := call.table([]column{{title: "REF"}})
 		must.Do(t, call.line(table, nil, "orders", []string{"1"}))
@@ -165,19 +141,6 @@ func TestMeterWithoutATerminal(t *testing.T) {
 	want := " 10%  500 redriven, 50/s, 1000 of 10000 read, 1m30s left\n 20%  1000 redriven, 50/s, 2000 of 10000 read, 1m20s left\n"
 	if got != want {
 		t.Errorf("%q, want %q", got, want)
-	}
-}
-
-func TestMeterOnATerminal(t *testing.T) {
-	t.Parallel()
-	got := metered(t, 100, 3)
-	if !strings.Contains(got, "\r[------------------------]   2%  100 redriven, ") || !strings.HasSuffix(got, "\r\x1b[K") || strings.Contains(got, "\n") {
-		t.Errorf("%q", got)
-	}
-	for line := range strings.SplitSeq(metered(t, 40, 30), "\r") {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\x1b[K")); n > 39 {
-			t.Errorf("%d columns: %q", n, line)
-		}
 	}
 }
 

@@ -78,25 +78,6 @@ func TestListRows(t *testing.T) {
 	}
 }
 
-func TestFailureText(t *testing.T) {
-	t.Parallel()
-	for want, v := range map[string]deadletter.Facts{
-		"":            {},
-		"503":         {Status: 503},
-		"timeout":     {Error: "timeout"},
-		"422 no sku":  {Status: 422, Detail: "no sku"},
-		"422 x":       {Status: 422, Detail: "x", Problem: deadletter.Problem{Title: "Closed", Type: "t"}},
-		"422 Closed":  {Status: 422, Problem: deadletter.Problem{Title: "Closed", Type: "t"}},
-		"422 gone":    {Status: 422, Answer: `{"error": "gone"}`},
-		"422 urn:t":   {Status: 422, Problem: deadletter.Problem{Type: "urn:t"}},
-		"500 no luck": {Status: 500, Problem: deadletter.Problem{Detail: "no luck"}},
-	} {
-		if got := failureText(&v); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 // TestTableOfAnyLength keeps few rows, and rows behind those may be wider.
 func TestTableOfAnyLength(t *testing.T) {
 	t.Parallel()

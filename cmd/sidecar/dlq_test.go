@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"sidecar/internal/deadletter"
 	"sidecar/internal/testkit/must"
 )
@@ -31,11 +33,13 @@ func TestDLQCommandLine(t *testing.T) {
 		{"dlq relay-all", 64, "", `no command "relay-all"; there are list, groups, show, redrive, discard, export, import`},
 		{"dlq redirve", 64, "", `no command "redirve"; did you mean redrive? (sidecar dlq --help)`},
 		{"dlq list --jsno", 64, "", "no flag --jsno; did you mean --json? (sidecar dlq list --help)"},
+		{"dlq list -jsno", 64, "", "no flag -jsno; did you mean --json?"},
+		{"dlq redirve --all", 64, "", `no command "redirve"; did you mean redrive?`},
 		{"dlq list --x\n", 64, "", `no flag --x\n (sidecar dlq list --help)`},
 		{"dlq list --reason max_retires", 64, "", `--reason "max_retires": is not a reason that a message is parked for; did you mean max_retries?`},
 		{"dlq list --help", 0, "sidecar dlq list --status 5xx", ""},
 
-		{"dlq list --limit 5 --scan=100 -status 503 --status=5xx -q", 1, "", away},
+		{"dlq list --limit 5 --scan=100 --status 503 --status=5xx -q", 1, "", away},
 		{"dlq list x", 64, "", `unexpected argument "x"`},
 		{"dlq list --limit -1", 64, "", `"-1" for flag --limit`},
 		{"dlq list --limit", 64, "", "flag needs an argument: --limit"},
@@ -57,12 +61,12 @@ func TestDLQCommandLine(t *testing.T) {
 		{"dlq redrive --limit 5", 64, "", "say which messages"},
 		{"dlq redrive --all", 1, "", away},
 		{"dlq redrive a b --reset c --rate 20/s --limit 5 --canary 3 --canary-timeout 90s --dry-run", 1, "", away},
-		{"dlq redrive --all a", 64, "", "--all and a condition"},
+		{"dlq redrive --all a", 64, "", "--all (over HTTP \"all\") and a condition"},
 		{"dlq redrive --rate 0/s", 64, "", `"0/s" for flag --rate`},
 		{"dlq redrive --canary -3", 64, "", `"-3" for flag --canary`},
 		{"dlq redrive --all --canary 1001", 64, "", "canary 1001 is not between 0 and 1000"},
 		{"dlq redrive --canary-timeout 0s", 64, "", `"0s" for flag --canary-timeout`},
-		{"dlq redrive --all --to=", 64, "", "for flag --to: must not be empty"},
+		{"dlq redrive --all --to=", 64, "", "for flag --to: to must not be empty"},
 		{"dlq redrive --all --to wms.queue.wms-cincout", 64, "", `to "wms.queue.wms-cincout" is a queue that this service or the broker uses itself`},
 		{"dlq redrive --all --to audit --canary 3", 64, "", "cannot be combined with canary"},
 		{"dlq redrive --all --to audit --reset", 1, "", away},
@@ -115,33 +119,18 @@ func TestDLQFailureAsJSON(t *testing.T) {
 	}
 }
 
-func TestDLQFlagsAnywhere(t *testing.T) {
-	t.Parallel()
-	for line, want := range map[string][]string{
-		"a b":                        {"a", "b"},
-		"--json a --limit 5 b":       {"a", "b"},
-		"a --limit=5 --json b c":     {"a", "b", "c"},
-		"a -- --json":                {"a", "--json"},
-		"-- -- b":                    {"--", "b"},
-		"--limit 5 -":                {"-"},
-		"--status 503 a -status 5xx": {"a"},
-	} {
-		c := newCall(invocation{args: strings.Split(line, " ")}, "sidecar dlq", subcommand{name: "x"})
-		c.takesConditions()
-		c.count(&c.limit, "limit", "")
-		if err := c.parseDLQ(-1); err != nil || !slices.Equal(c.words, want) {
-			t.Errorf("%q: %q, %v", line, c.words, err)
-		}
-		if c.json != (strings.Contains(line, "--json") && !strings.Contains(line, "-- --json")) || (c.limit == 5) != strings.Contains(line, "limit") {
-			t.Errorf("%q: json %v, limit %d", line, c.json, c.limit)
-		}
-	}
+// newTestCall is one use of a command below `sidecar dlq`.
+func newTestCall(in invocation, name string) *call {
+	cmd, dlq, root := &cobra.Command{Use: name}, &cobra.Command{Use: "dlq"}, &cobra.Command{Use: "sidecar"}
+	root.AddCommand(dlq)
+	dlq.AddCommand(cmd)
+	return &call{invocation: in, cmd: cmd, flags: cmd.Flags(), out: newOutput(in.stdout)}
 }
 
 // anyQueue is a queue that no client connects to.
 func anyQueue(t *testing.T) *deadletter.Queue {
 	t.Helper()
-	return must.Get(newCall(invocation{environ: nowhere}, "sidecar dlq", subcommand{name: "x"}).openOne())(t)
+	return must.Get(newTestCall(invocation{environ: nowhere}, "x").openOne())(t)
 }
 
 // TestExplain: every way an operation can end is one sentence that says what to do.
@@ -165,7 +154,7 @@ func TestExplain(t *testing.T) {
 		"the broker cannot be reached (dial: refused): 5":         {t.Context(), &net.OpError{Op: "dial", Err: errors.New("refused")}},
 		"usage: rate 7 is not one (sidecar dlq redrive --help)":   {t.Context(), fmt.Errorf("%w: rate 7 is not one", deadletter.ErrInvalid)},
 	} {
-		err := newCall(invocation{}, "sidecar dlq", subcommand{name: "redrive"}).explainError(c.ctx, c.err, "5 redriven")
+		err := newTestCall(invocation{}, "redrive").explainError(c.ctx, c.err, "5 redriven")
 		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsAny(err.Error(), "\n\x1b") {
 			t.Errorf("%v: %v, want %s", c.err, err, want)
 		}
@@ -173,7 +162,7 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v became %#v", c.err, err)
 		}
 	}
-	if err := newCall(invocation{}, "sidecar dlq", subcommand{name: ""}).explainError(t.Context(), nil, ""); err != nil {
+	if err := newTestCall(invocation{}, "x").explainError(t.Context(), nil, ""); err != nil {
 		t.Error(err)
 	}
 }

@@ -12,46 +12,48 @@ import (
 	"sidecar/internal/deadletter"
 )
 
-func dlqExport(ctx context.Context, c *call) error {
+func dlqExport(c *call) execution {
+	c.takesUsual()
 	c.takesConditions()
-	c.count(&c.limit, "limit", "write at most `N` messages; 0 = all that match (default 0)")
+	c.takesFile()
+	var s deadletter.Selection
+	c.count(&s.Limit, "limit", "write at most `N` messages; 0 = all that match (default 0)")
 	force := c.flags.Bool("force", false, "replace the file if it exists")
-	if err := c.parseDLQ(1); err != nil {
-		return err
-	}
-	name := "-"
-	if len(c.words) > 0 {
-		name = c.words[0]
-	}
-	switch {
-	case name == "":
-		return c.misuse("the file has no name")
-	case name == "-" && c.json:
-		return c.misuse("--json needs a file: standard output carries the messages")
-	}
-	q, err := c.openOne()
-	if err != nil {
-		return err
-	}
-	s := deadletter.Selection{Filter: c.filter, Limit: c.limit}
-	a := &action{name: "export", done: "exported"}
-	if name == "-" {
-		a.pipe, a.rest = true, "which is not all: run the same command again"
-		return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (deadletter.Progress, error) {
-			return q.Export(ctx, raw(c.stdout), s, report)
-		})
-	}
-	if err := vacant(name, *force); err != nil {
-		return c.failed("%v", err)
-	}
-	a.rest = "no file was written: run the same command again"
-	return c.act(ctx, q, a, s.Limit, func(report deadletter.Report) (p deadletter.Progress, err error) {
-		err = writeFile(name, *force, func(w io.Writer) error {
-			p, err = q.Export(ctx, w, s, report)
+	return func(ctx context.Context) error {
+		name := "-"
+		if len(c.words) > 0 {
+			name = c.words[0]
+		}
+		switch {
+		case name == "":
+			return c.misuse("the file has no name")
+		case name == "-" && c.json:
+			return c.misuse("--json needs a file: standard output carries the messages")
+		}
+		q, err := c.openOne()
+		if err != nil {
 			return err
+		}
+		s.Filter = c.filter
+		a := &action{name: "export", done: "exported", limit: s.Limit}
+		if name == "-" {
+			a.pipe, a.rest = true, "which is not all: run the same command again"
+			return c.act(ctx, q, a, func(report deadletter.Report) (deadletter.Progress, error) {
+				return q.Export(ctx, raw(c.stdout), s, report)
+			})
+		}
+		if err := vacant(name, *force); err != nil {
+			return c.failed("%v", err)
+		}
+		a.rest = "no file was written: run the same command again"
+		return c.act(ctx, q, a, func(report deadletter.Report) (p deadletter.Progress, err error) {
+			err = writeFile(name, *force, func(w io.Writer) error {
+				p, err = q.Export(ctx, w, s, report)
+				return err
+			})
+			return p, err
 		})
-		return p, err
-	})
+	}
 }
 
 func vacant(name string, force bool) error {
@@ -96,35 +98,36 @@ func writeFile(name string, force bool, write func(io.Writer) error) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-func dlqImport(ctx context.Context, c *call) error {
+func dlqImport(c *call) execution {
+	c.takesUsual()
+	c.takesFile()
 	skip := 0
 	c.takesActor()
 	c.count(&skip, "skip", "leave out `N` lines, from the beginning (default 0)")
-	if err := c.parseDLQ(1); err != nil {
-		return err
-	}
-	from, err := c.source(ctx)
-	if err != nil {
-		return err
-	}
-	defer from.Close() //nolint:errcheck // it was only read
-	q, err := c.openOne()
-	if err != nil {
-		return err
-	}
-	a := &action{name: "import", done: "imported"}
-	return c.act(ctx, q, a, 0, func(report deadletter.Report) (deadletter.Progress, error) {
-		p, err := q.Import(ctx, from, skip, report)
-		next := skip
-		if at, ok := errors.AsType[*deadletter.LineError](err); ok {
-			next = max(skip, at.Line-1)                // all before it are parked
-			if errors.Is(err, deadletter.ErrInvalid) { // the line, not the command line
-				err = fmt.Errorf("line %d: %w", at.Line, plainly(at.Err))
-			}
+	return func(ctx context.Context) error {
+		from, err := c.source(ctx)
+		if err != nil {
+			return err
 		}
-		a.rest = fmt.Sprintf("go on with --skip %d", next)
-		return p, err
-	})
+		defer from.Close() //nolint:errcheck // it was only read
+		q, err := c.openOne()
+		if err != nil {
+			return err
+		}
+		a := &action{name: "import", done: "imported"}
+		return c.act(ctx, q, a, func(report deadletter.Report) (deadletter.Progress, error) {
+			p, err := q.Import(ctx, from, skip, report)
+			next := skip
+			if at, ok := errors.AsType[*deadletter.LineError](err); ok {
+				next = max(skip, at.Line-1)                // all before it are parked
+				if errors.Is(err, deadletter.ErrInvalid) { // the line, not the command line
+					err = fmt.Errorf("line %d: %w", at.Line, plainly(at.Err))
+				}
+			}
+			a.rest = fmt.Sprintf("go on with --skip %d", next)
+			return p, err
+		})
+	}
 }
 
 func (c *call) source(ctx context.Context) (io.ReadCloser, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"sidecar/internal/app"
 	"sidecar/internal/deadletter"
 )
 
@@ -47,18 +48,17 @@ func TestHelp(t *testing.T) {
 	for name, want := range helps {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			code, out, errs := callSidecar(t, nil, append(strings.Fields(name), "--help")...)
+			words := strings.Fields(name)
+			code, out, errs := callSidecar(t, nil, append(slices.Clone(words), "--help")...)
 			if code != 0 || errs != "" {
 				t.Fatalf("exit %d: %s", code, errs)
 			}
-			words := strings.Fields(name)
 			ways := [][]string{append(slices.Clone(words), "-h"), append([]string{"help"}, words...)}
-			if len(words) > 0 {
+			if len(words) == 2 {
 				ways = append(ways, slices.Insert(slices.Clone(words), 1, "help"))
 			}
 			for _, way := range ways {
-				inGroup := want.usage == "COMMAND" || len(words) == 2 || way[len(way)-1] != "help"
-				if _, other, _ := callSidecar(t, nil, way...); other != out && inGroup {
+				if _, other, _ := callSidecar(t, nil, way...); other != out {
 					t.Errorf("%q prints %s", way, other)
 				}
 			}
@@ -87,73 +87,68 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpOfEveryCommand: helps has every command, and the help of the commands above it names it.
-func TestHelpOfEveryCommand(t *testing.T) {
+// each calls do with every command below top, and the words that name it.
+func each(above []string, of []subcommand, do func(name string, s *subcommand)) {
+	for i := range of {
+		words := append(slices.Clone(above), of[i].name)
+		do(strings.Join(words, " "), &of[i])
+		each(words, of[i].below, do)
+	}
+}
+
+// TestEveryCommand: each has a test of its help, is in the help of the group above it, and is in the manual page with its
+// flags; what could be an instruction there is text.
+func TestEveryCommand(t *testing.T) {
 	t.Parallel()
-	for above, below := range map[string][]subcommand{"": commands, "dlq": dlqGroup.commands, "outbox": outboxGroup.commands} {
-		_, help, _ := callSidecar(t, nil, append(strings.Fields(above), "help")...)
-		help = strings.Join(strings.Fields(help), " ")
-		for _, s := range below {
-			if name := strings.TrimSpace(above + " " + s.name); helps[name].summary == "" && name != "help" {
-				t.Errorf("no test of the help of %s", name)
-			}
-			if !strings.Contains(help, " "+s.name+" "+s.summary+" ") {
-				t.Errorf("the help of %q does not have %s:\n%s", above, s.name, help)
-			}
+	_, page, _ := callSidecar(t, nil, "man")
+	each(nil, append(slices.Clone(top.below), helpCommand), func(name string, s *subcommand) {
+		want, found := helps[name]
+		if !found && name != "help" {
+			t.Errorf("no test of the help of %s", name)
 		}
+		_, above, _ := callSidecar(t, nil, append(strings.Fields(strings.TrimSuffix(name, s.name)), "--help")...)
+		if !strings.Contains(strings.Join(strings.Fields(above), " "), " "+s.name+" "+s.summary+" ") {
+			t.Errorf("no %s in:\n%s", name, above)
+		}
+		_, section, found := strings.Cut(page, "\n.SS sidecar "+name)
+		section, _, _ = strings.Cut(section, "\n.SS ")
+		for f := range strings.FieldsSeq(want.flags) {
+			found = found && strings.Contains(section, "\n  "+roff(f))
+		}
+		if !found {
+			t.Errorf("%s is not in the page, or one of %s:\n%s", name, want.flags, section)
+		}
+	})
+	if got := roff(".a\\b\n'c-d\n.e"); got != `\&.a\eb`+"\n"+`\&'c\-d`+"\n"+`\&.e` {
+		t.Errorf("%q", got)
 	}
 }
 
-// offered are the names that completion offers behind a command line; what is behind its last blank is being typed.
-func offered(t *testing.T, line string) (names []string) {
-	t.Helper()
-	args := append([]string{"completion", "candidates", "--"}, strings.Split(line, " ")...)
-	code, out, errs := callSidecar(t, nil, args...)
-	if code != 0 || errs != "" {
-		t.Fatalf("%q: exit %d: %s", line, code, errs)
-	}
-	for l := range strings.Lines(out) {
-		name, _, _ := strings.Cut(strings.TrimSuffix(l, "\n"), "\t")
-		names = append(names, name)
-	}
-	return names
-}
-
+// TestCandidates: what the program offers for completion that the library cannot know by itself.
 func TestCandidates(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		"pl":                           "plan",
-		"help dlq re":                  "redrive",
-		"dlq re":                       "redrive",
-		"--":                           "--help",
-		"xyz ":                         "",
-		"dlq xyz ":                     "",
-		"health ":                      "live ready startup",
-		"completion ":                  "bash zsh fish",
-		"plan ":                        "--format --json --subscription --help",
-		"plan --format ":               "text mermaid definitions permissions json",
-		"plan --format=m":              "--format=mermaid",
-		"plan --format = m":            "mermaid", // bash splits it so
-		"dlq list --status =":          "4xx 5xx none",
-		"dlq list --error help --re":   "--reason",
-		"dlq export -- --st":           ":files",
-		"plan --json --format json --": "--format --json --subscription --help",
-		"explain --disposition p":      "park",
-		"explain --nosuch ":            "--body --disposition --exchange --failure --header --json --retry --retry-after --routing-key --status --subscription --type --help",
-		"dlq list --status ":           "4xx 5xx none",
-		"dlq list -- --routing":        "",
-		"dlq export ":                  ":files",
-		"dlq redrive --a":              "--all --as",
+		"help dlq ":             "list groups show redrive discard export import :4",
+		"health ":               "live ready startup :4",
+		"completion ":           "bash zsh fish :4",
+		"plan --format ":        "text mermaid definitions permissions json :4",
+		"explain --failure=":    strings.Join(app.Failures, " ") + " :4",
+		"dlq list --status ":    "4xx 5xx none :4",
+		"dlq list --error ":     ":4",
+		"dlq redrive --a":       "--all --as :4",
+		"dlq export --limit 1 ": ":0",
 	} {
-		if got := offered(t, line); !slices.Equal(got, strings.Fields(want)) {
+		_, out, _ := callSidecar(t, nil, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		var got []string
+		for l := range strings.Lines(out) {
+			name, _, _ := strings.Cut(strings.TrimSuffix(l, "\n"), "\t")
+			got = append(got, name)
+		}
+		slices.Sort(got)
+		sorted := strings.Fields(want)
+		if slices.Sort(sorted); !slices.Equal(got, sorted) {
 			t.Errorf("%q: %q, want %s", line, got, want)
 		}
-	}
-	if got := offered(t, ""); len(got) != len(commands) {
-		t.Errorf("%q", got)
-	}
-	if code, out, errs := callSidecar(t, nil, "completion", "candidates", "--"); code != 64 {
-		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
 }
 
@@ -167,28 +162,6 @@ func TestUsualValues(t *testing.T) {
 				t.Error(err)
 			}
 		}
-	}
-}
-
-// TestManHasEveryFlag: the page has each command with its flags, and what could be an instruction is text.
-func TestManHasEveryFlag(t *testing.T) {
-	t.Parallel()
-	_, page, _ := callSidecar(t, nil, "man")
-	for name, want := range helps {
-		if name == "" {
-			continue
-		}
-		_, section, found := strings.Cut(page, "\n.SS sidecar "+name)
-		section, _, _ = strings.Cut(section, "\n.SS ")
-		for f := range strings.FieldsSeq(strings.TrimSuffix(want.flags, conditionFlags)) {
-			found = found && (strings.Contains(section, "\n  "+roff(f)) || strings.Contains(conditionFlags, f))
-		}
-		if !found {
-			t.Errorf("%s is not in the page, or one of %s:\n%s", name, want.flags, section)
-		}
-	}
-	if got := roff(".a\\b\n'c-d\n.e"); got != `\&.a\eb`+"\n"+`\&'c\-d`+"\n"+`\&.e` {
-		t.Errorf("%q", got)
 	}
 }
 

@@ -14,38 +14,40 @@ import (
 	"sidecar/internal/config"
 )
 
-func check(ctx context.Context, c *call) error {
+func check(c *call) execution {
 	roundtrip := c.flags.Bool("roundtrip", false, "send a message through queues beside the service's, which are "+
 		"removed again, to an app of this command's own")
 	c.takesJSON()
-	cfg, err := c.load()
-	if err != nil {
-		return err
-	}
-	all := cfg.Subscribed()
-	if len(cfg.Subscriptions) == 0 || len(all) == 0 {
-		all = []*config.Config{cfg}
-	} else if _, warnings, err := app.PresetValues(cfg); err == nil {
-		c.warn(warnings)
-	}
-	var missing error // counts only if there is nothing worse
-	for _, of := range all {
-		if *roundtrip {
-			w := c.stdout
-			if c.json {
-				w = c.stderr
+	return func(ctx context.Context) error {
+		cfg, err := c.load()
+		if err != nil {
+			return err
+		}
+		all := cfg.Subscribed()
+		if len(cfg.Subscriptions) == 0 || len(all) == 0 {
+			all = []*config.Config{cfg}
+		} else if _, warnings, err := app.PresetValues(cfg); err == nil {
+			c.warn(warnings)
+		}
+		var missing error // counts only if there is nothing worse
+		for _, of := range all {
+			if *roundtrip {
+				w := c.stdout
+				if c.json {
+					w = c.stderr
+				}
+				err = errors.Join(err, app.RoundTrip(ctx, of, app.Build{Version: version, Commit: commit}, w))
 			}
-			err = errors.Join(err, app.RoundTrip(ctx, of, app.Build{Version: version, Commit: commit}, w))
+			found := app.Check(ctx, of, c.out, c.json, func(word string) string {
+				return c.painted(c.stdout, word, map[string]string{"problem": red, "warning": yellow, "ok": green}[word])
+			})
+			if errors.Is(found, app.ErrMissing) {
+				missing, found = found, nil
+			}
+			err = errors.Join(err, found, c.out.Flush()) // the next round trip is written past c.out
 		}
-		found := app.Check(ctx, of, c.out, c.json, func(word string) string {
-			return c.painted(c.stdout, word, map[string]string{"problem": red, "warning": yellow, "ok": green}[word])
-		})
-		if errors.Is(found, app.ErrMissing) {
-			missing, found = found, nil
-		}
-		err = errors.Join(err, found, c.out.Flush()) // the next round trip is written past c.out
+		return cmp.Or(err, missing)
 	}
-	return cmp.Or(err, missing)
 }
 
 func (c *call) warn(warnings []string) {
@@ -54,22 +56,26 @@ func (c *call) warn(warnings []string) {
 	}
 }
 
-// printConfig prints once what holds for all subscriptions alike. The JSON of a subscription has everything that can be
-// set for it.
-func printConfig(_ context.Context, c *call) error {
+func printConfig(c *call) execution {
 	changed := c.flags.Bool("changed", false, "only what differs from the default")
 	c.takesJSON()
+	return func(context.Context) error { return c.printSettings(*changed) }
+}
+
+// printSettings prints once what holds for all subscriptions alike. The JSON of a subscription has everything that can
+// be set for it.
+func (c *call) printSettings(changed bool) error {
 	cfg, err := c.load()
 	if err != nil {
 		return err
 	}
-	all, warnings, err := settings(cfg, *changed)
+	all, warnings, err := settings(cfg, changed)
 	if err != nil {
 		return err
 	}
 	var of []namedSettings
 	for _, s := range cfg.Subscriptions {
-		own, warned, err := settings(s, *changed)
+		own, warned, err := settings(s, changed)
 		if err != nil {
 			return err
 		}
@@ -137,33 +143,35 @@ func (c *call) chosen(cfg *config.Config) (*config.Config, error) {
 	return cfg.Subscriptions[i], nil
 }
 
-func plan(_ context.Context, c *call) error {
+func plan(c *call) execution {
 	format := "text"
 	c.choice(&format, "format", "`FORMAT` of the output: text (the default), mermaid, definitions (a definitions.json "+
 		"for rabbitmqctl import_definitions), permissions (the least a broker user needs) or json (a file for "+
 		"SIDECAR_PLAN_FILE)", app.PlanFormats)
 	c.flags.BoolVar(&c.json, "json", false, "the same as --format json")
 	c.takesSubscription("only the topology")
-	cfg, err := c.load()
-	if err != nil {
+	return func(_ context.Context) error {
+		cfg, err := c.load()
+		if err != nil {
+			return err
+		}
+		if c.json {
+			format = "json"
+		}
+		if cfg, err = c.chosen(cfg); err != nil {
+			return err
+		}
+		out, err := app.RenderPlan(cfg, format)
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(c.stdout, out)
 		return err
 	}
-	if c.json {
-		format = "json"
-	}
-	if cfg, err = c.chosen(cfg); err != nil {
-		return err
-	}
-	out, err := app.RenderPlan(cfg, format)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(c.stdout, out)
-	return err
 }
 
 // explain needs no service to say what an answer means: without one it explains for an imaginary service.
-func explain(_ context.Context, c *call) error {
+func explain(c *call) execution {
 	c.takesJSON()
 	q := app.Question{RetryAfter: -1}
 	c.count(&q.Status, "status", "HTTP status `N` of the answer")
@@ -179,34 +187,33 @@ func explain(_ context.Context, c *call) error {
 	c.flags.StringVar(&q.Exchange, "exchange", "", "`NAME` of the exchange of the first publish, for SIDECAR_ROUTES")
 	c.flags.Func("header", "header `NAME=VALUE` of the message, for SIDECAR_ROUTES; may be repeated", q.SetHeader)
 	c.takesSubscription("a message")
-	if err := c.parse(0); err != nil {
-		return err
+	return func(_ context.Context) error {
+		switch {
+		case q.Status == 0 && q.Failure == "" && q.AsksForPath():
+			q.Status = 200
+		case (q.Status == 0) == (q.Failure == ""):
+			return c.misuse("give either --status or --failure, or what a message has for its route: --routing-key, --type, " +
+				"--exchange or --header")
+		case q.Status > 999:
+			return c.misuse("--status %d is not between 0 and 999", q.Status)
+		}
+		// Of two equal names the first one counts.
+		cfg, err := loadConfig(append(slices.Clone(c.environ), "SIDECAR_SERVICE=example-service"))
+		if err != nil {
+			return err
+		}
+		if cfg, err = c.chosen(cfg); err != nil {
+			return err
+		}
+		if len(cfg.Subscriptions) > 1 {
+			return c.misuse("choose a subscription, one of %s, with --subscription",
+				strings.Join(cfg.Service.Subscriptions, ", "))
+		}
+		e, err := app.Explain(cfg, q)
+		if err != nil {
+			return c.misuse("%w", err)
+		}
+		text := e.Text(func(action string) string { return c.painted(c.stdout, action, bold) })
+		return errors.Join(c.result(e, "%s", text), c.out.Flush())
 	}
-	switch {
-	case q.Status == 0 && q.Failure == "" && q.AsksForPath():
-		q.Status = 200
-	case (q.Status == 0) == (q.Failure == ""):
-		return c.misuse("give either --status or --failure, or what a message has for its route: --routing-key, --type, " +
-			"--exchange or --header")
-	case q.Status > 999:
-		return c.misuse("--status %d is not between 0 and 999", q.Status)
-	}
-	// Of two equal names the first one counts.
-	cfg, err := loadConfig(append(slices.Clone(c.environ), "SIDECAR_SERVICE=example-service"))
-	if err != nil {
-		return err
-	}
-	if cfg, err = c.chosen(cfg); err != nil {
-		return err
-	}
-	if len(cfg.Subscriptions) > 1 {
-		return c.misuse("choose a subscription, one of %s, with --subscription",
-			strings.Join(cfg.Service.Subscriptions, ", "))
-	}
-	e, err := app.Explain(cfg, q)
-	if err != nil {
-		return c.misuse("%w", err)
-	}
-	text := e.Text(func(action string) string { return c.painted(c.stdout, action, bold) })
-	return errors.Join(c.result(e, "%s", text), c.out.Flush())
 }

@@ -6,14 +6,16 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"sidecar/internal/app"
 	"sidecar/internal/config"
@@ -21,6 +23,7 @@ import (
 )
 
 func main() {
+	cobra.EnableCommandSorting = false // they are in the order in which one needs them
 	os.Exit(run(context.Background(), os.Args[1:], os.Environ(), os.Stdin, os.Stdout, os.Stderr))
 }
 
@@ -43,45 +46,50 @@ const exitCodes = "Exit codes: 0 done, also when there was nothing to do; 64 wro
 
 // invocation is what a command gets from the process.
 type invocation struct {
-	root           *subcommand // all commands
-	args           []string
 	environ        []string
 	stdin          io.Reader
 	stdout, stderr io.Writer
 }
 
-// commands in the order of the help text.
-var commands = []subcommand{
-	{"run", "", "consume the queue and POST to the app; publish what the app POSTs or has written into its outbox (the " +
-		"default)", runSidecar, []string{""}},
-	{"check", "", "connect and prove that retried and parked messages would be kept; SIDECAR_MANAGEMENT_URL adds " +
-		"bindings and policies to what it sees; changes nothing without --roundtrip", check,
-		[]string{"", "--roundtrip", "--json"}},
-	{"plan", "", "print what would be declared; needs no broker", plan, []string{
-		"", "--format definitions > definitions.json", "--json > plan.json",
-	}},
-	{"explain", "--status N|--failure KIND", "print the verdict on an answer and why; needs no broker", explain, []string{
-		"--status 503 --retry 10", "--failure timeout --json",
-	}},
-	{"config", "", "print the effective configuration and where each value comes from, secrets masked", printConfig,
-		[]string{"", "--changed", "--json"}},
-	{"dlq", "COMMAND", "list, understand, redrive, discard, export or import parked messages; needs no running sidecar",
-		dlq, []string{ // from an alert to a repaired queue
-			"groups                                   # what fails",
-			"list --group 5b7c0d1e9f24                # which messages",
-			"show order-4711                          # with its body",
-			"redrive --canary 3 --group 5b7c0d1e9f24  # three, then all",
-		}},
-	{"outbox", "COMMAND", "migrate, inspect, prune or retry the table of messages to be published; needs no running " +
-		"sidecar and no broker", outboxGroup.run, []string{"migrate", "status --json"}},
-	{"drain", "", "ask the running sidecar to drain and wait until it has", drain, []string{""}},
-	{"health", "[live|ready|startup]", "ask the running sidecar whether it is live, ready (the default) or started",
-		health, []string{"", "live"}},
-	{"completion", "bash|zsh|fish", "print a script by which the shell completes commands, flags and their values",
-		completion, []string{"bash > /etc/bash_completion.d/sidecar", "fish | source"}},
-	{"man", "", "print the manual page, sidecar(1)", man, []string{"| man -l -"}},
-	{"version", "", "print version, commit and Go version; --version is the same", printVersion, []string{"", "--json"}},
-	{"help", "[COMMAND]", "print the help of a command", help, []string{"dlq redrive"}},
+// top is the command line.
+var top = subcommand{
+	name: "sidecar", arguments: "[COMMAND]", examples: []string{"check", "dlq groups", "help dlq redrive"},
+	description: "Consumes a service's RabbitMQ queue and POSTs every message to the local app.",
+	notes: "Every command takes --help. Configured by environment variables only, see docs/configuration.md; " +
+		"SIDECAR_SERVICE is required. " + exitCodes,
+	below: []subcommand{ // in the order of the help
+		{name: "run", prepare: runSidecar, examples: []string{""},
+			summary: "consume the queue and POST to the app; publish what the app POSTs or has written into its " +
+				"outbox (the default)"},
+		{name: "check", prepare: check, examples: []string{"", "--roundtrip", "--json"},
+			summary: "connect and prove that retried and parked messages would be kept; SIDECAR_MANAGEMENT_URL adds " +
+				"bindings and policies to what it sees; changes nothing without --roundtrip"},
+		{name: "plan", prepare: plan,
+			examples: []string{"", "--format definitions > definitions.json", "--json > plan.json"},
+			summary:  "print what would be declared; needs no broker"},
+		{name: "explain", arguments: "--status N|--failure KIND", prepare: explain,
+			examples: []string{"--status 503 --retry 10", "--failure timeout --json"},
+			summary:  "print the verdict on an answer and why; needs no broker"},
+		{name: "config", prepare: printConfig, examples: []string{"", "--changed", "--json"},
+			summary: "print the effective configuration and where each value comes from, secrets masked"},
+		dlqGroup,
+		outboxGroup,
+		{name: "drain", prepare: drain, examples: []string{""},
+			summary: "ask the running sidecar to drain and wait until it has"},
+		{name: "health", arguments: "[live|ready|startup]", most: 1, prepare: health, examples: []string{"", "live"},
+			summary: "ask the running sidecar whether it is live, ready (the default) or started"},
+		{name: "completion", arguments: "bash|zsh|fish", most: -1, prepare: completion,
+			examples: []string{"bash > /etc/bash_completion.d/sidecar", "fish | source"},
+			summary:  "print a script by which the shell completes commands, flags and their values"},
+		{name: "man", prepare: man, summary: "print the manual page, sidecar(1)", examples: []string{"| man -l -"}},
+		{name: "version", prepare: printVersion, examples: []string{"", "--json"},
+			summary: "print version, commit and Go version; --version is the same"},
+	},
+}
+
+var helpCommand = subcommand{
+	name: "help", arguments: "[COMMAND]", most: -1, prepare: help, summary: "print the help of a command",
+	examples: []string{"dlq redrive"},
 }
 
 var errUsage = errors.New("usage")
@@ -94,21 +102,30 @@ func run(ctx context.Context, args, environ []string, stdin io.Reader, stdout, s
 	case args[0] == "--version", args[0] == "-V":
 		args = append([]string{"version"}, args[1:]...)
 	}
-	all := group{
-		commands: commands, description: "Consumes a service's RabbitMQ queue and POSTs every message to the local app.",
-		notes: "Every command takes --help. Configured by environment variables only, see docs/configuration.md; " +
-			"SIDECAR_SERVICE is required. " + exitCodes,
+	in := invocation{environ, stdin, safe(stdout), safe(stderr)}
+	if slices.Equal(args, []string{"run"}) { // the sidecar itself does without the memory of all commands
+		return in.exitCode((&call{invocation: in}).consume(ctx))
 	}
-	root := &subcommand{"sidecar", "[COMMAND]", "", all.choose, []string{"check", "dlq groups", "help dlq redrive"}}
-	in := invocation{root, args, environ, stdin, safe(stdout), safe(stderr)}
-	return in.exitCode(root.run(ctx, newCall(in, "", *root)))
+	return in.exitCode(commandLine(in, args).ExecuteContext(ctx))
 }
 
-// help prints its own help, for `help help`: choose runs `help X` as `X --help`.
-func help(_ context.Context, c *call) error { return c.parse(-1) }
+// commandLine returns all commands, about to execute args.
+func commandLine(in invocation, args []string) *cobra.Command {
+	root := top.command(in)
+	root.SetHelpCommand(helpCommand.command(in))
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { printUsage(in.stdout, cmd) })
+	root.SetFlagErrorFunc(flagError)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	root.SetOut(in.stdout)
+	root.SetErr(in.stderr)
+	root.SetArgs(args)
+	return root
+}
 
 func (in *invocation) exitCode(err error) int {
-	if err == nil || errors.Is(err, flag.ErrHelp) {
+	if err == nil {
 		return exitOK
 	}
 	if problems, ok := errors.AsType[*config.Errors](err); ok {
@@ -132,17 +149,20 @@ func loadConfig(environ []string) (*config.Config, error) {
 	return config.Load(environ, app.MemoryLimit(), app.Rule)
 }
 
-func printVersion(_ context.Context, c *call) error {
+func printVersion(c *call) execution {
 	c.takesJSON()
-	if err := c.parse(0); err != nil {
-		return err
+	return func(context.Context) error {
+		v := map[string]string{"version": version, "commit": commit, "go": runtime.Version()}
+		return errors.Join(c.result(v, "sidecar %s (commit %s, %s)", version, commit, v["go"]), c.out.Flush())
 	}
-	v := map[string]string{"version": version, "commit": commit, "go": runtime.Version()}
-	return errors.Join(c.result(v, "sidecar %s (commit %s, %s)", version, commit, v["go"]), c.out.Flush())
 }
 
 // runSidecar runs until SIGTERM or SIGINT has drained it. A second signal stops at once. SIGHUP is ignored.
-func runSidecar(ctx context.Context, c *call) error {
+func runSidecar(c *call) execution {
+	return func(ctx context.Context) error { return c.consume(ctx) }
+}
+
+func (c *call) consume(ctx context.Context) error {
 	// On one core, unless GOMAXPROCS says how many. A sidecar's work is short system calls: on one core they follow one
 	// another; on several every message wakes threads on other cores, and idle ones spin in search of work. First of all,
 	// because each core that had allocated leaves half-used pages behind.

@@ -5,12 +5,20 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"sidecar/internal/testkit/must"
 )
+
+func TestMain(m *testing.M) {
+	cobra.EnableCommandSorting = false // as main does
+	os.Exit(m.Run())
+}
 
 // callSidecar runs the command line in this process.
 func callSidecar(t *testing.T, environ []string, args ...string) (code int, stdout, stderr string) {

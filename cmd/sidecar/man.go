@@ -2,33 +2,33 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
+	"embed"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
+// shellFiles are the scripts for completion, and the manual page without its commands.
+//
+//go:embed shell
+var shellFiles embed.FS
+
 // man prints the page sidecar(1), with the help of every command.
-func man(_ context.Context, c *call) error {
-	if err := c.parse(0); err != nil {
-		return err
+func man(c *call) execution {
+	return func(context.Context) error {
+		var commands strings.Builder
+		manCommands(&commands, c.cmd.Root())
+		return c.print("sidecar.1", strings.NewReplacer("@VERSION@", roff(version), "@EXIT_CODES@", roff(exitCodes),
+			"@COMMANDS@\n", commands.String()))
 	}
-	var commands strings.Builder
-	manCommands(&commands, described(*c.root, "", io.Discard))
-	fill := strings.NewReplacer("@VERSION@", roff(version), "@EXIT_CODES@", roff(exitCodes),
-		"@COMMANDS@\n", commands.String())
-	page, err := shellFiles.ReadFile("shell/sidecar.1")
-	_, writeErr := fill.WriteString(c.stdout, string(page))
-	return errors.Join(err, writeErr)
 }
 
-func manCommands(b *strings.Builder, above *call) {
-	for _, s := range above.group.commands {
-		var help strings.Builder
-		at := described(s, above.flags.Name(), &help)
-		b.WriteString(".SS " + roff(at.flags.Name()) + "\n.EX\n" + roff(help.String()) + ".EE\n")
-		if at.group != nil {
-			manCommands(b, at)
-		}
+func manCommands(b *strings.Builder, above *cobra.Command) {
+	for _, cmd := range above.Commands() {
+		var text strings.Builder
+		printUsage(&text, cmd)
+		b.WriteString(".SS " + roff(cmd.CommandPath()) + "\n.EX\n" + roff(text.String()) + ".EE\n")
+		manCommands(b, cmd)
 	}
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -15,34 +13,37 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/terminal"
 )
 
-// subcommand is one of the commands below `sidecar`, `sidecar dlq` or `sidecar outbox`.
+// subcommand is `sidecar`, or one of the commands below it, below `sidecar dlq` or below `sidecar outbox`.
 type subcommand struct {
 	name, arguments, summary string
-	run                      func(ctx context.Context, c *call) error
-	examples                 []string // what follows the command, without its name
+
+	most     int                     // arguments that are not flags; -1 = any number
+	prepare  func(c *call) execution // declares the flags; nil for a group without any
+	examples []string                // what follows the command, without its name
+
+	description, notes string       // of a group: in place of summary, and at the end of the help
+	below              []subcommand // of a group: its commands
 }
 
-// group is all commands below one.
-type group struct {
-	description string
-	commands    []subcommand
-	notes       string // at the end of the help
-}
+// execution does what a command is for, once its flags are read.
+type execution func(ctx context.Context) error
 
 // call is one use of a subcommand.
 type call struct {
 	invocation
-	subcommand
 
-	group       *group // of a command that has commands below it
-	flags       *flag.FlagSet
-	words       []string // arguments that are not flags, in order
-	out         *output  // stdout; the end of a command flushes it
+	cmd         *cobra.Command
+	flags       *pflag.FlagSet // of cmd
+	words       []string       // arguments that are not flags, in order
+	out         *output        // stdout; the end of a command flushes it
 	json, quiet bool
 
 	subscription string // of dlq: the only one whose messages are asked for
@@ -50,58 +51,94 @@ type call struct {
 
 	filter deadletter.Filter // of dlq: the conditions
 	wrong  error             // the first mistake in a condition
-	limit  int               // of an action; 0 = all
-	all    bool
-	as     string       // who acts; "" is the user on this host
-	log    *slog.Logger // of what an action has changed
+	as     string            // who acts; "" is the user on this host
+	log    *slog.Logger      // of what an action has changed
 }
 
-// run is choose for a command that the first SIGINT or SIGTERM ends at a safe point, and the second at once.
-func (g *group) run(ctx context.Context, c *call) error {
+// notes is the annotation of a command for the end of its help.
+const notes = "notes"
+
+// command makes the command that s describes, with those below it.
+func (s *subcommand) command(in invocation) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: strings.TrimSpace(s.name + " " + s.arguments), Short: s.summary, Long: s.description,
+		Example: strings.Join(s.examples, "\n"), Annotations: map[string]string{notes: s.notes},
+		Args: cobra.ArbitraryArgs, DisableFlagsInUseLine: true, DisableFlagParsing: s.below != nil,
+	}
+	c := &call{invocation: in, cmd: cmd, flags: cmd.Flags()}
+	var do execution
+	if s.prepare != nil {
+		do = s.prepare(c)
+	}
+	for i := range s.below {
+		cmd.AddCommand(s.below[i].command(in))
+	}
+	cmd.RunE = func(_ *cobra.Command, words []string) error {
+		c.words, c.out = words, newOutput(in.stdout)
+		switch {
+		case s.below != nil:
+			return choose(cmd, words)
+		case s.most >= 0 && len(words) > s.most:
+			return c.misuse("unexpected argument %q", words[s.most])
+		case c.wrong != nil:
+			return c.wrong
+		case cmd.Parent().HasParent():
+			return interruptibly(cmd.Context(), do)
+		}
+		return do(cmd.Context())
+	}
+	return cmd
+}
+
+// interruptibly ends do at a safe point with the first SIGINT or SIGTERM; the second one ends the process at once.
+func interruptibly(ctx context.Context, do execution) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	return g.choose(ctx, c)
+	return do(ctx)
 }
 
-// choose runs the command that the first argument names. "help COMMAND" is "COMMAND --help".
-func (g *group) choose(ctx context.Context, c *call) error {
-	names := make([]string, len(g.commands))
-	for i, s := range g.commands {
-		names[i] = s.name
+// choose is for words that name no command below cmd. "help COMMAND" is "COMMAND --help".
+func choose(cmd *cobra.Command, words []string) error {
+	names := namesOf(cmd.Commands())
+	switch {
+	case len(words) == 0:
+		return misuse(cmd, "a command is missing; there are %s", strings.Join(names, ", "))
+	case slices.Contains([]string{"-h", "--help"}, words[0]):
+		return cmd.Help()
+	case words[0] == "help":
+		return showHelp(cmd, words[1:])
 	}
-	c.group = g
-	if len(c.args) > 0 && c.args[0] == "help" { // behind -- there would be no flag
-		words := slices.DeleteFunc(slices.Clone(c.args[1:]), func(word string) bool { return word == "--" })
-		c.args = append(words, "--help")
-	}
-	if len(c.args) == 0 {
-		return c.misuse("a command is missing; there are %s", strings.Join(names, ", "))
-	}
-	name := c.args[0]
-	if slices.Contains([]string{"-h", "-help", "--help"}, name) {
-		c.printUsage()
-		return flag.ErrHelp
-	}
-	i := slices.Index(names, name)
-	if i < 0 {
-		return c.misuse("no command %q; %s", name, suggestion(name, names))
-	}
-	in := c.invocation
-	in.args = in.args[1:]
-	return g.commands[i].run(ctx, newCall(in, c.flags.Name(), g.commands[i]))
+	return misuse(cmd, "no command %q; %s", words[0], suggestion(words[0], names, cmd.Commands()))
 }
 
-// below are commands of dlq and outbox, for those who leave out that word.
-var below = map[string]string{
-	"list": "dlq", "groups": "dlq", "show": "dlq", "redrive": "dlq", "discard": "dlq", "export": "dlq", "import": "dlq",
-	"migrate": "outbox", "status": "outbox", "retry": "outbox", "prune": "outbox",
+// showHelp prints the help of the command below cmd that words name.
+func showHelp(cmd *cobra.Command, words []string) error {
+	words = slices.DeleteFunc(slices.Clone(words), func(word string) bool { return strings.HasPrefix(word, "-") })
+	at, rest, err := cmd.Find(words)
+	switch {
+	case err != nil:
+		return misuse(cmd, "%w", err)
+	case len(rest) > 0 && at.HasSubCommands():
+		return choose(at, rest)
+	}
+	return at.Help()
 }
 
-// suggestion names the known word that was probably meant, else all known words.
-func suggestion(word string, known []string) string {
-	if above := below[word]; above != "" {
-		return "did you mean " + above + " " + word + "?"
+func namesOf(commands []*cobra.Command) (names []string) {
+	for _, c := range commands {
+		names = append(names, c.Name())
+	}
+	return names
+}
+
+// suggestion names the known word that was probably meant, else all known words. A command may have been meant that is
+// below one of the groups.
+func suggestion(word string, known []string, groups []*cobra.Command) string {
+	for _, above := range groups {
+		if slices.Contains(namesOf(above.Commands()), word) {
+			return "did you mean " + above.Name() + " " + word + "?"
+		}
 	}
 	if nearest := config.Nearest(word, known); nearest != "" {
 		return "did you mean " + nearest + "?"
@@ -109,74 +146,40 @@ func suggestion(word string, known []string) string {
 	return "there are " + strings.Join(known, ", ")
 }
 
-func newCall(in invocation, above string, s subcommand) *call {
-	flags := flag.NewFlagSet(strings.TrimSpace(above+" "+s.name), flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // its words are not ours
-	return &call{invocation: in, subcommand: s, flags: flags, out: newOutput(in.stdout)}
-}
+// load reads the configuration.
+func (c *call) load() (*config.Config, error) { return loadConfig(c.environ) }
 
-// load reads the flags of a command that takes no words, and the configuration.
-func (c *call) load() (*config.Config, error) {
-	if err := c.parse(0); err != nil {
-		return nil, err
+// flagError says which flag is wrong, and which one was probably meant.
+func flagError(cmd *cobra.Command, err error) error {
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return misuse(cmd, "invalid value %q for flag --%s: %w", bad.GetValue(), bad.GetFlag().Name, bad.Unwrap())
 	}
-	return loadConfig(c.environ)
-}
-
-// twoDashes rewrites the errors of package flag.
-var twoDashes = strings.NewReplacer("needs an argument: -", "needs an argument: --", "\" for flag -",
-	"\" for flag --", "\" for -", "\" for --")
-
-// parse reads flags and words in any order; most is how many words there may be, -1 for any number.
-func (c *call) parse(most int) (err error) {
-	c.words, err = interleaved(c.flags, c.args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		c.printUsage()
-		return err
-	case err != nil:
-		return c.misuse("%s", c.flagError(err.Error()))
-	case most >= 0 && len(c.words) > most:
-		return c.misuse("unexpected argument %q", c.words[most])
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return misuse(cmd, "%w", err)
 	}
-	return c.wrong
-}
-
-func (c *call) flagError(text string) string {
-	name, unknown := strings.CutPrefix(text, "flag provided but not defined: -")
-	if !unknown {
-		return twoDashes.Replace(text)
+	dashes, name := "--", unknown.GetSpecifiedName()
+	if letters := unknown.GetSpecifiedShortnames(); letters != "" {
+		dashes, name = "-", letters
 	}
-	known := []string{"help"}
-	c.flags.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+	var known []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 	if nearest := config.Nearest(name, known); nearest != "" {
-		return fmt.Sprintf("no flag --%s; did you mean --%s?", terminal.Line(name), nearest)
+		return misuse(cmd, "no flag %s%s; did you mean --%s?", dashes, terminal.Line(name), nearest)
 	}
-	return "no flag --" + terminal.Line(name)
+	return misuse(cmd, "no flag %s%s", dashes, terminal.Line(name))
 }
 
-// interleaved reads flags and words in any order; after -- there are only words.
-func interleaved(flags *flag.FlagSet, args []string) (words []string, err error) {
-	for {
-		if err := flags.Parse(args); err != nil {
-			return nil, err
-		}
-		rest := flags.Args()
-		read := len(args) - len(rest)
-		if len(rest) == 0 || read > 0 && args[read-1] == "--" {
-			return append(words, rest...), nil
-		}
-		words, args = append(words, rest[0]), rest[1:]
-	}
+func misuse(cmd *cobra.Command, format string, args ...any) error {
+	return fmt.Errorf("%w: %w (%s --help)", errUsage, fmt.Errorf(format, args...), cmd.CommandPath())
 }
 
-func (c *call) misuse(format string, args ...any) error {
-	return fmt.Errorf("%w: %w (%s --help)", errUsage, fmt.Errorf(format, args...), c.flags.Name())
-}
+func (c *call) misuse(format string, args ...any) error { return misuse(c.cmd, format, args...) }
 
 // failed is how a command ends badly: a sentence that says what to do next.
 func (c *call) failed(format string, args ...any) error {
-	return errors.New(strings.TrimPrefix(c.flags.Name(), "sidecar ") + ": " + terminal.Line(fmt.Sprintf(format, args...)))
+	return errors.New(strings.TrimPrefix(c.cmd.CommandPath(), "sidecar ") + ": " +
+		terminal.Line(fmt.Sprintf(format, args...)))
 }
 
 // oneLine is the text of an error, which may be several joined ones.
@@ -193,23 +196,15 @@ func (c *call) duration(d *time.Duration, name, usage string, least time.Duratio
 	})
 }
 
-// wordFlag is the value of a flag for which there are known words.
-type wordFlag struct {
-	known     []string
-	set       func(string) error
-	condition bool // it chooses messages
-}
-
-func (w *wordFlag) String() string         { return "" }
-func (w *wordFlag) Set(value string) error { return w.set(value) }
-
+// choice declares a flag that takes one of the known words.
 func (c *call) choice(value *string, name, usage string, known []string) {
-	c.flags.Var(&wordFlag{known: known, set: func(v string) error {
+	c.flags.Func(name, usage, func(v string) error {
 		if *value = strings.ToLower(v); !slices.Contains(known, *value) {
-			return errors.New(suggestion(*value, known))
+			return errors.New(suggestion(*value, known, nil))
 		}
 		return nil
-	}}, name, usage)
+	})
+	c.completes(name, known)
 }
 
 // document writes v as one line of JSON.

@@ -105,15 +105,6 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 	}
 }
 
-func TestTheDocumentIsServed(t *testing.T) {
-	t.Parallel()
-	r := start(t, withTokens)
-	got := r.do(http.MethodGet, r.control, "/openapi.json", authorized("Bearer "+readToken))
-	if got.StatusCode != http.StatusOK || got.body != openAPIDocument {
-		t.Errorf("%d %.100s", got.StatusCode, got.body)
-	}
-}
-
 func TestStatus(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)

@@ -144,12 +144,8 @@ func TestOneOperationAtATime(t *testing.T) {
 	if p.get("/dlq", &state); state.Operation == nil || state.Operation.ID != op.ID {
 		t.Errorf("%+v", state)
 	}
-	// Another process.
-	o := start(t, func(o *Options) { o.DeadLetters = queueOf(t, o.Logger, p.plan, p.url) })
-	for path, body := range map[string]string{"/dlq/redrive": `{"all":true}`, queue + "/re-drive": ""} {
-		o.wantProblem("elsewhere "+path, o.post(path, body), http.StatusConflict)
-	}
-	o.wantProblem("elsewhere", o.do(http.MethodGet, o.control, "/dlq/messages", nil), http.StatusConflict)
+	o := start(t, func(o *Options) { o.DeadLetters = queueOf(t, o.Logger, p.plan, p.url) }) // another process
+	o.wantProblem("elsewhere", o.post("/dlq/redrive", `{"all":true}`), http.StatusConflict)
 
 	got := p.post("/dlq/operations/"+op.ID+"/cancel", "")
 	p.decode("cancel", got, http.StatusAccepted, &op)
@@ -312,24 +308,5 @@ func TestAClientThatLeaves(t *testing.T) {
 	p.wantLogged(1, `"msg":"control","action":"redrive"`, `"status":202`)
 	if n := brokertest.Ready(t, p.url, p.plan.Queue); n != 15 {
 		t.Errorf("%d moved", n)
-	}
-}
-
-// TestShutdownEndsAnOperation at a safe point, which its clients see.
-func TestShutdownEndsAnOperation(t *testing.T) {
-	t.Parallel()
-	p := startParking(t, nil, nil)
-	p.parkMany(30)
-	op := p.begin("/dlq/redrive", `{"all":true,"rate":"1/s"}`)
-	p.begun(op.ID)
-	p.shutdown()
-	got := p.o.DeadLetters.Copy(p.o.DeadLetters.Find(op.ID))
-	moved := brokertest.Ready(t, p.url, p.plan.Queue)
-	if p.wantEnd(got, "cancelled", moved); got.Error != "the sidecar stops" {
-		t.Errorf("%+v", got)
-	}
-	brokertest.WaitReady(t, p.url, p.dlq(), 30-moved)
-	if _, err := p.o.DeadLetters.Begin(dlq.Operation{}, nil); err == nil {
-		t.Errorf("another one: %v", err)
 	}
 }

@@ -195,14 +195,6 @@ func (r *running) wantEnd(op dlq.Operation, state string, done int) {
 	}
 }
 
-// begun waits until an operation has moved its first message.
-func (r *running) begun(id string) {
-	r.t.Helper()
-	brokertest.Eventually(r.t, time.Minute, "the first message of operation "+id, func() bool {
-		return r.o.DeadLetters.Copy(r.o.DeadLetters.Find(id)).Progress.Done > 0
-	})
-}
-
 // ended waits for the end of an operation.
 func (r *running) ended(id string) dlq.Operation {
 	r.t.Helper()

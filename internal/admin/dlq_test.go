@@ -49,9 +49,8 @@ func TestDeadLettersAreListed(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 	for query, want := range map[string]string{
-		"": "a b c", "?limit=2": "a b", "?status=503": "a c", "?status=404&status=503": "a b c", "?status=4xx": "b", "?scan=1": "a",
-		"?id=c&id=b": "b c", "?reason=max_retries&routing-key=order.*&header=x-original-queue": "a b c", "?newer=1s": "", "?older=1h": "a b c",
-		"?text=no+json": "b", "?text=AMOUNT&status=5xx": "a", "?correlation-id=*-b": "b", "?correlation-id=none": "", "?error=boom": "", "?limit=1000&scan=1000000": "a b c",
+		"": "a b c", "?limit=2": "a b", "?scan=1": "a", "?status=404&status=503": "a b c", "?text=AMOUNT&status=5xx": "a",
+		"?id=c&id=b": "b c", "?error=boom": "", "?limit=1000&scan=1000000": "a b c",
 	} {
 		var got page
 		p.get("/dlq/messages"+query, &got)

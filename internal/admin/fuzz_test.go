@@ -57,29 +57,6 @@ func FuzzControl(f *testing.F) {
 	})
 }
 
-// FuzzControlBody sends any body with a request that is right otherwise: nothing at all and an empty JSON object are
-// taken, everything else is refused, and nothing changes then.
-func FuzzControlBody(f *testing.F) {
-	f.Add([]byte("{}"))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		want := http.StatusOK
-		switch {
-		case len(body) > httpguard.MaxBody:
-			want = http.StatusRequestEntityTooLarge
-		case !emptyJSON(body):
-			want = http.StatusBadRequest
-		}
-		state := newFakeState()
-		s := unbound(optionsOf(state, io.Discard))
-		r := parse("POST", "/pause", "127.0.0.1:9091", "", "", "application/json", "", body)
-		w := httptest.NewRecorder()
-		s.control.Handler.ServeHTTP(w, r)
-		if w.Code != want || (state.called() == "pause") != (want == http.StatusOK) {
-			t.Fatalf("%q: %d, want %d; called %s", body, w.Code, want, state.called())
-		}
-	})
-}
-
 // parse reads the request as the server would; nil when it would refuse it before any handler. A field may hold what
 // looks like the next line.
 func parse(method, target, host, origin, site, contentType, auth string, body []byte) *http.Request {

@@ -21,12 +21,9 @@ func (q *Queue) Browse(ctx context.Context, f Filter, s Scan, report Report, vis
 	if s.Limit > 0 && f.Empty() && !q.narrow {
 		r.total = min(r.total, s.Limit)
 	}
-	o := q.operate(r, Selection{f, s.Limit})
+	o := q.operate(r, Selection{Filter: f, Limit: s.Limit})
 	o.visit = visit
-	stopReports := o.reporting(report)
-	err = errors.Join(o.pass(ctx), o.putBack())
-	stopReports()
-	return o.progress(), err
+	return o.run(ctx, report)
 }
 
 // hides reports whether m is none of the messages of the one subscription that is asked for.

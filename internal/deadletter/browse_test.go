@@ -104,7 +104,7 @@ func TestOrderOverManyWindows(t *testing.T) {
 				t.Fatalf("message %d is %s at %d", i+1, v.MessageID, v.Position)
 			}
 		}
-		p, err := r.Discard(t.Context(), Selection{Filter: filter(t, "status", "409")}, false, nil)
+		p, err := r.Discard(t.Context(), Discard{Selection: Selection{Filter: filter(t, "status", "409")}}, nil)
 		if err != nil || p.Done != 300 || p.Scanned != 600 {
 			t.Errorf("%+v, %v", p, err)
 		}

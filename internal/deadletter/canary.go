@@ -84,10 +84,6 @@ func (o *operation) awaitVerdicts(ctx context.Context) error {
 		c.deadline = time.Now().Add(c.timeout)
 	}
 	over := time.After(time.Until(c.deadline))
-	var held <-chan time.Time
-	if o.hold > 0 {
-		held = time.After(max(o.hold-time.Since(o.reader.since), time.Second))
-	}
 	for o.p.Canary.Good < o.p.Canary.Sent {
 		select {
 		case d, ok := <-c.replies:
@@ -101,8 +97,6 @@ func (o *operation) awaitVerdicts(ctx context.Context) error {
 			return context.Cause(o.failed)
 		case <-o.reader.s.Done():
 			return o.reader.s.Err()
-		case <-held:
-			return errHoldLimit
 		case <-over:
 			return fmt.Errorf("%w: %d of %d messages have no verdict after %v; is a sidecar of this service running, and not "+
 				"paused?", ErrCanary, o.p.Canary.Sent-o.p.Canary.Good, o.p.Canary.Sent, c.timeout)

@@ -8,11 +8,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"golang.org/x/time/rate"
 
 	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
@@ -165,21 +163,4 @@ func TestCanaryTwoReplies(t *testing.T) {
 	if n := o.progress().Canary.Good; n != 2 {
 		t.Errorf("%d good, want 2", n)
 	}
-}
-
-// TestPaceMakesUpForNothing: a rate is a limit, also after a pause.
-func TestPaceMakesUpForNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		o := operation{rate: rate.NewLimiter(10, 1)}
-		time.Sleep(time.Hour)
-		begun := time.Now()
-		for range 5 {
-			time.Sleep(o.due()) // what due has seen is not taken
-			must.Do(t, o.rate.Wait(t.Context()))
-		}
-		if took := time.Since(begun); took != 400*time.Millisecond {
-			t.Errorf("5 messages at 10/s took %v", took)
-		}
-	})
 }

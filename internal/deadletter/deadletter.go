@@ -106,25 +106,6 @@ type CanaryProgress struct {
 	Last *message.VerdictReply `json:"last,omitempty"`
 }
 
-// Selection says which messages an action is for.
-type Selection struct {
-	Filter Filter
-	Limit  int // at most so many; 0 = all that match
-}
-
-// Redrive says how messages go back into the flow.
-type Redrive struct {
-	Selection
-	DryRun bool    // count, move nothing
-	Reset  bool    // as if never tried: full fresh attempts. Otherwise the count goes on: one try, then parked again
-	Rate   float64 // messages per second at the most; 0 = as fast as they are confirmed
-	Canary int     // send so many first and wait for their verdicts; 0 = none
-	To     string  // another queue to move them to, each as if never tried; "" = the service's own
-	Plain  bool    // with To, without the headers that say where the messages come from
-
-	CanaryTimeout time.Duration // for all verdicts together, beside the time a redriven message waits; 0 = one minute
-}
-
 // Report is called with the progress of an operation, a few times per second and at its end. If it blocks, the
 // operation goes on and only its end waits.
 type Report func(Progress)

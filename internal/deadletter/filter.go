@@ -17,9 +17,9 @@ import (
 
 // Filter chooses messages. A message has to meet every condition that is set. The zero Filter chooses all.
 type Filter struct {
-	IDs   []string          // message ids or Refs
-	tests map[string][]test // of each condition that is set, one for each value
-	met   map[string]bool   // of IDs, those that a message has had; shared by copies of the filter
+	given map[string]texts  // the values of each condition that is set
+	tests map[string][]test // of each, one for each value
+	met   map[string]bool   // ids that a message has had; shared by copies of the filter
 }
 
 // test reports whether a message meets a condition with one value.
@@ -83,12 +83,9 @@ func (f *Filter) Set(name, value string) error {
 		return fmt.Errorf("%w: %s %.100q: %s", ErrInvalid, name, value, problem)
 	}
 	if f.tests == nil {
-		f.tests, f.met = map[string][]test{}, map[string]bool{}
+		f.given, f.tests, f.met = map[string]texts{}, map[string][]test{}, map[string]bool{}
 	}
-	f.tests[name] = append(f.tests[name], t)
-	if name == "id" {
-		f.IDs = append(f.IDs, value)
-	}
+	f.given[name], f.tests[name] = append(f.given[name], value), append(f.tests[name], t)
 	return nil
 }
 
@@ -105,7 +102,7 @@ func (f *Filter) Match(m *Message) bool {
 			}
 			met++
 			if c.Name == "id" { // every one is compared, for Unmet
-				f.met[f.IDs[i]] = true
+				f.met[f.given["id"][i]] = true
 			}
 		}
 		if met < len(tests) && (met == 0 || c.values == allOf) {
@@ -117,7 +114,7 @@ func (f *Filter) Match(m *Message) bool {
 
 // Unmet returns the ids that no message has had among those matched since the filter was made.
 func (f *Filter) Unmet() []string {
-	return slices.DeleteFunc(slices.Clone(f.IDs), func(id string) bool { return f.met[id] })
+	return slices.DeleteFunc(slices.Clone(f.given["id"]), func(id string) bool { return f.met[id] })
 }
 
 func testStatus(value string) (test, string) {

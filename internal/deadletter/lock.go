@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -30,9 +31,19 @@ const (
 // deletes it with that connection.
 const lockSuffix = ".sidecar-lock"
 
+// claim is the right to read a queue.
+type claim struct {
+	q      *Queue
+	s      *broker.Session
+	sub    *broker.Subscription
+	guard  *broker.Consumer // nil: there is no right yet
+	locked bool
+	kept   declare.Kept
+}
+
 // takeLock takes the lock. free is false when another process has it. A user who may not declare it goes without: then
 // the guard alone keeps others out.
-func (r *reader) takeLock(ctx context.Context) (free bool, err error) {
+func (r *claim) takeLock(ctx context.Context) (free bool, err error) {
 	if r.locked {
 		return true, nil
 	}
@@ -53,7 +64,7 @@ func (r *reader) takeLock(ctx context.Context) (free bool, err error) {
 }
 
 // release gives the lock up before the connection ends: the next operation may follow at once.
-func (r *reader) release(ctx context.Context) error {
+func (r *claim) release(ctx context.Context) error {
 	if !r.locked {
 		return nil
 	}
@@ -73,10 +84,11 @@ func (q *Queue) lockName() string { return lastBytes(q.name + lockSuffix) }
 // The lock comes before it. Two guards at once would take the first two messages, and in a quorum queue the one that
 // gives up puts its own behind others; and a guard that ends leaves a moment in which not everything has been requeued.
 func (r *reader) claimQueue(ctx context.Context) error {
+	check := sync.OnceValue(func() error { return r.checkSuitable(ctx) })
 	for try := 1; ; try++ {
 		alone, err := r.takeLock(ctx)
 		if alone && err == nil {
-			alone, err = r.tryClaimQueue(ctx)
+			alone, err = r.tryClaimQueue(ctx, check)
 		}
 		if alone || err != nil {
 			return err
@@ -90,11 +102,10 @@ func (r *reader) claimQueue(ctx context.Context) error {
 	}
 }
 
-func (r *reader) tryClaimQueue(ctx context.Context) (alone bool, err error) {
+func (r *reader) tryClaimQueue(ctx context.Context, check func() error) (alone bool, err error) {
 	before, err := r.q.depth(ctx, r.s)
-	if err == nil && before.Consumers == 0 && before.Ready > 0 && !r.checked {
-		r.checked = true
-		if err := r.checkSuitable(ctx); err != nil {
+	if err == nil && before.Consumers == 0 && before.Ready > 0 {
+		if err := check(); err != nil {
 			return false, err
 		}
 		before, err = r.q.depth(ctx, r.s) // again: the check may have taken a message, and has it until its consumer is gone
@@ -132,7 +143,7 @@ func (r *reader) tryClaimQueue(ctx context.Context) (alone bool, err error) {
 
 // waitStable waits until the queue does not grow any more: without the lock another process may be giving back
 // messages.
-func (r *reader) waitStable(ctx context.Context, d Depth) (Depth, error) {
+func (r *claim) waitStable(ctx context.Context, d Depth) (Depth, error) {
 	for range 20 {
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
 			return d, err

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"context"
 	"errors"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,7 +71,7 @@ func TestInUse(t *testing.T) {
 	if _, err := r.Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("redrive beside a read: %v", err)
 	}
-	if _, err := r.Discard(t.Context(), Selection{}, false, nil); !errors.Is(err, ErrInUse) {
+	if _, err := r.Discard(t.Context(), Discard{}, nil); !errors.Is(err, ErrInUse) {
 		t.Errorf("discard beside a read: %v", err)
 	}
 	close(release)
@@ -131,14 +132,15 @@ func TestWithoutTheRightToLock(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, r *rig, _ string) {
 		r.park(r.numbered(100)...)
-		q, other := r.as("^$", ".*", ".*"), r.as("^$", ".*", ".*")
+		own := "^" + regexp.QuoteMeta(r.name) + "$"
+		q, other := r.as(own, ".*", ".*"), r.as(own, ".*", ".*")
 		other.pause = time.Millisecond
 		ctx, cancel := context.WithCancel(t.Context())
 		begun, ended := make(chan struct{}), make(chan struct{})
 		begin := sync.OnceFunc(func() { close(begun) })
 		go func() {
 			defer close(ended)
-			p, err := q.Redrive(ctx, Redrive{Rate: 20}, func(p Progress) {
+			p, err := q.Redrive(ctx, Redrive{Rate: "20"}, func(p Progress) {
 				if p.Done > 0 {
 					begin()
 				}

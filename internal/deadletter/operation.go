@@ -35,10 +35,6 @@ type operation struct {
 	// counted.
 	act   func(m *Message) (end func() error, err error)
 	visit func(*Message) error // reads a message that stays; its error ends the operation
-
-	hold  time.Duration // how long messages may be held at a time; 0: until the end
-	known int           // messages at the head of the queue that were read in an earlier pass and stay
-	newly bool          // this pass has read a message for the first time
 }
 
 // operate returns an operation on the messages of r that s selects.
@@ -46,29 +42,35 @@ func (q *Queue) operate(r *reader, s Selection) *operation {
 	return &operation{q: q, reader: r, s: s, pipeline: newPipeline(r.ready), rate: rate.NewLimiter(rate.Inf, 1)}
 }
 
-// run reads the queue, in as many passes as it takes, and closes the reader. The Progress returned with an error is
-// what was done by then.
+// holding is how long messages are held: the broker closes a channel that settles one of them later than its
+// consumer_timeout, 30 minutes by default.
+const holding = 20 * time.Minute
+
+// errHeld ends an operation before the broker does.
+var errHeld = fmt.Errorf("%w: messages have been held for %v, and the broker ends a consumer that holds them for "+
+	"longer than consumer_timeout, 30 minutes by default", ErrStopped, holding)
+
+// run reads the queue and closes the reader. The Progress returned with an error is what was done by then.
 func (o *operation) run(ctx context.Context, report Report) (Progress, error) {
-	o.hold = o.q.hold
 	stop := o.reporting(report)
 	err := o.pass(ctx)
-	for errors.Is(err, errHoldLimit) {
-		if err = o.reopen(ctx); err == nil {
-			err = o.pass(ctx)
-		}
-	}
-	if cerr := o.putBack(); err == nil {
-		err = cerr
+	if cerr := o.reader.close(); err == nil && cerr != nil {
+		err = fmt.Errorf("requeue the remaining messages of queue %q: %w", o.q.name, cerr)
 	}
 	stop()
+	if err != nil && o.visit != nil {
+		return o.progress(), err
+	}
 	if err != nil && !errors.Is(err, ErrCanary) && !errors.Is(err, ErrStopped) && !errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("%w: %w", ErrStopped, err)
 	}
 	return o.progress(), err
 }
 
-// pass goes through the queue once. Nothing is under way any more when it returns.
+// pass goes through the queue. Nothing is under way any more when it returns.
 func (o *operation) pass(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.q.hold, errHeld)
+	defer cancel()
 	ctx, stop := withoutDeadline(ctx)
 	defer stop()
 	return o.inOrder(func() error { return o.handleAll(ctx) })
@@ -81,9 +83,6 @@ func (o *operation) handleAll(ctx context.Context) error {
 			if err := o.awaitVerdicts(ctx); err != nil {
 				return err
 			}
-		}
-		if o.holdLimitReached(0) {
-			return errHoldLimit
 		}
 		d, err := o.reader.next(ctx)
 		if errors.Is(err, io.EOF) {
@@ -104,26 +103,14 @@ func (o *operation) handleAll(ctx context.Context) error {
 
 // handle judges one message and sends it on its way, or keeps it.
 func (o *operation) handle(ctx context.Context, d *broker.Delivery) error {
-	if o.known > 0 {
-		o.known--
-		o.reader.keep(d)
-		return nil
-	}
 	m := o.q.parse(d, o.reader.seen)
 	chosen := (o.all || !o.q.hides(&m)) && o.s.Filter.Match(&m)
 	ours := o.all || o.visit != nil || !m.Foreign
 	moves := chosen && ours && o.act != nil
-	if moves {
-		if o.holdLimitReached(o.due()) { // only now: the rest of the queue may hold no other message to move
-			o.reader.keep(d) // it is read again
-			return errHoldLimit
-		}
-		if o.rate.Wait(ctx) != nil {
-			o.reader.keep(d)
-			return context.Cause(ctx)
-		}
+	if moves && o.rate.Wait(ctx) != nil {
+		o.reader.keep(d)
+		return context.Cause(ctx)
 	}
-	o.newly = true
 	o.add(func(p *Progress) {
 		p.Scanned++
 		switch {
@@ -258,14 +245,14 @@ func (l *pipeline) reporting(report Report) (stop func()) {
 	}
 }
 
-// Discard deletes what s selects. dry: count, delete nothing. It is otherwise like Redrive.
-func (q *Queue) Discard(ctx context.Context, s Selection, dry bool, report Report) (Progress, error) {
+// Discard deletes what d selects. It is otherwise like Redrive.
+func (q *Queue) Discard(ctx context.Context, d Discard, report Report) (Progress, error) {
 	r, err := q.openRecycled(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
-	o := q.operate(r, s)
-	if !dry {
+	o := q.operate(r, d.Selection)
+	if !d.DryRun {
 		o.act = func(*Message) (func() error, error) { return nil, nil }
 	}
 	return o.run(ctx, report)

@@ -102,7 +102,7 @@ func TestSharedQueueIsReadOnce(t *testing.T) {
 	}
 	brokertest.WaitReady(t, brokertest.URL(t), orders.Queue, 1)
 	brokertest.WaitReady(t, brokertest.URL(t), refunds.Queue, 2)
-	if _, err := q.Redrive(t.Context(), Redrive{To: refunds.Queue}, nil); !errors.Is(err, ErrInvalid) {
+	if _, err := q.Redrive(t.Context(), Redrive{To: Target(refunds.Queue)}, nil); !errors.Is(err, ErrInvalid) {
 		t.Errorf("to its own queue: %v", err)
 	}
 }

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
-	"sidecar/internal/topology/declare"
 )
 
 const (
@@ -48,14 +46,8 @@ const (
 //
 // next is for one goroutine; ack is for any.
 type reader struct {
-	q       *Queue
-	s       *broker.Session
-	locked  bool
-	sub     *broker.Subscription
-	guard   *broker.Consumer
-	checked bool // kept is what the broker has said
-	kept    declare.Kept
-	since   time.Time // the first message may have been held from then on
+	claim
+	ledger
 
 	ready int  // messages at the start: later ones are not read
 	total int  // of those, how many to read
@@ -64,14 +56,8 @@ type reader struct {
 	again bool // the last message taken comes from the returned messages of a quorum queue
 
 	window  *broker.Consumer // nil: none takes messages
-	size    int              // of the window; written with mu
 	largest int              // body so far, in bytes
 	waiting []*broker.Delivery
-	buffer  []*broker.Delivery
-
-	acks  sync.Mutex // held while acks are sent, and while a window ends
-	mu    sync.Mutex
-	spans []span // of all windows so far, the guard's first
 }
 
 // open connects and becomes the only consumer. The reader must be closed. Once connected, open is not interrupted: a
@@ -85,7 +71,7 @@ func (q *Queue) open(ctx context.Context) (*reader, error) {
 		return nil, err
 	}
 	ctx = context.WithoutCancel(ctx)
-	r := &reader{q: q, s: s, since: time.Now(), spans: []span{{}}}
+	r := &reader{claim: claim{q: q, s: s}, ledger: ledger{spans: []span{{}}}}
 	if r.sub, err = s.Subscribe(ctx, q.name); err == nil {
 		err = r.claimQueue(ctx)
 	}
@@ -184,21 +170,14 @@ func (r *reader) receive(ctx context.Context, c *broker.Consumer, patience time.
 }
 
 func (r *reader) collect(c *broker.Consumer) (came bool) {
-	r.buffer, _ = c.Take(r.buffer)
-	r.mu.Lock()
-	s := &r.spans[0]
-	if c == r.window {
-		s = r.last()
+	taken, _ := c.Take(nil)
+	if len(taken) == 0 {
+		return false
 	}
-	if s.held += len(r.buffer); len(r.buffer) > 0 && s.first == 0 {
-		s.first = r.buffer[0].DeliveryTag
-	}
-	r.mu.Unlock()
-	if n := len(r.buffer); n > 0 {
-		r.again = wasReturned(r.buffer[n-1])
-	}
-	r.waiting = append(r.waiting, r.buffer...)
-	return len(r.buffer) > 0
+	r.took(taken, c == r.window)
+	r.again = wasReturned(taken[len(taken)-1])
+	r.waiting = append(r.waiting, taken...)
+	return true
 }
 
 // wasReturned reports whether a quorum queue has the message back from a consumer. Classic queues put it in its place
@@ -220,19 +199,17 @@ func (r *reader) requeuesToTail() bool {
 // full reports whether the window cannot take more and a new one would help: half of it is messages that stay, or it is
 // smaller than it may be.
 func (r *reader) full() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.last()
-	return s.held >= r.size && (2*s.staying >= r.size || r.size < r.nextSize())
+	s := r.current()
+	return s.held >= s.size && (2*s.staying >= s.size || s.size < r.nextSize(s.size))
 }
 
-// nextSize is the size the next window would have.
-func (r *reader) nextSize() int {
+// nextSize is the size the next window would have, after one of that size.
+func (r *reader) nextSize(size int) int {
 	most := maxWindow
 	if r.s.Major() < 4 && (r.kept.Quorum || !r.kept.Known) {
 		most = orderedWindow
 	}
-	return max(1, min(max(firstWindow, 4*r.size), most, windowBytes/max(r.largest, 1), r.total-r.seen))
+	return max(1, min(max(firstWindow, 4*size), most, windowBytes/max(r.largest, 1), r.total-r.seen))
 }
 
 // nextWindow begins the next window. The old consumer goes first, so that the messages come in their order.
@@ -242,11 +219,9 @@ func (r *reader) nextWindow(ctx context.Context) (err error) {
 			return err // what the old one still had comes before the next one begins
 		}
 	}
-	r.mu.Lock()
-	r.spans = append(r.spans, span{})
-	r.size = r.nextSize()
-	r.mu.Unlock()
-	if r.window, err = r.sub.Consume(ctx, r.size); err != nil || !r.exact {
+	size := r.nextSize(r.current().size)
+	r.begin(size)
+	if r.window, err = r.sub.Consume(ctx, size); err != nil || !r.exact {
 		return r.q.missing(err)
 	}
 	if err = r.receiveUntil(ctx, r.window, r.busy); err != nil && (!errors.Is(err, io.EOF) || len(r.waiting) == 0) {
@@ -257,7 +232,6 @@ func (r *reader) nextWindow(ctx context.Context) (err error) {
 
 // busy reports whether the window waits for us and not for the broker.
 func (r *reader) busy() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.last().held >= r.size
+	s := r.current()
+	return s.held >= s.size
 }

@@ -4,17 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/time/rate"
 
-	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
@@ -36,8 +32,8 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 	if r.DryRun || reader.total == 0 {
 		return o.run(ctx, report)
 	}
-	if r.Rate > 0 {
-		o.rate = rate.NewLimiter(rate.Limit(r.Rate), 1) // time that was lost is not made up for
+	if r.Rate != "" {
+		o.rate = rate.NewLimiter(rate.Limit(r.Rate.perSecond()), 1) // time that was lost is not made up for
 	}
 	s, stream, err := q.stream(ctx)
 	if err != nil {
@@ -68,7 +64,7 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 // redriven makes the publication of one message, with the address for its verdict when it is one of the canary.
 func (o *operation) redriven(m *Message, r *Redrive) (*message.Publication, error) {
 	how := topology.Redriving{
-		By: o.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: r.Reset, To: r.To, Plain: r.Plain,
+		By: o.q.o.By, At: time.Now(), Count: m.RedriveCount, Reset: r.Reset, To: string(r.To), Plain: r.Plain,
 	}
 	if o.canary != nil {
 		how.Reply = message.ReplyTo(o.canary.address, strconv.Itoa(o.p.Canary.Sent+1))
@@ -133,52 +129,6 @@ func endTry(s *broker.Session, err error) {
 func onlyThisMessage(err error) bool {
 	return errors.Is(err, broker.ErrInvalid) || errors.Is(err, broker.ErrTooLarge) || errors.Is(err, ErrUnread) ||
 		errors.Is(err, errNoRoom)
-}
-
-// Check returns ErrInvalid, with the reason, for options that make no sense for the queue.
-func (q *Queue) Check(r *Redrive) error {
-	switch {
-	case r.Canary < 0 || r.Canary > message.MaxCanary:
-		return fmt.Errorf("%w: canary %d is not between 0 and %d", ErrInvalid, r.Canary, message.MaxCanary)
-	case r.Plain && r.To == "":
-		return fmt.Errorf("%w: plain can only be set together with to, the queue to move messages to", ErrInvalid)
-	case r.To != "":
-		if problem := q.targetProblem(r); problem != "" {
-			return fmt.Errorf("%w: to %.100q %s", ErrInvalid, r.To, problem)
-		}
-	}
-	return nil
-}
-
-// targetProblem returns why messages cannot be moved to the queue r.To, or "".
-func (q *Queue) targetProblem(r *Redrive) string {
-	own := slices.ContainsFunc(q.Owners, func(o Owner) bool {
-		return slices.ContainsFunc(o.Plan.Queues, func(known topology.Queue) bool { return known.Name == r.To })
-	})
-	switch {
-	case r.Canary > 0:
-		return "cannot be combined with canary: only this service sends verdicts"
-	case len(r.To) > amqpvalue.ShortMax:
-		return fmt.Sprintf("is too long: the name of a queue has at most %d bytes", amqpvalue.ShortMax)
-	case own || r.To == q.name || r.To == q.lockName() || strings.HasPrefix(r.To, message.DirectReply):
-		return "is a queue that this service or the broker uses itself: want a queue of another service, or one to inspect " +
-			"messages in"
-	}
-	return ""
-}
-
-// minRate is one message an hour.
-const minRate = 1.0 / 3600
-
-// ParseRate reads "20/s", "100/m", "50/h" or "20", which is per second. The error is ErrInvalid and names s.
-func ParseRate(s string) (perSecond float64, err error) {
-	text, unit, _ := strings.Cut(s, "/")
-	per, ok := map[string]float64{"": 1, "s": 1, "m": 60, "h": 3600}[unit]
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || !ok || !(n/per >= minRate) || math.IsInf(n, 0) || strings.HasSuffix(s, "/") {
-		return 0, fmt.Errorf("%w: rate %.40q: want messages per second, minute or hour, such as 20/s or 100/m", ErrInvalid, s)
-	}
-	return n / per, nil
 }
 
 type metrics struct{ ok, failed prometheus.Counter }

@@ -106,7 +106,7 @@ func TestSelection(t *testing.T) {
 		func() (Progress, error) {
 			return r.Redrive(t.Context(), Redrive{Selection: odd, DryRun: true, Canary: 3}, nil)
 		},
-		func() (Progress, error) { return r.Discard(t.Context(), odd, true, nil) },
+		func() (Progress, error) { return r.Discard(t.Context(), Discard{Selection: odd, DryRun: true}, nil) },
 	} {
 		if p, err := act(); err != nil || p.Matched != 1 || p.Skipped != 1 || p.Done != 0 || p.Scanned != 12 {
 			t.Errorf("%+v %v", p, err)
@@ -118,13 +118,13 @@ func TestSelection(t *testing.T) {
 	if p := r.redrive(Redrive{Selection: odd}); p.Done != 1 || p.Skipped != 1 {
 		t.Errorf("%+v", p)
 	}
-	if p := r.redrive(Redrive{Selection: Selection{Limit: 4}, Rate: 1000}); p.Done != 4 || p.Matched != 4 {
+	if p := r.redrive(Redrive{Selection: Selection{Limit: 4}, Rate: "1000"}); p.Done != 4 || p.Matched != 4 {
 		t.Errorf("%+v", p)
 	}
 	if got := ids(r.drain(r.plan.Queue)); !slices.Equal(got[:1], []string{"odd"}) || len(got) != 5 {
 		t.Errorf("moved %v", got)
 	}
-	if p, err := r.Discard(t.Context(), Selection{}, false, nil); err != nil || p.Done != 6 || p.Skipped != 1 {
+	if p, err := r.Discard(t.Context(), Discard{}, nil); err != nil || p.Done != 6 || p.Skipped != 1 {
 		t.Errorf("%+v %v", p, err)
 	}
 	if got := ids(r.drain(r.name)); !slices.Equal(got, []string{"foreign"}) {
@@ -144,12 +144,12 @@ func TestRedriveRefuses(t *testing.T) {
 		{Redrive{Canary: 1001}, "between 0 and"},
 		{Redrive{To: "audit", Canary: 1}, "with canary"},
 		{Redrive{Plain: true}, "together with to"},
-		{Redrive{To: plan.Queue}, "uses itself"},
-		{Redrive{To: q.name}, "uses itself"},
-		{Redrive{To: q.name + ".sidecar-lock"}, "uses itself"},
-		{Redrive{To: plan.Waits[0].Queue}, "uses itself"},
+		{Redrive{To: Target(plan.Queue)}, "uses itself"},
+		{Redrive{To: Target(q.name)}, "uses itself"},
+		{Redrive{To: Target(q.name + ".sidecar-lock")}, "uses itself"},
+		{Redrive{To: Target(plan.Waits[0].Queue)}, "uses itself"},
 		{Redrive{To: message.DirectReply + ".x"}, "uses itself"},
-		{Redrive{To: strings.Repeat("x", 256)}, "at most 255 bytes"},
+		{Redrive{To: Target(strings.Repeat("x", 256))}, "at most 255 bytes"},
 	} {
 		if _, err := q.Redrive(t.Context(), c.r, nil); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.r, err)
@@ -263,7 +263,7 @@ func TestCut(t *testing.T) {
 			r.park(r.numbered(250)...)
 			q, proxy := r.through()
 			var cut sync.Once
-			p, err := q.Redrive(t.Context(), Redrive{Rate: 400}, func(p Progress) {
+			p, err := q.Redrive(t.Context(), Redrive{Rate: "400"}, func(p Progress) {
 				if p.Done > 30*round {
 					cut.Do(proxy.Cut)
 				}

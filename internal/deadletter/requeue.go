@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"sidecar/internal/broker"
@@ -11,32 +12,64 @@ import (
 
 // span is what one consumer has taken.
 type span struct {
+	size    int    // how many it may hold
 	first   uint64 // delivery tag; 0 until something came
 	held    int    // taken and not acked
 	kept    uint64 // the last that stays; 0: none
 	staying int    // how many stay
 }
 
+// ledger is what a reader holds.
+type ledger struct {
+	acks  sync.Mutex // held while acks are sent, and while a window ends
+	mu    sync.Mutex
+	spans []span // of all windows so far, the guard's first
+}
+
 // of finds the span of a delivery: one of the last.
-func (r *reader) of(tag uint64) *span {
-	for i := len(r.spans) - 1; i > 0; i-- {
-		if s := &r.spans[i]; s.first != 0 && tag >= s.first {
+func (l *ledger) of(tag uint64) *span {
+	for i := len(l.spans) - 1; i > 0; i-- {
+		if s := &l.spans[i]; s.first != 0 && tag >= s.first {
 			return s
 		}
 	}
-	return &r.spans[0]
+	return &l.spans[0]
 }
 
-// last is the span of the window. It is called with mu.
-func (r *reader) last() *span { return &r.spans[len(r.spans)-1] }
+// current returns the span of the window as it is now.
+func (l *ledger) current() span {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.spans[len(l.spans)-1]
+}
+
+// begin begins the span of another window.
+func (l *ledger) begin(size int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.spans = append(l.spans, span{size: size})
+}
+
+// took counts messages that the window, or else the guard, has taken.
+func (l *ledger) took(taken []*broker.Delivery, window bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &l.spans[0]
+	if window {
+		s = &l.spans[len(l.spans)-1]
+	}
+	if s.held += len(taken); s.first == 0 {
+		s.first = taken[0].DeliveryTag
+	}
+}
 
 // keep says that d stays where it is. Its memory is given back.
-func (r *reader) keep(d *broker.Delivery) {
+func (l *ledger) keep(d *broker.Delivery) {
 	tag := d.DeliveryTag
 	d.Free()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := r.of(tag)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.of(tag)
 	s.staying++
 	s.kept = max(s.kept, tag)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -79,7 +80,7 @@ func TestEndedAtAnyTime(t *testing.T) {
 				ctx, cancel = context.WithCancel(t.Context())
 				time.AfterFunc(time.Duration(1+2*i*i)*time.Millisecond, cancel)
 			}
-			p, err := r.Redrive(ctx, Redrive{Rate: float64(100 + 100*i)}, nil)
+			p, err := r.Redrive(ctx, Redrive{Rate: Rate(strconv.Itoa(100 + 100*i))}, nil)
 			if err == nil || p.Total > 0 && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%+v, %v", p, err)
 			}
@@ -124,7 +125,7 @@ func TestQueueWithoutLeader(t *testing.T) {
 	begin := sync.OnceFunc(func() { close(begun) })
 	go func() {
 		defer close(ended)
-		p, err := r.Redrive(context.Background(), Redrive{Rate: 100}, func(p Progress) {
+		p, err := r.Redrive(context.Background(), Redrive{Rate: "100"}, func(p Progress) {
 			if p.Done > 0 {
 				begin()
 			}

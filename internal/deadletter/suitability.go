@@ -1,65 +1,48 @@
 package deadletter
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/broker"
-	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
 
 // checkSuitable reads how the queue handles requeued messages, and refuses a queue in which reading loses messages.
 // The queue has to exist: a missing one would be declared.
-func (r *reader) checkSuitable(ctx context.Context) (err error) {
+func (r *claim) checkSuitable(ctx context.Context) (err error) {
 	if r.kept, err = declare.Keeping(ctx, r.s, r.q.name); err != nil {
 		return err
 	}
+	problem := ""
 	switch {
 	case !r.kept.Known:
-		return r.checkUnknown(ctx)
+		problem, err = r.unknownProblem(ctx)
 	case r.kept.Vanishes:
-		return fmt.Errorf("%w: queue %q is auto-delete: reading it would delete it, with its messages", ErrUnsafe, r.q.name)
+		problem = "is auto-delete: reading it would delete it, with its messages"
 	case r.kept.Single:
-		return fmt.Errorf("%w: queue %q has x-single-active-consumer, which hides its messages from other consumers",
-			ErrUnsafe, r.q.name)
+		problem = "has x-single-active-consumer, which hides its messages from other consumers"
 	case r.kept.Named && r.kept.Limit == 0:
-		return fmt.Errorf("%w: queue %q has a delivery limit of 0: every message that is read would be dropped", ErrUnsafe,
-			r.q.name)
+		problem = "has a delivery limit of 0: every message that is read would be dropped"
 	}
-	return nil
-}
-
-// checkUnknown is for a user who may not ask. What a quorum queue counts and when it drops is then unknown, so its
-// messages must be publishable again before they are touched.
-func (r *reader) checkUnknown(ctx context.Context) error {
-	if r.s.AtLeast(4, 3) { // it does not count what is given back
-		return nil
-	}
-	quorum, err := r.q.countsReturns(ctx)
-	if err != nil {
-		return err
-	}
-	if r.kept.Quorum = quorum; !quorum {
-		r.kept.Known = r.s.Major() < 4 // newer brokers do not show it
-		return nil
-	}
-	s, err := r.q.dialer.Dial(ctx) // to publish: an alarm blocks it
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	pub, _ := r.q.plan().RestorePublication(&amqp.Delivery{})
-	if err = s.Try(ctx, pub); errors.Is(err, broker.ErrRefused) {
-		return fmt.Errorf("%w: each read of queue %q counts towards its delivery limit, which this user may neither see nor "+
-			"reset by publishing the messages again: grant configure on the queue or write on exchange %q: %w", ErrUnsafe,
-			r.q.name, cmp.Or(pub.Exchange, topology.DefaultExchange), err)
+	if problem != "" {
+		err = fmt.Errorf("%w: queue %q %s", ErrUnsafe, r.q.name, problem)
 	}
 	return err
+}
+
+// unknownProblem is for a user who may not ask. When a quorum queue drops messages is then unknown.
+func (r *claim) unknownProblem(ctx context.Context) (problem string, err error) {
+	if r.s.AtLeast(4, 3) { // it does not count what is given back
+		return "", nil
+	}
+	if r.kept.Quorum, err = r.q.countsReturns(ctx); r.kept.Quorum {
+		return "counts each read towards its delivery limit, which this user may not see: grant configure on the queue", nil
+	}
+	r.kept.Known = r.s.Major() < 4 // newer brokers do not show it
+	return "", err
 }
 
 // countsReturns reports whether the queue is a quorum queue, on a broker before 4.3: that refuses a consumer of one on

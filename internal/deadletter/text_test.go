@@ -18,16 +18,17 @@ import (
 	"sidecar/internal/topology"
 )
 
-func TestParseRate(t *testing.T) {
+func TestRate(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]float64{"20/s": 20, "120/m": 2, "7200/h": 2, "5": 5, "0.5": 0.5, "1e3/s": 1000} {
-		if got, err := ParseRate(text); err != nil || got != want {
-			t.Errorf("%s: %v %v", text, got, err)
+		var r Rate
+		if err := r.UnmarshalText([]byte(text)); err != nil || r.perSecond() != want {
+			t.Errorf("%s: %v %v", text, r.perSecond(), err)
 		}
 	}
 	for _, text := range []string{"", "x", "20/d", "0", "-1/s", "NaN", "Inf", "20/", "/s", "20/s/s", "1e-9"} {
-		if got, err := ParseRate(text); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%q: %v %v", text, got, err)
+		if err := new(Rate).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is a rate", text)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestExportPurgeImport(t *testing.T) {
 			if err != nil || p.Done != len(list) || bytes.Count(file.Bytes(), []byte("\n")) != len(list) {
 				t.Fatalf("%+v %v", p, err)
 			}
-			if p, err := r.Discard(t.Context(), Selection{}, false, nil); err != nil || p.Done+p.Skipped != len(list) {
+			if p, err := r.Discard(t.Context(), Discard{}, nil); err != nil || p.Done+p.Skipped != len(list) {
 				t.Fatalf("%+v %v", p, err)
 			}
 			_ = r.drain(r.name)

@@ -2,11 +2,14 @@
 function __sidecar_candidates
     set -l words (commandline -opc)
     set -l word (commandline -ct)
-    for line in ($words[1] completion candidates -- $words[2..-1] "$word" 2>/dev/null)
-        if test "$line" = :files
-            __fish_complete_path "$word"
-        else
-            echo $line
+    set -l flag (string match -r -- '^--.*=' "$word")
+    for line in ($words[1] __complete $words[2..-1] "$word" 2>/dev/null)
+        switch "$line"
+            case ':0'
+                __fish_complete_path "$word"
+            case ':*'
+            case '*'
+                string replace -a '`' '' -- "$flag$line"
         end
     end
 end

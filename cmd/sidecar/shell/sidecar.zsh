@@ -3,12 +3,13 @@
 _sidecar() {
   local line
   local -a found
-  for line in "${(@f)$("$words[1]" completion candidates -- "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
-    if [[ $line == :files ]]; then
-      _files
-    elif [[ -n $line ]]; then
-      found+=("${${line//:/\\:}/$'\t'/:}")
-    fi
+  compset -P '--*='
+  for line in "${(@f)$("$words[1]" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+    case $line in
+      :0) _files ;;
+      :* | '') ;;
+      *) found+=("${${${line//:/\\:}//\`/}/$'\t'/:}") ;;
+    esac
   done
   (( $#found )) && _describe sidecar found
 }

@@ -1,6 +1,7 @@
 package dlq
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,9 +13,6 @@ import (
 )
 
 const (
-	// maxActionLimit bounds the limit of an action.
-	maxActionLimit = 1_000_000
-
 	// beginTime is how long the answer to a request that begins an operation waits to be able to say that it could not:
 	// finding out that another operation uses the queue takes a few tries.
 	beginTime = 2 * time.Second
@@ -22,71 +20,15 @@ const (
 	// maxEcho bounds what of a request is repeated with its operation, in bytes.
 	maxEcho = 4 << 10
 
-	// defaultRedriveLimit is the limit of a redrive that is answered at its end.
-	defaultRedriveLimit = 10
+	// maxExport bounds the limit of an export, defaultRedriveLimit is that of a redrive that is answered at its end.
+	maxExport, defaultRedriveLimit = 1_000_000, 10
 )
 
-// choice says which messages an action is for: those of a filter, or all.
-type choice struct {
-	Filter conditions `json:"filter,omitempty"`
-	All    bool       `json:"all,omitempty"`
-	Limit  int        `json:"limit,omitempty"` // 0 = no limit
-	DryRun bool       `json:"dry_run,omitempty"`
-}
-
-// selection refuses a request for everything that does not say so with "all". Only redriveNow, whose interface exists
-// elsewhere, selects without a condition: a limited number of messages.
-func (c *choice) selection() (s deadletter.Selection, err error) {
-	if s.Filter, err = c.Filter.parse(); err != nil {
-		return s, err
-	}
-	if c.Limit < 0 || c.Limit > maxActionLimit {
-		return s, fmt.Errorf("%w: limit must be an integer from 0 to %d", deadletter.ErrInvalid, maxActionLimit)
-	}
-	if s.Limit = c.Limit; c.All != s.Filter.Empty() {
-		return s, fmt.Errorf(`%w: give either a filter with a condition or "all": true`, deadletter.ErrInvalid)
-	}
-	return s, nil
-}
-
-type redriveRequest struct {
-	choice
-	Reset  bool    `json:"reset,omitempty"`
-	Rate   string  `json:"rate,omitempty"` // "20/s"
-	Canary int     `json:"canary,omitempty"`
-	To     *string `json:"to,omitempty"`
-	Plain  bool    `json:"plain,omitempty"`
-}
-
-func (q *redriveRequest) options(queue *deadletter.Queue) (d deadletter.Redrive, err error) {
-	d = deadletter.Redrive{DryRun: q.DryRun, Reset: q.Reset, Plain: q.Plain, Canary: q.Canary}
-	if d.Selection, err = q.selection(); err != nil {
-		return d, err
-	}
-	if q.Rate != "" {
-		if d.Rate, err = deadletter.ParseRate(q.Rate); err != nil {
-			return d, err
-		}
-	}
-	if q.To != nil {
-		if d.To = *q.To; d.To == "" {
-			return d, fmt.Errorf("%w: to must not be empty", deadletter.ErrInvalid)
-		}
-	}
-	return d, queue.Check(&d)
-}
-
-type discardRequest struct {
-	choice
-	Confirm string `json:"confirm"` // the queue's name
-}
-
 func (a *API) redrive(w http.ResponseWriter, r *http.Request) {
-	var q redriveRequest
-	a.operate(w, r, "redrive", &q, func(queue *deadletter.Queue, op *Operation) (action, error) {
-		d, err := q.options(queue)
-		op.DryRun, op.to = d.DryRun, d.To
-		return redriving(queue, d), err
+	var d deadletter.Redrive
+	a.operate(w, r, "redrive", &d, func(queue *deadletter.Queue, op *Operation) (action, error) {
+		op.DryRun, op.to = d.DryRun, string(d.To)
+		return redriving(queue, d), cmp.Or(d.Check(), queue.Check(&d))
 	})
 }
 
@@ -97,15 +39,15 @@ func redriving(q *deadletter.Queue, d deadletter.Redrive) action {
 }
 
 func (a *API) discard(w http.ResponseWriter, r *http.Request) {
-	var q discardRequest
-	a.operate(w, r, "discard", &q, func(queue *deadletter.Queue, op *Operation) (action, error) {
-		s, err := q.selection()
-		if err == nil && !q.DryRun && q.Confirm != queue.Name() {
+	var d deadletter.Discard
+	a.operate(w, r, "discard", &d, func(queue *deadletter.Queue, op *Operation) (action, error) {
+		err := d.Check()
+		if err == nil && !d.DryRun && d.Confirm != queue.Name() {
 			err = fmt.Errorf("%w: confirm must be the name of the dead-letter queue", deadletter.ErrInvalid)
 		}
-		op.DryRun = q.DryRun
+		op.DryRun = d.DryRun
 		return func(ctx context.Context, report deadletter.Report) (deadletter.Progress, error) {
-			return queue.Discard(ctx, s, q.DryRun, report)
+			return queue.Discard(ctx, d, report)
 		}, err
 	})
 }
@@ -189,11 +131,12 @@ func (a *API) redriveNow(w http.ResponseWriter, r *http.Request) {
 		Limit int `json:"limit"`
 	}{defaultRedriveLimit}
 	t, err := a.begin(r, "redrive", &q, func(queue *deadletter.Queue, op *Operation) (action, error) {
-		op.Request = redriveRequest{choice: choice{All: true, Limit: q.Limit}}
+		d := deadletter.Redrive{Selection: deadletter.Selection{All: true, Limit: q.Limit}}
+		op.Request = d
 		if q.Limit < 1 || q.Limit > maxList {
 			return nil, fmt.Errorf("%w: limit must be an integer from 1 to %d", deadletter.ErrInvalid, maxList)
 		}
-		return redriving(queue, deadletter.Redrive{Selection: deadletter.Selection{Limit: q.Limit}}), nil
+		return redriving(queue, d), nil
 	})
 	if err != nil {
 		a.audit(r, "redrive", refuseError(w, err))

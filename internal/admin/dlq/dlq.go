@@ -67,7 +67,7 @@ func (a *API) Routes() httpguard.Routes {
 	conditions := parameters{maxLimit: maxList, defaultLimit: defaultList, scan: true, conditions: true}
 	bodies := conditions
 	bodies.body = true
-	export := parameters{maxLimit: maxActionLimit, conditions: true, export: true}
+	export := parameters{maxLimit: maxExport, conditions: true, export: true}
 	t := httpguard.Routes{
 		"/dlq":                        a.depth(a.queueState),
 		"/dlq/messages":               httpguard.Get(a.readHandler(conditions, a.list)),

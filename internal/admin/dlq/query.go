@@ -1,8 +1,6 @@
 package dlq
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -46,7 +44,7 @@ func readQuery(r *http.Request, known parameters) (readParams, error) {
 	if err != nil {
 		return l, fmt.Errorf("%w: the query cannot be read", deadletter.ErrInvalid)
 	}
-	filter := conditions{}
+	filter := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		list := values[name]
 		switch {
@@ -71,8 +69,7 @@ func readQuery(r *http.Request, known parameters) (readParams, error) {
 			return l, err
 		}
 	}
-	l.filter, err = filter.parse()
-	return l, err
+	return l, l.filter.SetAll(filter)
 }
 
 // one reads a number from 1 to limit that is given once.
@@ -82,43 +79,4 @@ func one(name string, list []string, limit int) (int, error) {
 		return 0, fmt.Errorf("%w: %s must be an integer from 1 to %d", deadletter.ErrInvalid, name, limit)
 	}
 	return int(n), nil // #nosec G115 -- 31 bits
-}
-
-const maxConditions = 1000
-
-// conditions are those of a deadletter.Filter by their names, as a request gives them.
-type conditions map[string]texts
-
-// texts is a JSON string, or an array of them.
-type texts []string
-
-// UnmarshalJSON reads either form. An empty array is refused: it could be taken for any value, or for none.
-func (t *texts) UnmarshalJSON(b []byte) error {
-	var s string
-	if json.Unmarshal(b, &s) == nil {
-		*t = texts{s}
-		return nil
-	}
-	var list []string
-	if json.Unmarshal(b, &list) != nil || len(list) == 0 {
-		return errors.New("a condition is a text or a list of texts")
-	}
-	*t = list
-	return nil
-}
-
-// parse returns the filter of the conditions. An error is deadletter.ErrInvalid.
-func (c conditions) parse() (f deadletter.Filter, err error) {
-	total := 0
-	for _, name := range slices.Sorted(maps.Keys(c)) {
-		if total += len(c[name]); total > maxConditions {
-			return f, fmt.Errorf("%w: there are more than %d conditions", deadletter.ErrInvalid, maxConditions)
-		}
-		for _, value := range c[name] {
-			if err := f.Set(name, value); err != nil {
-				return f, err
-			}
-		}
-	}
-	return f, nil
 }

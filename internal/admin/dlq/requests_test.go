@@ -2,13 +2,16 @@ package dlq
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"math"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -33,25 +36,18 @@ func FuzzAction(f *testing.F) {
 	f.Add([]byte("{" + members.String() + `"all":true}`))
 	f.Add([]byte(`{"ids":[` + strings.Repeat(`"a",`, 5000) + `"a"]}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		if cost, bound := allocated(func() { _ = httpguard.Decode(body, new(redriveRequest)) }), 64<<10+100*uint64(len(body)); cost > bound {
+		if cost, bound := allocated(func() { _ = httpguard.Decode(body, new(deadletter.Redrive)) }), 64<<10+100*uint64(len(body)); cost > bound {
 			t.Fatalf("%d bytes cost %d, the bound is %d", len(body), cost, bound)
 		}
-		var redrive redriveRequest
-		if httpguard.Decode(body, &redrive) == nil {
-			if d, err := redrive.options(queue); err == nil {
-				document.Body(t, "/dlq/redrive", body)
-				meansIt(t, body, d.Selection, redrive.All)
-				if d.Rate < 0 || math.IsNaN(d.Rate) || math.IsInf(d.Rate, 0) || d.Canary < 0 {
-					t.Fatalf("%s: %+v", body, d)
-				}
-			}
+		var redrive deadletter.Redrive
+		if httpguard.Decode(body, &redrive) == nil && cmp.Or(redrive.Check(), queue.Check(&redrive)) == nil {
+			document.Body(t, "/dlq/redrive", body)
+			meansIt(t, body, redrive.Selection)
 		}
-		var discard discardRequest
-		if httpguard.Decode(body, &discard) == nil {
-			if s, err := discard.selection(); err == nil && (discard.DryRun || discard.Confirm != "") {
-				document.Body(t, "/dlq/discard", body)
-				meansIt(t, body, s, discard.All)
-			}
+		var discard deadletter.Discard
+		if httpguard.Decode(body, &discard) == nil && discard.Check() == nil && (discard.DryRun || discard.Confirm != "") {
+			document.Body(t, "/dlq/discard", body)
+			meansIt(t, body, discard.Selection)
 		}
 	})
 }
@@ -63,8 +59,8 @@ func anyQueue(t testing.TB) *deadletter.Queue {
 	return deadletter.New(deadletter.Options{}, deadletter.Owner{Plan: plan})[0]
 }
 
-func meansIt(t *testing.T, body []byte, s deadletter.Selection, all bool) {
-	if s.Filter.Empty() != all || s.Limit < 0 {
+func meansIt(t *testing.T, body []byte, s deadletter.Selection) {
+	if s.Filter.Empty() != s.All || s.Limit < 0 {
 		t.Fatalf("%s: %+v", body, s)
 	}
 	// What is said twice does not survive being read.
@@ -147,14 +143,56 @@ func allocated(f func()) uint64 {
 func TestLargeRequestsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	ids := strings.Repeat(`"`+strings.Repeat("x", 100)+`",`, 99)
-	var q redriveRequest
+	var q deadletter.Redrive
 	if err := httpguard.Decode([]byte(`{"filter":{"id":[`+ids+`"y"]}}`), &q); err != nil {
 		t.Fatal(err)
 	}
 	if got, ok := echo(q).(map[string]int); !ok || got["omitted_bytes"] < maxEcho {
 		t.Errorf("%v", echo(q))
 	}
-	if d, err := q.options(anyQueue(t)); err != nil || len(d.Filter.IDs) != 100 {
-		t.Errorf("%v %d", err, len(d.Filter.IDs))
+	if n := len(q.Filter.IDs()); n != 100 {
+		t.Errorf("%d ids", n)
+	}
+}
+
+// TestTheDocumentHasEveryValue: what the engine takes is what the OpenAPI document and the help of the commands describe.
+func TestTheDocumentHasEveryValue(t *testing.T) {
+	t.Parallel()
+	type schema struct{ Properties map[string]any }
+	var document struct {
+		Paths map[string]struct {
+			Post struct {
+				RequestBody struct {
+					Content map[string]struct{ Schema schema }
+				}
+			}
+		}
+		Components struct{ Schemas map[string]schema }
+	}
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile("../openapi.json"))(t), &document))
+	same := func(what string, documented map[string]any, known []string) {
+		t.Helper()
+		if slices.Sort(known); !slices.Equal(slices.Sorted(maps.Keys(documented)), known) {
+			t.Errorf("%s: documented are %v, known %v", what, slices.Sorted(maps.Keys(documented)), known)
+		}
+	}
+	var conditions []string
+	for _, c := range deadletter.Conditions {
+		conditions = append(conditions, c.Name)
+	}
+	same("conditions", document.Components.Schemas["Filter"].Properties, conditions)
+	for path, of := range map[string]any{"/dlq/redrive": deadletter.Redrive{}, "/dlq/discard": deadletter.Discard{}} {
+		var names []string
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(of)) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "" || name == "-" {
+				continue
+			}
+			names = append(names, name)
+			if flag := strings.ReplaceAll(name, "_", "-"); deadletter.Help[flag] == "" && name != "filter" && name != "confirm" {
+				t.Errorf("%s has no help", flag)
+			}
+		}
+		same(path, document.Paths[path].Post.RequestBody.Content["application/json"].Schema.Properties, names)
 	}
 }
