@@ -232,6 +232,9 @@ func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
 
 func (l *loader) setting(v *Variable) Setting {
 	s := Setting{Name: v.Name, Value: v.public(cmp.Or(v.text, v.raw)), Origin: "environment"}
+	if v.Tag.Get("alias") != "" {
+		s.Name = v.from
+	}
 	s.Own = v.Scoped && l.cfg.Subscription != ""
 	isSet := v.raw != "" || v.file != ""
 	s.Changed = v.file != "" || isSet && cmp.Or(v.text, v.raw) != v.Tag.Get("envDefault")
