@@ -22,7 +22,7 @@ func newLimits(cfg *config.Config) (l limits) {
 	if l.most = sum; most > 0 && most < sum {
 		l.slots, l.most = append(l.slots, make(chan struct{}, most)), most-len(subscribed)+1
 	}
-	return l.withRate(cfg.Window.MaxRate)
+	return l
 }
 
 // of returns the bounds of a subscription: its own first, so that it takes nothing of all subscriptions before it can

@@ -51,11 +51,8 @@ type App struct {
 	// that opens is enough, with `https` its TLS handshake.
 	HealthPath string `env:"APP_HEALTH_PATH" check:"path" mask:"query" allowed:"a path starting with one '/', without fragment and '..'"`
 
-	// Pause between two probes of an app that is down.
+	// Pause between two probes of an app that is down. One probe may take as long, and at least a second.
 	HealthInterval time.Duration `env:"APP_HEALTH_INTERVAL" envDefault:"1s" range:"10ms..5m"`
-
-	// Time for one probe.
-	HealthTimeout time.Duration `env:"APP_HEALTH_TIMEOUT" envDefault:"1s" range:"1ms..1m"`
 
 	// `dapr`: the body of a 2xx may be what a Dapr subscriber answers. `{"status":"RETRY"}` retries, `"DROP"` parks,
 	// `"SUCCESS"`, no status or no such JSON acks, any other status retries, and so does an object that does not end

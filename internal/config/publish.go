@@ -20,19 +20,13 @@ type Publish struct {
 
 	// Exchanges that may be published to besides the service's main exchange, which is `default` unless that is in the
 	// list: `orders=shop.orders,audit=audit.events`. The path holds the first part, the alias. `amq.default` is the
-	// broker's default exchange, whose routing keys are names of queues.
+	// broker's default exchange, whose routing keys are names of queues. Rows of the outbox that name no exchange go to
+	// `default`, too.
 	Exchanges map[string]string `env:"PUBLISH_EXCHANGES" allowed:"'alias=exchange', separated by commas; an alias has letters, digits, '-', '_' and '.'"`
 
 	// Routing keys that may be published with. `*` stands for any characters, `?` for one. An empty value means
 	// unset here, too: all keys. To publish nothing, leave `SIDECAR_PUBLISH_ADDR` unset.
 	RoutingKeys []string `env:"PUBLISH_ROUTING_KEYS" envDefault:"*" allowed:"distinct routing keys or patterns separated by commas"`
-
-	// A larger body is answered with 413. Reading one takes up to three times its size, of half of `SIDECAR_MEMORY` at
-	// most.
-	MaxBody Size `env:"PUBLISH_MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
-
-	// Messages that may wait for the broker's confirm at a time. More are answered with 503 at once.
-	MaxInflight int `env:"PUBLISH_MAX_INFLIGHT" envDefault:"256" range:"1..10000"`
 
 	// Time for one message, from its arrival to the broker's confirm. Without an answer in time the outcome is unknown:
 	// 504.

@@ -50,7 +50,12 @@ func (l *loader) checkPurpose() {
 	if l.ok(name, addr, dsn) && l.cfg.Service.Consume == ConsumeOff && !l.isSet(addr) && !l.isSet(dsn) {
 		l.reject(name, "leaves nothing to do: set %s or %s", addr, dsn)
 	}
-	l.unused(l.warn, "SIDECAR_PUBLISH_", addr, "there is no listener to publish on")
+	for _, v := range []string{"TOKEN", "ROUTING_KEYS", "TIMEOUT"} {
+		l.unused(l.warn, "SIDECAR_PUBLISH_"+v, addr, "there is no listener to publish on")
+	}
+	if !l.isSet(dsn) { // rows that name no exchange go to the alias default
+		l.unused(l.warn, "SIDECAR_PUBLISH_EXCHANGES", addr, "there is no listener to publish on")
+	}
 	l.unused(l.warn, "SIDECAR_OUTBOX_", dsn, "there is no outbox")
 	l.unused(l.reject, "SIDECAR_ROUTES_ELSE", "SIDECAR_ROUTES", "there are no routes")
 	l.unused(l.reject, "SIDECAR_ORDER_SCOPE", "SIDECAR_ORDER_BY", "there is no order")
