@@ -199,7 +199,8 @@ var checks = map[string]func(text string) error{
 	"longtoken":     checkControlToken,
 	"table":         require(isTable, "is not the name of a table"),
 	"columns":       checkColumns,
-	"shortstring":   checkShortString,
+	"aliases":       checkAliases,
+	"keys":          func(v string) error { return checkItems(itemsOf(v)...) },
 }
 
 func isOrderKey(by string) bool {
