@@ -166,6 +166,18 @@ func require(ok func(string) bool, otherwise string) func(string) error {
 	}
 }
 
+// inTurn returns a check that fails with the first error of several.
+func inTurn(checks ...func(string) error) func(string) error {
+	return func(text string) error {
+		for _, check := range checks {
+			if err := check(text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // parses returns a check that parse judges.
 func parses[T any](parse func(string) (T, error)) func(string) error {
 	return func(text string) error {
@@ -177,7 +189,7 @@ func parses[T any](parse func(string) (T, error)) func(string) error {
 // checks judge the text of variables, where other tags cannot, by their tag check. Those of secrets also judge values
 // that are read later: their errors repeat no part of the text.
 var checks = map[string]func(text string) error{
-	"service":       checkService,
+	"service":       inTurn(require(serviceName.MatchString, "not a service name"), checkReserved),
 	"subscriptions": checkSubscriptions,
 	"amqp":          checkAMQPURLs,
 	// SASL PLAIN separates its fields by NUL.
