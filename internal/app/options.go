@@ -41,7 +41,8 @@ func (s *subscription) dispatchOptions() dispatch.Options {
 	o := dispatch.Options{
 		URL: cfg.App.URL, Routes: cfg.App.Routes, Unrouted: cfg.App.RoutesElse == config.RouteApp,
 		Timeout: cfg.App.Timeout, RetryAfterMax: cfg.Retry.RetryAfterMax,
-		MaxBody: int64(cfg.Window.MaxBody), HealthPath: cfg.App.HealthPath, HealthTimeout: max(cfg.App.HealthInterval, time.Second),
+		MaxBody:    int64(cfg.Window.MaxBody),
+		HealthPath: cfg.App.HealthPath, HealthTimeout: max(cfg.App.HealthInterval, time.Second),
 		DefaultType: cfg.Request.DefaultContentType,
 		Forward:     cfg.Request.ForwardHeaders, Passthrough: cfg.Request.PassthroughHeaders,
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary,
@@ -108,7 +109,8 @@ func (sh *shared) outboxOptions(p *broker.Publisher, plan *topology.Plan) outbox
 		},
 		Names:    outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Columns),
 		Exchange: outboxExchange(cfg, plan), DefaultType: cfg.Request.DefaultContentType,
-		PollInterval: cfg.Outbox.PollInterval, Retention: cfg.Outbox.Retention, Publisher: p, Memory: sh.budget.Account(budget.Outbox),
+		PollInterval: cfg.Outbox.PollInterval, Retention: cfg.Outbox.Retention,
+		Publisher: p, Memory: sh.budget.Account(budget.Outbox),
 		Tracing: sh.tracing, Logger: sh.log, Registerer: sh.registry,
 	}
 }

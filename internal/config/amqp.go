@@ -26,9 +26,9 @@ type AMQP struct {
 	// File with the certificates (PEM) that the broker's certificate is checked against.
 	TLSCAFile string `env:"AMQP_TLS_CA_FILE" check:"certificate" otherwise:"the system's" allowed:"path of a PEM file with at least one certificate that has not expired"`
 
-	// File with our client certificate (PEM), for brokers that ask for one. Where no URL has a user, all are `amqps://` and
-	// neither `SIDECAR_AMQP_USERNAME` nor `SIDECAR_AMQP_PASSWORD` is set, the broker takes the user from the certificate
-	// (SASL `EXTERNAL`).
+	// File with our client certificate (PEM), for brokers that ask for one. Where no URL has a user, all are `amqps://`
+	// and neither `SIDECAR_AMQP_USERNAME` nor `SIDECAR_AMQP_PASSWORD` is set, the broker takes the user from the
+	// certificate (SASL `EXTERNAL`).
 	TLSCertFile string `env:"AMQP_TLS_CERT_FILE" allowed:"path of a PEM file; together with SIDECAR_AMQP_TLS_KEY_FILE"`
 
 	// File with the private key (PEM, not encrypted) of our client certificate.

@@ -73,7 +73,8 @@ func (l *loader) checkManagement() {
 		return
 	}
 	if u.User == nil && l.cfg.AMQP.External() {
-		l.reject(managementURL, "needs a user and a password: AMQP has none to take, its user is that of the client certificate")
+		l.reject(managementURL, "needs a user and a password: AMQP has none to take, its user is that of the "+
+			"client certificate")
 	}
 	if u.Scheme == "http" && !loopbackHost(u.Hostname()) {
 		l.warn(managementURL, "the password is sent unencrypted and leaves this machine: use https")

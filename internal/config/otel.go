@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// OTel has the OpenTelemetry variables of an OTLP/HTTP trace exporter, as they were set. Config.Tracing is the result. The
-// tag alias is the variable for traces alone, which counts when it is set.
+// OTel has the OpenTelemetry variables of an OTLP/HTTP trace exporter, as they were set. Config.Tracing is the result.
+// The tag alias is the variable for traces alone, which counts when it is set.
 type OTel struct {
 	// Base URL of a collector's OTLP/HTTP receiver, e.g. `http://collector:4318`; spans go to `/v1/traces` below it, or
 	// exactly to `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`. Setting one of them turns tracing on.

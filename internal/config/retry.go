@@ -41,8 +41,8 @@ type Retry struct {
 	// the sidecar pauses until the app is up again. `retry`: it is a failed attempt like any other and may park.
 	AppDown string `env:"APP_DOWN" envDefault:"hold" oneof:"hold|retry"`
 
-	// A message answered with 425 is delayed here for a random time between a fifth of this, at least 250 ms, and this. Then
-	// it is requeued without being counted.
+	// A message answered with 425 is delayed here for a random time between a fifth of this, at least 250 ms, and this.
+	// Then it is requeued without being counted.
 	RequeueDelayMax time.Duration `env:"REQUEUE_DELAY_MAX" envDefault:"5s" range:"250ms..10m"`
 
 	// The longest wait an app can ask for with `Retry-After`.

@@ -86,7 +86,7 @@ var gone = map[string]string{
 	"BATCH_BYTES":          "it is 1MiB, at most SIDECAR_MAX_BODY; SIDECAR_BATCH_SIZE bounds the messages",
 	"MAX_RATE":             "set SIDECAR_RATE_LIMIT for each subscription",
 	"OUTBOX_BATCH":         "it is 500",
-	"OUTBOX_EXCHANGE":      "rows name their exchange; default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES is that of the others",
+	"OUTBOX_EXCHANGE":      "rows name their exchange; default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES is for others",
 	"OUTBOX_MAX_ATTEMPTS":  "it is 10",
 	"PUBLISH_MAX_BODY":     "SIDECAR_MAX_BODY counts for what the app publishes, too",
 	"PUBLISH_MAX_INFLIGHT": "it is 256; SIDECAR_MEMORY bounds the bytes",

@@ -169,7 +169,7 @@ func (l *loader) checkMemory() {
 	case w.MaxBody > w.Memory:
 		l.reject(maxBody, "one such message does not fit into SIDECAR_MEMORY, which is %v", w.Memory)
 	case l.cfg.Publish.Addr != "" && w.MaxBody > w.Memory/4:
-		l.warn(maxBody, "bodies larger than %v that the app publishes are refused with 413: reading one takes more than half "+
-			"of SIDECAR_MEMORY, which is %v", w.Memory/4, w.Memory)
+		l.warn(maxBody, "bodies larger than %v that the app publishes are refused with 413: reading one takes more than "+
+			"half of SIDECAR_MEMORY, which is %v", w.Memory/4, w.Memory)
 	}
 }

@@ -28,7 +28,8 @@ type row struct {
 // Spent is how many attempts a row begins with, of the ten that it has: failing ones are quarantined in seconds.
 const Spent = 7
 
-var insert = fmt.Sprintf(`INSERT INTO outbox (message_id, exchange, routing_key, body, headers, properties, ordering_key, attempts)
+var insert = fmt.Sprintf(`INSERT INTO outbox (message_id, exchange, routing_key, body, headers, properties, ordering_key,
+	attempts)
 SELECT (r->>'id')::uuid, r->>'exchange', r->>'routing_key', decode(r->>'body', 'base64'),
 	r->'headers', r->'properties', r->>'key', %d
 FROM jsonb_array_elements($1::jsonb) r
