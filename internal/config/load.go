@@ -107,8 +107,8 @@ func newLoader(env map[string]string, subscription string) *loader {
 		for _, v := range s.Variables {
 			l.byName[v.Name] = v
 			l.read(v)
-			v.wrong = v.parse()
 		}
+		s.parse()
 		l.variables = append(l.variables, s.Variables...)
 	}
 	return l

@@ -35,28 +35,65 @@ func refuseSaying(t testing.TB, says, variable string, environ ...string) {
 	}
 }
 
-// TestDefaults: what no tag says. The defaults of the tags are in docs/configuration.md, which is compared with them.
-func TestDefaults(t *testing.T) {
+func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	t.Parallel()
 	c := load(t)
-	if w := c.Window; w.Prefetch != 20 || w.Memory != 256<<20 || c.Retry.MaxRetries != nil || c.Retry.Delays != nil {
-		t.Errorf("%+v, %+v", w, c.Retry)
+	urls, err := c.AMQP.URLs()
+	if err != nil || len(urls) != 1 || urls[0] != "amqp://guest:guest@127.0.0.1:5672/" {
+		t.Errorf("URLs: %q, %v", urls, err)
 	}
-	if w := c.Warnings(); c.Tracing != nil || len(w) != 0 || c.AMQP.External() || c.AMQP.Username.IsSet() {
-		t.Errorf("tracing %v, warnings: %q, AMQP %+v", c.Tracing, w, c.AMQP)
+	if c.AMQP.Username.IsSet() || c.AMQP.External() {
+		t.Errorf("AMQP: %+v", c.AMQP)
+	}
+	a := c.App
+	if a.URL != "http://127.0.0.1:8080/" || a.Timeout != 30*time.Second || a.HealthPath != "" ||
+		a.HealthInterval != time.Second || a.Token.IsSet() {
+		t.Errorf("App: %+v", a)
+	}
+	if w := (Window{
+		Concurrency: 10, Prefetch: 20, MaxBody: 16 << 20, Memory: 256 << 20, SpoolDir: "/tmp",
+		BatchSize: 1, BatchWait: 20 * time.Millisecond, BatchFormat: "jsonl",
+	}); c.Window != w {
+		t.Errorf("Window: %+v", c.Window)
+	}
+	r := c.Retry
+	if r.MaxRetries != nil || r.Delay != 0 || r.Delays != nil || r.ParkOnStatus != nil || r.AppDown != AppDownHold ||
+		r.RequeueDelayMax != 5*time.Second || r.RetryAfterMax != 5*time.Minute {
+		t.Errorf("Retry: %+v", r)
+	}
+	p := c.Topology
+	if p.Preset != "fanout" || p.Mode != "declare" || p.QueueType != "auto" || p.QueueArguments != nil || p.DeadLetter != "enabled" || p.Bindings != nil || p.MessageTTL != 0 {
+		t.Errorf("Topology: %+v", p)
+	}
+	q := c.Request
+	if strings.Join(q.ForwardHeaders, ",") != "*" || strings.Join(q.PassthroughHeaders, ",") != "traceparent,tracestate,baggage" || q.CloudEvents != "off" {
+		t.Errorf("Request: %+v", q)
+	}
+	if l := c.Listen; l.AdminAddr != ":9090" || l.ControlAddr != "127.0.0.1:9091" || l.ControlToken.IsSet() || l.ControlReadToken.IsSet() {
+		t.Errorf("Listen: %+v", l)
+	}
+	if p := (Process{ShutdownGrace: 25 * time.Second, LogLevel: "info", LogFormat: "auto"}); c.Process != p {
+		t.Errorf("Process: %+v", c.Process)
+	}
+	if w := c.Warnings(); c.Tracing != nil || len(w) != 0 {
+		t.Errorf("tracing %v, warnings: %q", c.Tracing, w)
 	}
 }
 
-// TestEveryType: one variable of each type of field.
-func TestEveryType(t *testing.T) {
+func TestEveryVariableCanBeSet(t *testing.T) {
 	t.Parallel()
-	c := load(t, "SIDECAR_MAX_RETRIES=0", "SIDECAR_RETRY_DELAYS=1s, 2m", "SIDECAR_PARK_ON_STATUS=400,413,422", "SIDECAR_APP_DOWN=retry",
-		"SIDECAR_RETRY_AFTER_MAX=1m30s", "SIDECAR_BINDINGS=a:b.*,a:c:d,e:", "SIDECAR_MAX_BODY=1KiB", "SIDECAR_CONCURRENCY=7")
+	c := load(
+		t, "SIDECAR_MAX_RETRIES=0", "SIDECAR_RETRY_DELAYS=1s, 2m", "SIDECAR_PARK_ON_STATUS=400,413,422", "SIDECAR_APP_DOWN=retry",
+		"SIDECAR_REQUEUE_DELAY_MAX=250ms", "SIDECAR_RETRY_AFTER_MAX=1m30s",
+		"SIDECAR_BINDINGS=a:b.*,a:c:d,e:", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_EXCHANGE_TYPE=headers", "SIDECAR_QUEUE_TYPE=quorum",
+		"SIDECAR_MAX_BODY=1KiB", "SIDECAR_CONCURRENCY=7", "SIDECAR_FORWARD_HEADERS=x-*,App.Id", "SIDECAR_PASSTHROUGH_HEADERS=x-tenant-*",
+	)
 	if r := c.Retry; *r.MaxRetries != 0 || len(r.Delays) != 2 || r.Delays[1] != 2*time.Minute || len(r.ParkOnStatus) != 3 || r.ParkOnStatus[2] != 422 ||
 		r.AppDown != AppDownRetry || r.RetryAfterMax != 90*time.Second {
 		t.Errorf("Retry: %+v", r)
 	}
-	if b, want := c.Topology.Bindings, []Binding{{"a", "b.*"}, {"a", "c:d"}, {"e", ""}}; !slices.Equal(b, want) {
+	want := []Binding{{"a", "b.*"}, {"a", "c:d"}, {"e", ""}}
+	if b := c.Topology.Bindings; len(b) != 3 || b[0] != want[0] || b[1] != want[1] || b[2] != want[2] {
 		t.Errorf("Bindings: %+v", b)
 	}
 	if c.Window.Prefetch != 14 || c.Window.MaxBody != 1024 {
@@ -64,6 +101,13 @@ func TestEveryType(t *testing.T) {
 	}
 	if c := load(t, "SIDECAR_TOPOLOGY=delay-ladder", "SIDECAR_BINDINGS=a:b", "SIDECAR_RETRY_DELAYS=none"); c.Retry.Delays == nil || len(c.Retry.Delays) != 0 {
 		t.Errorf("none gives %#v", c.Retry.Delays)
+	}
+	for _, preset := range []string{"fanout", "topic-tiers", "per-queue", "delay-ladder", "dead-letter", "native"} {
+		load(t, "SIDECAR_TOPOLOGY="+preset, "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=q")
+	}
+	d := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=q", "SIDECAR_MESSAGE_TTL=1h", "SIDECAR_DEAD_LETTER=disabled")
+	if d.Topology.MessageTTL != time.Hour || d.Topology.DeadLetter != Disabled {
+		t.Errorf("dead-letter: %+v", d.Topology)
 	}
 }
 
@@ -105,7 +149,7 @@ func TestEmptyMeansUnset(t *testing.T) {
 	}
 }
 
-// TestOnlyTheArgumentIsRead: the process's environment counts for nothing.
+// TestOnlyTheArgumentIsRead guards against the library's habit of falling back to the process's environment.
 func TestOnlyTheArgumentIsRead(t *testing.T) {
 	t.Setenv("SIDECAR_SERVICE", "from-process")
 	t.Setenv("SIDECAR_CONCURRENCY", "99")

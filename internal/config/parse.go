@@ -1,19 +1,20 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"math"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caarlos0/env/v11"
 )
 
-// parsers are stricter than those of package strconv, and their errors do not repeat the value, which a problem's line
-// does. Secrets have none, see readSecret.
-var parsers = map[reflect.Type]func(string) (any, error){
-	reflect.TypeFor[string]():            parser(func(v string) (string, error) { return v, nil }),
+// parsers replace the library's own wherever it is too generous (booleans like "1", numbers with a sign) or says too
+// much: their errors do not repeat the value, which a problem's line does.
+var parsers = map[reflect.Type]env.ParserFunc{
 	reflect.TypeFor[int]():               parser(parseInt),
 	reflect.TypeFor[float64]():           parser(parseShare),
 	reflect.TypeFor[bool]():              parser(parseBool),
@@ -26,31 +27,33 @@ var parsers = map[reflect.Type]func(string) (any, error){
 	reflect.TypeFor[[]time.Duration]():   parser(parseDelays),
 	reflect.TypeFor[[]Binding]():         parser(parseBindings),
 	reflect.TypeFor[map[string]string](): parser(parsePairs),
+	reflect.TypeFor[Secret]():            parser(func(string) (Secret, error) { return Secret{}, nil }), // see readSecret
 }
 
-func parser[T any](parse func(string) (T, error)) func(string) (any, error) {
+func parser[T any](parse func(string) (T, error)) env.ParserFunc {
 	return func(v string) (any, error) { return parse(v) }
 }
 
-// parse fills the field, and returns why the text could not be parsed.
-func (v *Variable) parse() error {
-	text := cmp.Or(v.text, v.Tag.Get("envDefault"))
-	if text == "" || v.secret() {
-		return nil
+// parse fills the struct of the section, and leaves in each variable why its text could not be parsed. A section at a
+// time: the library's errors name the field, which is unique in one struct only.
+func (s *Section) parse() {
+	// Never nil, and nothing in it that is not ours: with a nil map the library reads the process's environment.
+	environment := map[string]string{}
+	for _, v := range s.Variables {
+		if v.text != "" {
+			environment[v.Name] = v.text
+		}
 	}
-	field := v.value
-	if field.Kind() == reflect.Pointer {
-		field = reflect.New(field.Type().Elem()).Elem()
+	err := env.ParseWithOptions(s.target, env.Options{Environment: environment, Prefix: s.prefix, FuncMap: parsers})
+	all, _ := errors.AsType[env.AggregateError](err)
+	for _, err := range all.Errors {
+		wrong, ok := errors.AsType[env.ParseError](err)
+		if !ok { // a struct this package got wrong; its tests find that
+			panic(err)
+		}
+		i := slices.IndexFunc(s.Variables, func(v *Variable) bool { return v.Field == wrong.Name })
+		s.Variables[i].wrong = wrong.Err
 	}
-	value, err := parsers[field.Type()](text)
-	if err != nil {
-		return err
-	}
-	field.Set(reflect.ValueOf(value))
-	if v.value.Kind() == reflect.Pointer {
-		v.value.Set(field.Addr())
-	}
-	return nil
 }
 
 func parseInt(v string) (int, error) {

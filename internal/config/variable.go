@@ -18,6 +18,9 @@ type Section struct {
 	Title     string
 	Field     string // of Config; its type has the same name
 	Variables []*Variable
+
+	prefix string // of the names
+	target any    // pointer to the struct
 }
 
 // Variable is one environment variable: its tags, the value that was set, and the field for it.
@@ -105,10 +108,10 @@ func sections(c *Config) []Section {
 		if !found {
 			continue
 		}
-		s := Section{Title: title, Field: f.Name}
+		s := Section{Title: title, Field: f.Name, prefix: f.Tag.Get("prefix"), target: target.Addr().Interface()}
 		own := f.Tag.Get("scope") == "subscription"
 		for g, value := range target.Fields() {
-			name := f.Tag.Get("prefix") + g.Tag.Get("env")
+			name := s.prefix + g.Tag.Get("env")
 			s.Variables = append(s.Variables, &Variable{
 				Name: name, Field: g.Name, Tag: g.Tag, value: value, from: name, Scoped: own && g.Tag.Get("scope") == "",
 			})
