@@ -127,9 +127,8 @@ generate: ## rewrite generated files (docs/configuration.md, tables of the Helm 
 	go generate ./...
 
 # The storms of test/chaos: the flags of each kind. A second line is a second run.
-# As many faults as meet each kind twice, and as few messages as these need. A shorter heartbeat notices half-open links sooner.
-CHAOS_faults := run -faults 62 -messages 4000 -warm-up 500 -liveness 200 -stretch 0.25 -outbox 700 -rollback 80 -publish 400 \
-  -env SIDECAR_AMQP_HEARTBEAT=5s
+# As many faults as meet each kind twice, and as few messages as these need.
+CHAOS_faults := run -faults 62 -messages 4000 -warm-up 500 -liveness 200 -stretch 0.25 -outbox 700 -rollback 80 -publish 400
 # Each kind of fault that concerns one queue once, and one that concerns all, beside linters that compute.
 CHAOS_queues := queues -messages 1000 -faults 8 -ordered 3 -keys 300 -within 5s \
   -kinds channel-close,queue-delete,queue-redeclare,queue-purge,path-fails,path-hangs,sidecar-kill,sidecar-term

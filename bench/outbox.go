@@ -132,7 +132,7 @@ func (b *bench) relayEnv(c candidate) []string {
 	if !c.sidecar {
 		return []string{"POSTGRES_DSN=" + b.db.dsn, "EXCHANGE=" + sentQueue}
 	}
-	return []string{"SIDECAR_OUTBOX_DSN=" + b.db.dsn, "SIDECAR_OUTBOX_EXCHANGE=" + sentQueue}
+	return []string{"SIDECAR_OUTBOX_DSN=" + b.db.dsn, "SIDECAR_PUBLISH_EXCHANGES=default=" + sentQueue}
 }
 
 func (r *rig) purgeSent() error {

@@ -53,7 +53,7 @@ func settlements() map[string]settlement {
 // parked has the reason.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "260ms", "RETRY_AFTER_MAX", "1s",
+	sc := newScene(t).with("REQUEUE_DELAY_MAX", "260ms", "RETRY_AFTER_MAX", "1s",
 		"PARK_ON_STATUS", "413,422", "PARK_ANSWER", "0", "RESPONSE_DIALECT", "dapr").seed()
 	all := settlements()
 	parked := 0

@@ -57,7 +57,8 @@ func quorumOnDisk(t testing.TB) {
 func TestBrokerFaults(t *testing.T) {
 	t.Parallel()
 	node := brokertest.OwnNode(t)
-	sc := newScene(t).with("QUEUE_TYPE", "quorum", "AMQP_HEARTBEAT", "1s", "CONCURRENCY", "4", "PREFETCH", "8", "RETRY_DELAY", "1s")
+	node.Heartbeat(1)
+	sc := newScene(t).with("QUEUE_TYPE", "quorum", "CONCURRENCY", "4", "PREFETCH", "8", "RETRY_DELAY", "1s")
 	s := sc.run()
 	quorumOnDisk(t)
 	sc.warm(s, 4)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
 )
 
@@ -49,7 +50,8 @@ func TestStopsUnderLoad(t *testing.T) {
 // app's answer that arrived meanwhile settles the message when the broker delivers it again.
 func TestSidecarSuspended(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("AMQP_HEARTBEAT", "1s", "MAX_RETRIES", "0").seed()
+	brokertest.OwnNode(t).Heartbeat(1)
+	sc := newScene(t).with("MAX_RETRIES", "0").seed()
 	gate := make(chan struct{})
 	sc.app.on("m", answer{status: 200, gate: gate}, status(200))
 	s := sc.run()
@@ -84,7 +86,8 @@ func TestOneCore(t *testing.T) {
 // behind the work.
 func TestThrottledToAFifthOfACore(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("AMQP_HEARTBEAT", "2s", "MAX_RETRIES", "0").seed()
+	brokertest.OwnNode(t).Heartbeat(2)
+	sc := newScene(t).with("MAX_RETRIES", "0").seed()
 	s := sc.run()
 	ids := numbered("m", 200)
 	sc.send(ids...)

@@ -54,7 +54,7 @@ type mixed struct {
 func newMixed(t *testing.T, p *prometheus.Server) *mixed {
 	m := &mixed{t: t, sc: newScene(t).seed()}
 	m.sc.with("MAX_RETRIES", "2", "PARK_ON_STATUS", "422",
-		"REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms", "CONCURRENCY", "4")
+		"REQUEUE_DELAY_MAX", "300ms", "CONCURRENCY", "4")
 	m.sc.app.otherwise(m.answer)
 	m.s = m.sc.run()
 	p.Scrape(m.s.admin, map[string]string{"job": "shop/billing", "namespace": "shop", "pod": "billing-1", "container": "sidecar"})
@@ -200,7 +200,7 @@ func newOutgoing(t testing.TB, p *prometheus.Server) *outgoing {
 	o := &outgoing{t: t, p: p, sc: newScene(t), db: postgrestest.New(t), addr: freeAddr(t)}
 	o.broker = linked(t, o.sc)
 	o.sc.with("PUBLISH_ADDR", o.addr,
-		"OUTBOX_DSN", o.db.DSN, "OUTBOX_POLL_INTERVAL", "100ms", "OUTBOX_MAX_ATTEMPTS", "1")
+		"OUTBOX_DSN", o.db.DSN, "OUTBOX_POLL_INTERVAL", "100ms")
 	o.sc.app.otherwise(func(*delivery) answer { return status(200) })
 	if code := launch(t, o.sc.env, "outbox", "migrate").exitCode(); code != 0 {
 		t.Fatalf("outbox migrate: exit code %d", code)
@@ -213,10 +213,10 @@ func newOutgoing(t testing.TB, p *prometheus.Server) *outgoing {
 	return o
 }
 
-// insert writes a row that has been due for that long.
+// insert writes a row that has been due for that long, and has one attempt left.
 func (o *outgoing) insert(exchange, key string, due time.Duration) {
 	o.t.Helper()
-	o.db.Exec(`INSERT INTO outbox (exchange, routing_key, body, send_after) VALUES ($1, $2, $3, now() - $4::interval)`,
+	o.db.Exec(`INSERT INTO outbox (exchange, routing_key, body, send_after, attempts) VALUES ($1, $2, $3, now() - $4::interval, 9)`,
 		exchange, key, []byte(`{}`), due.String())
 }
 

@@ -63,7 +63,7 @@ func TestPublishAnswers(t *testing.T) {
 	must.Do(t, sc.declare(full, amqp.Table{"x-max-length": int32(1), "x-overflow": "reject-publish"}))
 	must.Do(t, sc.declareExchange(secret, "fanout"))
 	user := newAccount(t)
-	sc.with("PUBLISH_EXCHANGES", "queues=amq.default", "PUBLISH_ROUTING_KEYS", "orders.*,"+sc.prefix+"*", "PUBLISH_MAX_BODY", "64KiB",
+	sc.with("PUBLISH_EXCHANGES", "queues=amq.default", "PUBLISH_ROUTING_KEYS", "orders.*,"+sc.prefix+"*", "MAX_BODY", "64KiB",
 		"PUBLISH_TOKEN", "canary-publish-token", "AMQP_USERNAME", user.name, "AMQP_PASSWORD", "canary-password")
 	user.least(sc.env)
 	s := sc.with("PUBLISH_EXCHANGES", "queues=amq.default,secret="+secret).run()

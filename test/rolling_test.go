@@ -218,7 +218,7 @@ func TestRollingDelay(t *testing.T) {
 			t.Parallel()
 			sc.t = t
 			sc.with("TOPOLOGY", p.name, "QUEUE_TYPE", queueType).with(p.env...)
-			sc.with("REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "300ms", "MAX_RETRIES", "3")
+			sc.with("REQUEUE_DELAY_MAX", "300ms", "MAX_RETRIES", "3")
 			rollThrough(sc, p)
 		})
 	}

@@ -21,7 +21,7 @@ import (
 // TestMetrics: counts are right, and no label comes from a message.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "1", "REQUEUE_DELAY_MIN", "250ms", "REQUEUE_DELAY_MAX", "250ms").seed()
+	sc := newScene(t).with("MAX_RETRIES", "1", "REQUEUE_DELAY_MAX", "250ms").seed()
 	sc.app.on("bad", status(500))
 	sc.app.on("early", status(425), status(200))
 	m := message("canary-id")

@@ -92,7 +92,7 @@ func TestCommandLine(t *testing.T) {
 		{"explain an unknown disposition", service, []string{"explain", "--status", "200", "--disposition", "prak"}, 64, "", `"prak" for flag --disposition: did you mean park?`},
 		{"explain with a bad variable", []string{"SIDECAR_PREFETCH=0"}, []string{"explain", "--status", "200"}, 64, "", "SIDECAR_PREFETCH"},
 		{"config of subscriptions", two, []string{"config"}, 0, "SIDECAR_CONCURRENCY     2                                      SIDECAR_SUB_ORDERS_CONCURRENCY\n", "warning: refunds: wms.queue.wms-cincout.refunds is a classic queue"},
-		{"config of subscriptions has what is common", two, []string{"config"}, 0, "SIDECAR_EXCHANGE                              wms.main-exchange               preset\n", ""},
+		{"config of subscriptions has what is common", two, []string{"config"}, 0, "SIDECAR_EXCHANGE                       wms.main-exchange               preset\n", ""},
 		{"config of subscriptions as JSON", two, []string{"config", "--json"}, 0, `{"name":"SIDECAR_CONCURRENCY","value":"2","origin":"environment","variable":"SIDECAR_SUB_ORDERS_CONCURRENCY"}`, ""},
 		{"config of subscriptions as JSON, by name", two, []string{"config", "--json"}, 0, `],"subscriptions":[{"name":"orders","variables":[{"name":"SIDECAR_APP_URL"`, ""},
 		{"config of subscriptions with a mistake", slices.Concat(two, []string{"SIDECAR_SUB_ORDRES_QUEUE=q"}), []string{"config"}, 64, "", "SIDECAR_SUB_ORDRES_QUEUE"},

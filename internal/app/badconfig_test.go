@@ -64,11 +64,9 @@ func TestBadRates(t *testing.T) {
 	t.Parallel()
 	const names, partitions, byKey = "SIDECAR_SUBSCRIPTIONS=a,b,c,d", "SIDECAR_SUB_B_PARTITIONS=8", "SIDECAR_ORDER_BY=header:k"
 	refused(t, "SIDECAR_PREFETCH to 19 at most", "SIDECAR_RATE_LIMIT", "SIDECAR_RATE_LIMIT=79/h")
-	refused(t, "is 80 messages in total", "SIDECAR_MAX_RATE", "SIDECAR_MAX_RATE=319/h", names)
 	refused(t, "is 160 messages in total", "SIDECAR_SUB_B_RATE_LIMIT", "SIDECAR_SUB_B_RATE_LIMIT=639/h", names, partitions, "SIDECAR_SUB_B_ORDER_BY=header:k")
-	refused(t, "is 220 messages in total", "SIDECAR_MAX_RATE", "SIDECAR_MAX_RATE=879/h", names, partitions, byKey)
-	accepted(t, "SIDECAR_RATE_LIMIT=80/h", "SIDECAR_MAX_RATE=80/h")
-	accepted(t, "SIDECAR_MAX_RATE=880/h", "SIDECAR_SUB_B_RATE_LIMIT=640/h", names, partitions, byKey)
+	accepted(t, "SIDECAR_RATE_LIMIT=80/h")
+	accepted(t, "SIDECAR_SUB_B_RATE_LIMIT=640/h", names, partitions, byKey)
 }
 
 // TestTooManyQueues: all queues of a sidecar have their channels on one connection.

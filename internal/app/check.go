@@ -42,7 +42,7 @@ type CheckResult struct {
 	Name     string            `json:"subscription,omitempty"` // empty: it has none
 	Broker   []string          `json:"broker"`                 // host and port of each URL
 	Vhost    string            `json:"vhost"`
-	User     string            `json:"user"`        // with SASL external: none
+	User     string            `json:"user"`        // empty: that of the client certificate
 	Queue    string            `json:"queue"`       // empty: nothing is consumed
 	Fits     bool              `json:"fits"`        // no finding is a problem
 	Made     bool              `json:"made_by_run"` // run makes what is missing, and nothing else is a problem

@@ -22,7 +22,7 @@ func newLimits(cfg *config.Config) (l limits) {
 	if l.most = sum; most > 0 && most < sum {
 		l.slots, l.most = append(l.slots, make(chan struct{}, most)), most-len(subscribed)+1
 	}
-	return l.withRate(cfg.Window.MaxRate)
+	return l
 }
 
 // of returns the bounds of a subscription: its own first, so that it takes nothing of all subscriptions before it can
@@ -32,14 +32,8 @@ func (l limits) of(cfg *config.Config, queues int) limits {
 	if queues > 1 || most < cfg.Window.Concurrency { // otherwise its only consumer keeps the concurrency
 		l.slots = append([]chan struct{}{make(chan struct{}, most)}, l.slots...)
 	}
-	return l.withRate(cfg.Window.RateLimit)
-}
-
-// withRate adds a limiter in front that lets at most a tenth of a second's messages through at once; none for 0.
-func (l limits) withRate(r config.Rate) limits {
-	if r != 0 {
-		own := rate.NewLimiter(rate.Limit(r), max(1, int(r/10)))
-		l.rates = append([]*rate.Limiter{own}, l.rates...)
+	if r := cfg.Window.RateLimit; r != 0 { // a tenth of a second's messages at once
+		l.rates = []*rate.Limiter{rate.NewLimiter(rate.Limit(r), max(1, int(r/10)))}
 	}
 	return l
 }

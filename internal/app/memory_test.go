@@ -13,7 +13,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-	"golang.org/x/time/rate"
 
 	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
@@ -115,18 +114,15 @@ func TestMemoryIsFreedEveryQuietMinute(t *testing.T) { //nolint:paralleltest // 
 	})
 }
 
-// TestLimits: rates and slots are those of the configuration; what all subscriptions share exists once.
+// TestLimits: rates and slots are those of the configuration; the slots that all subscriptions share exist once.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	first := load(t, "SIDECAR_MAX_RATE=600/m", "SIDECAR_MAX_CONCURRENCY=19", "SIDECAR_RATE_LIMIT=100/s")
+	first := load(t, "SIDECAR_MAX_CONCURRENCY=19", "SIDECAR_RATE_LIMIT=100/s")
 	second := load(t, "SIDECAR_SERVICE=demo-refunds")
 	a := fresh(t, together(first, second))
 	own, other := a.subscriptions[0].limits.rates, a.subscriptions[1].limits.rates
-	if len(own) != 2 || own[0].Limit() != 100 || own[0].Burst() != 10 {
-		t.Errorf("limiters of the first: %v", own)
-	}
-	if len(other) != 1 || other[0] != own[1] || other[0].Limit() != rate.Limit(10) || other[0].Burst() != 1 {
-		t.Errorf("limiters of the second: %v", other)
+	if len(own) != 1 || own[0].Limit() != 100 || own[0].Burst() != 10 || len(other) != 0 {
+		t.Errorf("limiters of the first %v, of the second %v", own, other)
 	}
 	if s := a.subscriptions[1].limits.slots; len(s) != 1 || cap(s[0]) != 19 || s[0] != a.limits.slots[0] {
 		t.Errorf("slots %v of %v", s, a.limits.slots)

@@ -41,7 +41,8 @@ func (s *subscription) dispatchOptions() dispatch.Options {
 	o := dispatch.Options{
 		URL: cfg.App.URL, Routes: cfg.App.Routes, Unrouted: cfg.App.RoutesElse == config.RouteApp,
 		Timeout: cfg.App.Timeout, RetryAfterMax: cfg.Retry.RetryAfterMax,
-		MaxBody: int64(cfg.Window.MaxBody), HealthPath: cfg.App.HealthPath, HealthTimeout: cfg.App.HealthTimeout,
+		MaxBody:    int64(cfg.Window.MaxBody),
+		HealthPath: cfg.App.HealthPath, HealthTimeout: max(cfg.App.HealthInterval, time.Second),
 		DefaultType: cfg.Request.DefaultContentType,
 		Forward:     cfg.Request.ForwardHeaders, Passthrough: cfg.Request.PassthroughHeaders,
 		CloudEvents: cfg.Request.CloudEvents == config.CloudEventsBinary,
@@ -66,7 +67,7 @@ func (s *subscription) batchOptions() consume.Batch {
 		return consume.Batch{}
 	}
 	return consume.Batch{
-		Size: w.BatchSize, Wait: w.BatchWait, Bytes: min(int64(w.BatchBytes), int64(w.MaxBody)), Dispatcher: s.target,
+		Size: w.BatchSize, Wait: w.BatchWait, Bytes: int64(min(config.BatchBytes, w.MaxBody)), Dispatcher: s.target,
 	}
 }
 
@@ -108,8 +109,8 @@ func (sh *shared) outboxOptions(p *broker.Publisher, plan *topology.Plan) outbox
 		},
 		Names:    outbox.ParseTable(cfg.Outbox.Table, cfg.Outbox.Columns),
 		Exchange: outboxExchange(cfg, plan), DefaultType: cfg.Request.DefaultContentType,
-		Batch: cfg.Outbox.Batch, PollInterval: cfg.Outbox.PollInterval, MaxAttempts: cfg.Outbox.MaxAttempts,
-		Retention: cfg.Outbox.Retention, Publisher: p, Memory: sh.budget.Account(budget.Outbox),
+		PollInterval: cfg.Outbox.PollInterval, Retention: cfg.Outbox.Retention,
+		Publisher: p, Memory: sh.budget.Account(budget.Outbox),
 		Tracing: sh.tracing, Logger: sh.log, Registerer: sh.registry,
 	}
 }
@@ -148,8 +149,8 @@ func brokerOptions(cfg *config.Config, use string, build Build) broker.Options {
 		TLS: broker.TLSOptions{
 			CAFile: q.TLSCAFile, CertFile: q.TLSCertFile, KeyFile: q.TLSKeyFile, ServerName: q.TLSServerName,
 		},
-		External: q.SASL == config.SASLExternal, Heartbeat: q.Heartbeat,
-		Name: fmt.Sprintf("sidecar %s %s", cfg.Service.Name, use), Version: build.Version,
+		External: q.External(),
+		Name:     fmt.Sprintf("sidecar %s %s", cfg.Service.Name, use), Version: build.Version,
 	}
 }
 

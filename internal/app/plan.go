@@ -126,14 +126,13 @@ func checkBeside(cfg *config.Config, before []*config.Config, reject func(variab
 		}
 		if !slices.Equal(published(cfg, plan), published(other, p)) {
 			reject([]string{"SIDECAR_EXCHANGE"}, fmt.Sprintf("publishing needs one main exchange, and that of subscription %s "+
-				"is %s: set SIDECAR_OUTBOX_EXCHANGE, and default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES", other.Subscription,
+				"is %s: set default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES", other.Subscription,
 				mainExchange(other, p)))
 		}
 	}
 	if len(before)+1 < len(cfg.Service.Subscriptions) {
 		return // those that follow count too
 	}
-	slow(cfg.Window.MaxRate, "SIDECAR_MAX_RATE", "SIDECAR_SUBSCRIPTIONS")
 	if queues > 500 { // each has two or more channels, and the broker allows 2047 on a connection
 		reject([]string{"SIDECAR_SUBSCRIPTIONS"}, fmt.Sprintf("%d queues, partitions included, and one sidecar consumes at "+
 			"most 500: use fewer partitions, or several sidecars", queues))
@@ -282,7 +281,7 @@ func newPolicy(cfg *config.Config) retry.Policy {
 	return retry.Policy{
 		ParkOn:       cfg.Retry.ParkOnStatus,
 		CountRefused: cfg.Retry.AppDown == config.AppDownRetry,
-		RequeueMin:   cfg.Retry.RequeueDelayMin, RequeueMax: cfg.Retry.RequeueDelayMax,
+		RequeueMin:   cfg.Retry.RequeueDelayMax / 5, RequeueMax: cfg.Retry.RequeueDelayMax,
 		AckUnrouted: cfg.App.RoutesElse == config.RouteAck,
 		PanicHold:   retry.PanicHold,
 	}

@@ -13,7 +13,7 @@ type probes map[probed]*probe
 
 type probed struct {
 	origin, path, token string
-	interval, timeout   time.Duration
+	interval            time.Duration
 }
 
 // probe asks an app at most once in an interval.
@@ -28,7 +28,7 @@ type probe struct {
 
 // of returns the probe of the app that cfg describes; ask is used if it is the first.
 func (p probes) of(cfg *config.App, origin string, ask func(context.Context) error) *probe {
-	key := probed{origin: origin, path: cfg.HealthPath, interval: cfg.HealthInterval, timeout: cfg.HealthTimeout}
+	key := probed{origin: origin, path: cfg.HealthPath, interval: cfg.HealthInterval}
 	if key.path != "" {
 		key.token, _ = cfg.Token.Value() // nothing but a health request carries it
 	}

@@ -21,10 +21,14 @@ const leastStop = time.Second
 // newEndpoint returns the listener for messages of the app.
 func newEndpoint(sh shared, plan *topology.Plan, owners []deadletter.Owner) (*publish.Server, sender) {
 	c := &sh.cfg.Publish
+	largest := sh.cfg.Window.MaxBody
+	for _, s := range sh.cfg.Subscriptions {
+		largest = max(largest, s.Window.MaxBody)
+	}
 	p := sh.newPublisher("publish endpoint", mainExchange(sh.cfg, plan))
 	server := publish.New(publish.Options{
 		Addr: c.Addr, Exchanges: publishAliases(sh.cfg, plan), Bindings: bindingKeys(owners),
-		RoutingKeys: c.RoutingKeys, MaxBody: int64(c.MaxBody), MaxInflight: c.MaxInflight,
+		RoutingKeys: c.RoutingKeys, MaxBody: int64(largest),
 		Timeout: c.Timeout, Token: listenerToken(c.Token, sh.log), Publisher: p,
 		Memory: sh.budget.Account(budget.Publish), Tracing: sh.tracing, Registerer: sh.registry, Logger: sh.log,
 	})
@@ -88,7 +92,7 @@ func mainExchange(cfg *config.Config, plan *topology.Plan) string {
 
 // outboxExchange returns the exchange of outbox rows that name none.
 func outboxExchange(cfg *config.Config, plan *topology.Plan) string {
-	return exchangeName(cmp.Or(cfg.Outbox.Exchange, mainExchange(cfg, plan)))
+	return exchangeName(publishAliases(cfg, plan)[config.DefaultAlias])
 }
 
 // exchangeName returns the AMQP name of an exchange of the configuration: the name of the default exchange is empty.

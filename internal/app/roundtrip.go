@@ -93,13 +93,13 @@ func roundTripConfig(cfg *config.Config, plan *topology.Plan, url string) *confi
 	}
 	return &config.Config{
 		Service: cfg.Service, AMQP: cfg.AMQP,
-		App: config.App{URL: url, Timeout: 10 * time.Second, HealthInterval: time.Second, HealthTimeout: time.Second},
+		App: config.App{URL: url, Timeout: 10 * time.Second, HealthInterval: time.Second},
 		Window: config.Window{
 			Concurrency: 1, Prefetch: 2, MaxBody: 1 << 20, Memory: cfg.Window.Memory, SpoolDir: cfg.Window.SpoolDir,
 		},
 		Retry: config.Retry{
 			MaxRetries: &once, Delay: roundTripDelay, AppDown: config.AppDownHold,
-			RequeueDelayMin: time.Second, RequeueDelayMax: time.Second, RetryAfterMax: time.Second,
+			RequeueDelayMax: time.Second, RetryAfterMax: time.Second,
 		},
 		Topology: t,
 		Listen:   config.Listen{AdminAddr: "127.0.0.1:0", ControlAddr: "127.0.0.1:0"},

@@ -226,7 +226,7 @@ func TestOneMainExchange(t *testing.T) {
 			t.Errorf("bound to %q: rows to %q, requests to %q, permissions for %q", bindings, rows, requests, published(cfg, plan))
 		}
 	}
-	cfg := load(t, "SIDECAR_OUTBOX_EXCHANGE=amq.default", "SIDECAR_OUTBOX_DSN=host=/tmp")
+	cfg := load(t, "SIDECAR_PUBLISH_EXCHANGES=default=amq.default", "SIDECAR_OUTBOX_DSN=host=/tmp")
 	plan := must.Get(newPlan(cfg))(t)
 	if rows := fresh(t, cfg).outboxOptions(nil, plan).Exchange; rows != "" || !slices.Equal(published(cfg, plan), []string{""}) {
 		t.Errorf("amq.default: rows to %q, permissions for %q", rows, published(cfg, plan))

@@ -188,6 +188,12 @@ func (n *Node) ConsumerTimeout(timeout, tick int) {
 	n.set("channel_tick_interval", tick)
 }
 
+// Heartbeat makes the node ask clients for heartbeats of that many seconds, on connections that are opened from now on.
+func (n *Node) Heartbeat(seconds int) {
+	n.t.Helper()
+	n.set("heartbeat", seconds)
+}
+
 // set changes a setting of the application rabbit until the test ends.
 func (n *Node) set(name string, value int) {
 	n.t.Helper()

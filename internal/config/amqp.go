@@ -6,11 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
-
-// SASLExternal is the value of SIDECAR_AMQP_SASL beside plain.
-const SASLExternal = "external"
 
 // AMQP is where the broker is and who we are there.
 type AMQP struct {
@@ -27,13 +23,12 @@ type AMQP struct {
 	// Password, instead of the one in the URL.
 	Password Secret `env:"AMQP_PASSWORD" check:"credential" otherwise:"from the URL" allowed:"any characters except NUL, not empty"`
 
-	// How to log in. `external`: the broker takes the user from the client certificate.
-	SASL string `env:"AMQP_SASL" envDefault:"plain" oneof:"plain|external"`
-
 	// File with the certificates (PEM) that the broker's certificate is checked against.
 	TLSCAFile string `env:"AMQP_TLS_CA_FILE" check:"certificate" otherwise:"the system's" allowed:"path of a PEM file with at least one certificate that has not expired"`
 
-	// File with our client certificate (PEM), for brokers that ask for one.
+	// File with our client certificate (PEM), for brokers that ask for one. Where no URL has a user, all are `amqps://`
+	// and neither `SIDECAR_AMQP_USERNAME` nor `SIDECAR_AMQP_PASSWORD` is set, the broker takes the user from the
+	// certificate (SASL `EXTERNAL`).
 	TLSCertFile string `env:"AMQP_TLS_CERT_FILE" allowed:"path of a PEM file; together with SIDECAR_AMQP_TLS_KEY_FILE"`
 
 	// File with the private key (PEM, not encrypted) of our client certificate.
@@ -41,9 +36,6 @@ type AMQP struct {
 
 	// Name that the broker's certificate must carry.
 	TLSServerName string `env:"AMQP_TLS_SERVER_NAME" check:"host" otherwise:"host of the URL" allowed:"a host name or IP address"`
-
-	// A link on which nothing was received for about twice this long is dead.
-	Heartbeat time.Duration `env:"AMQP_HEARTBEAT" envDefault:"10s" range:"1s..5m" unit:"1s"`
 
 	// RabbitMQ's management HTTP API: `http://user:password@host:15672`, or `https://…`, checked with the certificates of
 	// `SIDECAR_AMQP_TLS_CA_FILE`. `sidecar check` reads there what AMQP does not show: bindings, policies and old retry
@@ -61,29 +53,38 @@ func (a *AMQP) URLs() ([]string, error) {
 	return itemsOf(list), nil
 }
 
+// External reports whether the client certificate says who we are: there is one, and no user or password.
+func (a *AMQP) External() bool {
+	urls, _ := a.URLs() // with an error come the last good ones
+	named := slices.ContainsFunc(urls, func(raw string) bool {
+		u, err := parseAMQPURL(raw)
+		return err != nil || u.User != nil || u.Scheme != "amqps"
+	})
+	return !named && a.TLSCertFile != "" && a.TLSKeyFile != "" && !a.Username.IsSet() && !a.Password.IsSet()
+}
+
 // checkAMQP refuses TLS settings that would not be used: with them set the link would be taken for encrypted.
 func (l *loader) checkAMQP() {
-	const name, sasl, ca, cert, key = "SIDECAR_AMQP_URL", "SIDECAR_AMQP_SASL", "SIDECAR_AMQP_TLS_CA_FILE",
-		"SIDECAR_AMQP_TLS_CERT_FILE", "SIDECAR_AMQP_TLS_KEY_FILE"
+	const name, ca, cert, key = "SIDECAR_AMQP_URL", "SIDECAR_AMQP_TLS_CA_FILE", "SIDECAR_AMQP_TLS_CERT_FILE",
+		"SIDECAR_AMQP_TLS_KEY_FILE"
 	a := &l.cfg.AMQP
 	l.checkKeyPair(l.byName[cert], l.byName[key])
 	if !l.ok(name) {
 		return
 	}
 	list, _ := a.URL.Value() // checked a moment ago, and what is returned even with an error has passed the check
-	var encrypted, plain, exposed, guest bool
+	var encrypted, exposed, guest bool
 	for _, raw := range itemsOf(list) {
 		u, _ := parseAMQPURL(raw)
 		tls, remote := u.Scheme == "amqps", !loopbackHost(u.Hostname())
 		encrypted = encrypted || tls
-		plain = plain || !tls
 		exposed = exposed || remote && !tls
 		guest = guest || remote && (u.User == nil || u.User.Username() == "guest") // the client library assumes guest
 	}
 	if exposed {
 		l.warn(name, "the link to the broker is not encrypted and leaves this machine: use amqps")
 	}
-	if guest && !a.Username.IsSet() && a.SASL != SASLExternal {
+	if guest && !a.Username.IsSet() && !a.External() {
 		l.warn(name, "the user guest is refused by brokers on other machines unless they are configured otherwise: give the "+
 			"sidecar a user of its own")
 	}
@@ -93,19 +94,6 @@ func (l *loader) checkAMQP() {
 		if !used && l.isSet(unused) && l.ok(unused) {
 			l.reject(unused, "needs an amqps:// URL in SIDECAR_AMQP_URL: without one it would not be used")
 		}
-	}
-	if a.SASL != SASLExternal {
-		return
-	}
-	switch {
-	case plain:
-		l.reject(sasl, "external needs TLS: every URL in SIDECAR_AMQP_URL must be amqps://")
-	case a.TLSCertFile == "" || a.TLSKeyFile == "":
-		l.reject(sasl, "external needs a client certificate: set %s and %s", cert, key)
-	}
-	if a.Username.IsSet() || a.Password.IsSet() {
-		l.warn(sasl, "external takes the user from the certificate: SIDECAR_AMQP_USERNAME and SIDECAR_AMQP_PASSWORD are not "+
-			"used")
 	}
 }
 
@@ -148,8 +136,7 @@ func parseAMQPURL(raw string) (*url.URL, error) {
 	case strings.Contains(raw, "#"):
 		return nil, errors.New("holds a fragment" + encodeHint)
 	case u.RawQuery != "" || u.ForceQuery:
-		return nil, errors.New("has query parameters, which are not read: use SIDECAR_AMQP_HEARTBEAT, SIDECAR_AMQP_TLS_… " +
-			"and the like" + encodeHint)
+		return nil, errors.New("has query parameters, which are not read: use SIDECAR_AMQP_TLS_… and the like" + encodeHint)
 	case strings.ContainsAny(strings.TrimPrefix(u.EscapedPath(), "/"), "/@"):
 		return nil, errors.New("holds a '/' or '@' in the vhost (write %2f or %40 there)" + encodeHint)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"mime"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,11 +50,8 @@ type App struct {
 	// that opens is enough, with `https` its TLS handshake.
 	HealthPath string `env:"APP_HEALTH_PATH" check:"path" mask:"query" allowed:"a path starting with one '/', without fragment and '..'"`
 
-	// Pause between two probes of an app that is down.
+	// Pause between two probes of an app that is down. One probe may take as long, and at least a second.
 	HealthInterval time.Duration `env:"APP_HEALTH_INTERVAL" envDefault:"1s" range:"10ms..5m"`
-
-	// Time for one probe.
-	HealthTimeout time.Duration `env:"APP_HEALTH_TIMEOUT" envDefault:"1s" range:"1ms..1m"`
 
 	// `dapr`: the body of a 2xx may be what a Dapr subscriber answers. `{"status":"RETRY"}` retries, `"DROP"` parks,
 	// `"SUCCESS"`, no status or no such JSON acks, any other status retries, and so does an object that does not end
@@ -114,11 +110,11 @@ type Request struct {
 
 	// Headers of the message that are sent as `Amqp-Header-<Name>`. `*` stands for any characters, `?` for one; upper
 	// and lower case are the same: `x-tenant,app-*`.
-	ForwardHeaders []string `env:"FORWARD_HEADERS" check:"forwarded" envDefault:"*" allowed:"distinct header names or patterns separated by commas; not 'Host', 'Content-Length', 'Transfer-Encoding', 'Connection', 'Expect', 'Authorization', 'Cookie' or 'X-Forwarded-…'"`
+	ForwardHeaders []string `env:"FORWARD_HEADERS" check:"headers" envDefault:"*" allowed:"distinct header names or patterns separated by commas"`
 
 	// Headers of the message that are sent under their own name. A pattern that would match a header with a meaning in
 	// HTTP, such as `Authorization` or `X-Forwarded-For`, is refused, so `*` and `x-*` are.
-	PassthroughHeaders []string `env:"PASSTHROUGH_HEADERS" check:"passedthrough" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; except those that match a header with a meaning in HTTP or a header of the sidecar"`
+	PassthroughHeaders []string `env:"PASSTHROUGH_HEADERS" check:"headers" envDefault:"traceparent,tracestate,baggage" allowed:"distinct header names or patterns separated by commas; except those that match a header with a meaning in HTTP or a header of the sidecar"`
 
 	// `binary`: AMQP headers `cloudEvents_*` and `cloudEvents:*` become `ce-*`, bytes in base64, and required attributes
 	// that are missing are made up; a body without a content type that is not JSON has none in the request either. `structured`: every body is a
@@ -142,24 +138,7 @@ func checkMediaType(v string) error {
 	return nil
 }
 
-var (
-	headerPattern = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.?^_|~:-]+$`)
-
-	// neverSet are names that neither list may hold: they would have no effect.
-	neverSet = strings.Fields(`
-		host content-length transfer-encoding connection expect authorization cookie
-		x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-port`)
-)
-
-func checkForwarded(list string) error {
-	patterns, err := headerPatterns(list)
-	for _, p := range patterns {
-		if slices.Contains(neverSet, mapped(p)) {
-			return fmt.Errorf("no header of a message sets %s", shown(p))
-		}
-	}
-	return err
-}
+var headerPattern = regexp.MustCompile(`^[A-Za-z0-9!#$%&'*+.?^_|~:-]+$`)
 
 // headerPatterns returns the items of a list of header names and patterns, none of them with an error.
 func headerPatterns(list string) ([]string, error) {
@@ -176,9 +155,4 @@ func headerPatterns(list string) ([]string, error) {
 		seen[key] = true
 	}
 	return patterns, err
-}
-
-// mapped is a pattern as servers see the names: WSGI and CGI read X_Forwarded_For as X-Forwarded-For.
-func mapped(pattern string) string {
-	return strings.NewReplacer("_", "-", ".", "-").Replace(strings.ToLower(pattern))
 }

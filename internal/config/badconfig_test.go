@@ -32,15 +32,13 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_AMQP_URL=amqp://h:70000/", "port"},
 		{"SIDECAR_AMQP_URL=amqp://h$/", "invalid host"},
 		{"SIDECAR_AMQP_URL=amqp://h/a/b", "vhost"},
-		{"SIDECAR_AMQP_URL=amqp://h/?heartbeat=0", "SIDECAR_AMQP_HEARTBEAT"},
+		{"SIDECAR_AMQP_URL=amqp://h/?heartbeat=0", "query parameters"},
 		{"SIDECAR_AMQP_URL=amqp://h/?", "query parameters"},
 		{"SIDECAR_AMQP_URL=amqp://a,,amqp://b", "URL 2 of 3: is empty"},
 		{"SIDECAR_AMQP_URL=amqp://a, amqp://a", "URL 2 of 2: is there twice"},
 		{"SIDECAR_AMQP_URL=amqp://a,", "URL 2 of 2: is empty"},
 		{"SIDECAR_AMQP_USERNAME=a\x00b", "NUL"},
 		{"SIDECAR_AMQP_TLS_SERVER_NAME=a b", "not a host name"},
-		{"SIDECAR_AMQP_HEARTBEAT=0", "not a duration"},
-		{"SIDECAR_AMQP_HEARTBEAT=1500ms", "whole number of seconds"},
 		{"SIDECAR_MANAGEMENT_URL=rabbit:15672", "must start with http:// or https://"},
 		{"SIDECAR_MANAGEMENT_URL=http://", "names no host"},
 		{"SIDECAR_MANAGEMENT_URL=http://rabbit:0/", "port"},
@@ -57,7 +55,6 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_RATE_LIMIT=100", "not a rate, such as 100/s, 30/m or 5/h; allowed: a whole number from 1 to 1000000"},
 		{"SIDECAR_RATE_LIMIT=0/s", "not a rate"},
 		{"SIDECAR_RATE_LIMIT=1000001/s", "not a rate"},
-		{"SIDECAR_MAX_RATE=-1/m", "not a rate"},
 		{"SIDECAR_ORDER_BY=key", "not one of the words, and not a header; allowed: routing-key"},
 		{"SIDECAR_ORDER_BY=header:", "not a header"},
 		{"SIDECAR_ORDER_BY=header:" + long, "not a header"},
@@ -87,7 +84,6 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_OUTBOX_COLUMNS=body=pay load", "not the name of a column"},
 		{"SIDECAR_OUTBOX_COLUMNS=body=" + long[:64], "not the name of a column"},
 		{"SIDECAR_OUTBOX_COLUMNS=body=headers", "two columns would be \"headers\""},
-		{"SIDECAR_OUTBOX_EXCHANGE=" + long, "longer than 255 bytes"},
 
 		// Times.
 		{"SIDECAR_APP_TIMEOUT=5", "not a duration"},
@@ -96,7 +92,6 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_RETRY_DELAYS=1s,,2s", "item 2 of the list is empty"},
 		{"SIDECAR_RETRY_DELAYS=1s,2", `"2" is not a duration`},
 		{"SIDECAR_RETRY_DELAYS=" + strings.TrimSuffix(manyDelays(33), ","), "33 delays"},
-		{"SIDECAR_REQUEUE_DELAY_MIN=6s", "must not be larger than SIDECAR_REQUEUE_DELAY_MAX, which is 5s"},
 
 		// Answers.
 		{"SIDECAR_PARK_ON_STATUS=400,200", "200 says that the app took the message"},
@@ -157,7 +152,6 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_FORWARD_HEADERS=x-a,x-a", "twice"},
 		{"SIDECAR_FORWARD_HEADERS=x-a,X-A", "upper and lower case"},
 		{"SIDECAR_FORWARD_HEADERS=x-a,,x-b", "empty"},
-		{"SIDECAR_FORWARD_HEADERS=x-a, Host", "no header of a message sets \"Host\""},
 		{"SIDECAR_FORWARD_HEADERS=x y", "not a header name"},
 		{"SIDECAR_PASSTHROUGH_HEADERS=x[a-z]", "not a header name"},
 
@@ -203,8 +197,7 @@ func TestBadCombinations(t *testing.T) {
 		{"SIDECAR_PREFETCH", "at least SIDECAR_CONCURRENCY, which is 50", []string{"SIDECAR_CONCURRENCY=50", "SIDECAR_PREFETCH=49"}},
 		{"SIDECAR_BATCH_SIZE", "combined with SIDECAR_ORDER_BY=queue", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_ORDER_BY=queue"}},
 		{"SIDECAR_BATCH_SIZE", "SIDECAR_RESPONSE_DIALECT=dapr", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_RESPONSE_DIALECT=dapr"}},
-		{"SIDECAR_BATCH_BYTES", "a POST of 2 such messages may need 360MiB, and SIDECAR_MEMORY is 256MiB", []string{"SIDECAR_BATCH_SIZE=2", "SIDECAR_BATCH_BYTES=120MiB"}},
-		{"SIDECAR_BATCH_BYTES", "a POST of 1000 such", []string{"SIDECAR_BATCH_SIZE=1000", "SIDECAR_MEMORY=8MiB", "SIDECAR_MAX_BODY=1MiB"}},
+		{"SIDECAR_BATCH_SIZE", "a POST of 1000 messages may need 10MiB, and SIDECAR_MEMORY is 8MiB", []string{"SIDECAR_BATCH_SIZE=1000", "SIDECAR_MEMORY=8MiB", "SIDECAR_MAX_BODY=1MiB"}},
 		{"SIDECAR_RETRY_AFTER_MAX", "not be more than 10m together with SIDECAR_ORDER_BY", []string{"SIDECAR_ORDER_BY=queue", "SIDECAR_RETRY_AFTER_MAX=11m"}},
 		{"SIDECAR_APP_TIMEOUT", "not be more than 20m: after 30 minutes the broker takes", []string{"SIDECAR_APP_TIMEOUT=20m1ms"}},
 		{"SIDECAR_APP_TIMEOUT", "SIDECAR_TOPOLOGY=native or SIDECAR_QUEUE_TYPE=quorum, without", []string{"SIDECAR_APP_TIMEOUT=1h", "SIDECAR_QUEUE_TYPE=classic"}},
@@ -212,8 +205,6 @@ func TestBadCombinations(t *testing.T) {
 		{"SIDECAR_RETRY_AFTER_MAX", "not be more than 25m", []string{"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_RETRY_AFTER_MAX=6m"}},
 		{"SIDECAR_REQUEUE_DELAY_MAX", "not be more than 25m", []string{"SIDECAR_APP_TIMEOUT=20m", "SIDECAR_REQUEUE_DELAY_MAX=6m"}},
 		{"SIDECAR_RETRY_DELAY", "cannot be combined with", []string{"SIDECAR_RETRY_DELAY=1s", "SIDECAR_RETRY_DELAYS=1s,2s"}},
-		{"SIDECAR_AMQP_SASL", "every URL", []string{"SIDECAR_AMQP_SASL=external"}},
-		{"SIDECAR_AMQP_SASL", "client certificate", []string{"SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://127.0.0.1"}},
 		{"SIDECAR_AMQP_TLS_SERVER_NAME", "needs an amqps:// URL", []string{"SIDECAR_AMQP_TLS_SERVER_NAME=rabbit"}},
 		{
 			"SIDECAR_AMQP_TLS_SERVER_NAME", "needs an amqps:// URL",
@@ -251,9 +242,8 @@ func TestMemoryBudget(t *testing.T) {
 		{128 * mib, []string{"SIDECAR_MAX_BODY=97MiB"}, 0, "SIDECAR_MAX_BODY", 0},
 		{0, []string{"SIDECAR_MAX_BODY=512MiB"}, 0, "SIDECAR_MAX_BODY", 0},
 		{0, []string{"SIDECAR_MAX_BODY=512MiB", "SIDECAR_MEMORY=512MiB"}, 512 * mib, "", 0},
-		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=97MiB"}, 0, "SIDECAR_PUBLISH_MAX_BODY", 0},
-		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=24MiB"}, 96 * mib, "", 0},
-		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_PUBLISH_MAX_BODY=25MiB"}, 96 * mib, "", 1},
+		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_MAX_BODY=24MiB"}, 96 * mib, "", 0},
+		{128 * mib, []string{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9092", "SIDECAR_MAX_BODY=25MiB"}, 96 * mib, "", 1},
 		{1 * mib, []string{"SIDECAR_MAX_BODY=1KiB"}, 4 * mib, "", 0},
 	} {
 		c, err := Load(append(tc.env, base...), tc.limit)

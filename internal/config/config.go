@@ -53,7 +53,8 @@ type Config struct {
 	// The standard OpenTelemetry variables, with their standard meaning (so durations are milliseconds here). Tracing is
 	// off, and costs nothing, until an endpoint is set. Wrong values are errors when tracing is on and warnings when it
 	// is off, because these variables are often set for a whole namespace. The batching and span limits (`OTEL_BSP_*`,
-	// `OTEL_SPAN_*`) are read by the OpenTelemetry SDK itself.
+	// `OTEL_SPAN_*`) are read by the OpenTelemetry SDK itself. Each `OTEL_EXPORTER_OTLP_…` can be set for traces alone,
+	// `OTEL_EXPORTER_OTLP_TRACES_…`, which counts then.
 	OTel OTel `section:"Tracing" prefix:"OTEL_"`
 
 	// LongPrefetch is the prefetch while attempts take long; 0: Window.Prefetch always.

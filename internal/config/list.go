@@ -94,18 +94,23 @@ func parseDelays(v string) ([]time.Duration, error) {
 	return delays, err
 }
 
+// checkItems is checkShortString for items of a list.
+func checkItems(items ...string) error {
+	for _, item := range items {
+		if err := checkShortString(item); err != nil {
+			return fmt.Errorf("%s %w", shown(item), err)
+		}
+	}
+	return nil
+}
+
 func parseBindings(v string) ([]Binding, error) {
 	return parseItems(v, func(item string) (Binding, error) {
 		exchange, key, found := strings.Cut(item, ":")
 		if !found || exchange == "" {
 			return Binding{}, fmt.Errorf("%s is not exchange:key", shown(item))
 		}
-		for _, name := range []string{exchange, key} {
-			if err := checkShortString(name); err != nil {
-				return Binding{}, fmt.Errorf("%s %w", shown(name), err)
-			}
-		}
-		return Binding{Exchange: exchange, Key: key}, nil
+		return Binding{Exchange: exchange, Key: key}, checkItems(exchange, key)
 	})
 }
 

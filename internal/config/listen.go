@@ -76,12 +76,8 @@ func (l *loader) checkReadToken() {
 	}
 }
 
-func checkControlToken(v string) error {
-	if len(v) < minControlToken {
-		return errors.New("is shorter than 16 characters")
-	}
-	return checkToken(v)
-}
+var checkControlToken = inTurn(
+	require(func(v string) bool { return len(v) >= minControlToken }, "is shorter than 16 characters"), checkToken)
 
 func checkAddr(addr string) error {
 	_, _, err := parseAddr(addr)

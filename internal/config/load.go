@@ -55,7 +55,6 @@ func (l *loader) checkTogether(rules []Rule, before []*Config) {
 	l.checkAMQP()
 	l.checkManagement()
 	l.checkListen()
-	l.checkPublish()
 	l.checkPurpose()
 	l.checkApp()
 	l.checkWindow()

@@ -42,23 +42,23 @@ func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	if err != nil || len(urls) != 1 || urls[0] != "amqp://guest:guest@127.0.0.1:5672/" {
 		t.Errorf("URLs: %q, %v", urls, err)
 	}
-	if c.AMQP.Username.IsSet() || c.AMQP.SASL != "plain" || c.AMQP.Heartbeat != 10*time.Second {
+	if c.AMQP.Username.IsSet() || c.AMQP.External() {
 		t.Errorf("AMQP: %+v", c.AMQP)
 	}
 	a := c.App
 	if a.URL != "http://127.0.0.1:8080/" || a.Timeout != 30*time.Second || a.HealthPath != "" ||
-		a.HealthInterval != time.Second || a.HealthTimeout != time.Second || a.Token.IsSet() {
+		a.HealthInterval != time.Second || a.Token.IsSet() {
 		t.Errorf("App: %+v", a)
 	}
 	if w := (Window{
 		Concurrency: 10, Prefetch: 20, MaxBody: 16 << 20, Memory: 256 << 20, SpoolDir: "/tmp",
-		BatchSize: 1, BatchWait: 20 * time.Millisecond, BatchBytes: 1 << 20, BatchFormat: "jsonl",
+		BatchSize: 1, BatchWait: 20 * time.Millisecond, BatchFormat: "jsonl",
 	}); c.Window != w {
 		t.Errorf("Window: %+v", c.Window)
 	}
 	r := c.Retry
 	if r.MaxRetries != nil || r.Delay != 0 || r.Delays != nil || r.ParkOnStatus != nil || r.AppDown != AppDownHold ||
-		r.RequeueDelayMin != time.Second || r.RequeueDelayMax != 5*time.Second || r.RetryAfterMax != 5*time.Minute {
+		r.RequeueDelayMax != 5*time.Second || r.RetryAfterMax != 5*time.Minute {
 		t.Errorf("Retry: %+v", r)
 	}
 	p := c.Topology
@@ -84,7 +84,7 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 	t.Parallel()
 	c := load(
 		t, "SIDECAR_MAX_RETRIES=0", "SIDECAR_RETRY_DELAYS=1s, 2m", "SIDECAR_PARK_ON_STATUS=400,413,422", "SIDECAR_APP_DOWN=retry",
-		"SIDECAR_REQUEUE_DELAY_MIN=250ms", "SIDECAR_REQUEUE_DELAY_MAX=250ms", "SIDECAR_RETRY_AFTER_MAX=1m30s",
+		"SIDECAR_REQUEUE_DELAY_MAX=250ms", "SIDECAR_RETRY_AFTER_MAX=1m30s",
 		"SIDECAR_BINDINGS=a:b.*,a:c:d,e:", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_EXCHANGE_TYPE=headers", "SIDECAR_QUEUE_TYPE=quorum",
 		"SIDECAR_MAX_BODY=1KiB", "SIDECAR_CONCURRENCY=7", "SIDECAR_FORWARD_HEADERS=x-*,App.Id", "SIDECAR_PASSTHROUGH_HEADERS=x-tenant-*",
 	)
@@ -183,11 +183,10 @@ func TestBatches(t *testing.T) {
 		warning  string // its start
 	}{
 		{"SIDECAR_BATCH_SIZE=50", 1000, ""},
-		{"SIDECAR_BATCH_SIZE=50 SIDECAR_PREFETCH=500 SIDECAR_BATCH_BYTES=5MiB", 500, ""},
+		{"SIDECAR_BATCH_SIZE=50 SIDECAR_PREFETCH=500", 500, ""},
 		{"SIDECAR_BATCH_SIZE=1000 SIDECAR_CONCURRENCY=33 SIDECAR_MEMORY=1GiB", 65535, ""},
 		{"SIDECAR_BATCH_SIZE=1000 SIDECAR_CONCURRENCY=100 SIDECAR_PREFETCH=65535 SIDECAR_MEMORY=2GiB", 65535, ""},
 		{"SIDECAR_BATCH_SIZE=50 SIDECAR_PREFETCH=499", 499, "SIDECAR_PREFETCH: is less than SIDECAR_CONCURRENCY times SIDECAR_BATCH_SIZE, which is 500"},
-		{"SIDECAR_BATCH_SIZE=50 SIDECAR_BATCH_BYTES=10MiB", 1000, "SIDECAR_BATCH_SIZE: 10 POSTs with 10MiB of bodies may need 205MiB, and half of SIDECAR_MEMORY, which is 256MiB"},
 		{"SIDECAR_BATCH_SIZE=1000 SIDECAR_MEMORY=96MiB", 20000, "SIDECAR_BATCH_SIZE: 10 POSTs with 1MiB of bodies may need 90MiB"},
 		{"SIDECAR_BATCH_SIZE=2 SIDECAR_MEMORY=31MiB SIDECAR_CONCURRENCY=1", 4, "SIDECAR_MAX_BODY: with SIDECAR_BATCH_SIZE a message of more than 10MiB may be parked as too_large: its POST takes three times its body from SIDECAR_MEMORY, which is 31MiB"},
 		{"SIDECAR_BATCH_SIZE=2 SIDECAR_MEMORY=31MiB SIDECAR_CONCURRENCY=1 SIDECAR_MAX_BODY=10MiB", 4, ""},
@@ -195,9 +194,7 @@ func TestBatches(t *testing.T) {
 		{"SIDECAR_ORDER_BY=routing-key SIDECAR_PREFETCH=auto", 100, ""},
 		{"SIDECAR_ORDER_BY=routing-key SIDECAR_PARTITIONS=4 SIDECAR_MEMORY=64MiB", 64, ""},
 		{"SIDECAR_ORDER_BY=routing-key SIDECAR_MEMORY=4MiB SIDECAR_MAX_BODY=1MiB", 20, ""},
-		{"SIDECAR_ORDER_BY=routing-key SIDECAR_MAX_RATE=1/s", 20, ""},
 		{"SIDECAR_BATCH_WAIT=0s", 20, "SIDECAR_BATCH_WAIT: has no effect while SIDECAR_BATCH_SIZE is 1"},
-		{"SIDECAR_BATCH_BYTES=2MiB", 20, "SIDECAR_BATCH_BYTES: has no effect"},
 		{"SIDECAR_BATCH_FORMAT=cloudevents", 20, "SIDECAR_BATCH_FORMAT: has no effect"},
 	} {
 		c := load(t, strings.Fields(tc.env)...)
@@ -251,27 +248,5 @@ func TestSeveralWarnings(t *testing.T) {
 	if w := strings.Join(c.Warnings(), "\n"); strings.Count(w, "\n") != 2 || !strings.Contains(w, "SIDECAR_APP_TOKEN: goes over") ||
 		!strings.Contains(w, "SIDECAR_CONTROL_ADDR: can be reached") {
 		t.Errorf("warnings:\n%s", w)
-	}
-}
-
-// TestKernelFiles: files of /proc and /sys pass as regular ones, and some of them block. The first cannot be opened,
-// even by root.
-func TestKernelFiles(t *testing.T) {
-	t.Parallel()
-	for path, says := range map[string]string{
-		"/proc/sys/net/ipv4/route/flush": "kernel's", "/proc/kmsg": "", "/proc/self/mem": "kernel's", "/proc/self/environ": "kernel's",
-		"/sys/kernel/mm/transparent_hugepage/enabled": "kernel's",
-	} {
-		refuseSaying(t, says, "SIDECAR_AMQP_PASSWORD_FILE", "SIDECAR_AMQP_PASSWORD_FILE="+path)
-	}
-}
-
-// TestKernelFilesByARelativePath: the path of a secret may begin at the working directory.
-func TestKernelFilesByARelativePath(t *testing.T) {
-	t.Chdir("/")
-	for _, path := range []string{"proc/version", "sys/kernel/mm/transparent_hugepage/enabled"} {
-		if _, _, err := readRegular(path, 1<<10); err == nil {
-			t.Errorf("%s is read as a regular file", path)
-		}
 	}
 }

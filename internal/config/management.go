@@ -72,8 +72,9 @@ func (l *loader) checkManagement() {
 	if u == nil {
 		return
 	}
-	if u.User == nil && l.cfg.AMQP.SASL == SASLExternal {
-		l.reject(managementURL, "needs a user and a password: with SIDECAR_AMQP_SASL=external there are none to take")
+	if u.User == nil && l.cfg.AMQP.External() {
+		l.reject(managementURL, "needs a user and a password: AMQP has none to take, its user is that of the "+
+			"client certificate")
 	}
 	if u.Scheme == "http" && !loopbackHost(u.Hostname()) {
 		l.warn(managementURL, "the password is sent unencrypted and leaves this machine: use https")

@@ -11,55 +11,32 @@ import (
 )
 
 // OTel has the OpenTelemetry variables of an OTLP/HTTP trace exporter, as they were set. Config.Tracing is the result.
+// The tag alias is the variable for traces alone, which counts when it is set.
 type OTel struct {
-	// Base URL of a collector's OTLP/HTTP receiver, e.g. `http://collector:4318`; spans go to `/v1/traces` below it.
-	// Setting this or the next turns tracing on.
-	Endpoint string `env:"EXPORTER_OTLP_ENDPOINT" mask:"query" allowed:"an 'http://' or 'https://' URL without user, query and fragment"`
-
-	// The same for traces alone, taken as it is: nothing is added to its path.
-	TracesEndpoint string `env:"EXPORTER_OTLP_TRACES_ENDPOINT" mask:"query" allowed:"an 'http://' or 'https://' URL without user, query and fragment"`
+	// Base URL of a collector's OTLP/HTTP receiver, e.g. `http://collector:4318`; spans go to `/v1/traces` below it, or
+	// exactly to `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`. Setting one of them turns tracing on.
+	Endpoint string `env:"EXPORTER_OTLP_ENDPOINT" alias:"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" mask:"query" allowed:"an 'http://' or 'https://' URL without user, query and fragment"`
 
 	// How spans are sent. There is one way.
-	Protocol string `env:"EXPORTER_OTLP_PROTOCOL" envDefault:"http/protobuf" allowed:"'http/protobuf'"`
-
-	// The same for traces alone. Useful where the one above is set to `grpc` for all signals.
-	TracesProtocol string `env:"EXPORTER_OTLP_TRACES_PROTOCOL" allowed:"'http/protobuf'"`
+	Protocol string `env:"EXPORTER_OTLP_PROTOCOL" alias:"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL" envDefault:"http/protobuf" allowed:"'http/protobuf'"`
 
 	// Headers for the collector, e.g. an API key: `name=value,name2=value2`, values percent-encoded. Kept secret.
-	Headers Secret `env:"EXPORTER_OTLP_HEADERS" allowed:"'name=value' pairs separated by commas, values percent-encoded"`
-
-	// The same for traces alone; replaces the list above.
-	TracesHeaders Secret `env:"EXPORTER_OTLP_TRACES_HEADERS" allowed:"'name=value' pairs separated by commas, values percent-encoded"`
+	Headers Secret `env:"EXPORTER_OTLP_HEADERS" alias:"OTEL_EXPORTER_OTLP_TRACES_HEADERS" allowed:"'name=value' pairs separated by commas, values percent-encoded"`
 
 	// Time for one export, in milliseconds.
-	Timeout Millis `env:"EXPORTER_OTLP_TIMEOUT" envDefault:"10000" range:"1..600000"`
-
-	// The same for traces alone.
-	TracesTimeout Millis `env:"EXPORTER_OTLP_TRACES_TIMEOUT" range:"1..600000"`
+	Timeout Millis `env:"EXPORTER_OTLP_TIMEOUT" alias:"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT" envDefault:"10000" range:"1..600000"`
 
 	// Compression of what is sent.
-	Compression string `env:"EXPORTER_OTLP_COMPRESSION" envDefault:"none" oneof:"none|gzip"`
-
-	// The same for traces alone.
-	TracesCompression string `env:"EXPORTER_OTLP_TRACES_COMPRESSION" oneof:"none|gzip"`
+	Compression string `env:"EXPORTER_OTLP_COMPRESSION" alias:"OTEL_EXPORTER_OTLP_TRACES_COMPRESSION" envDefault:"none" oneof:"none|gzip"`
 
 	// File with the certificates (PEM) that the collector's certificate is checked against.
-	Certificate string `env:"EXPORTER_OTLP_CERTIFICATE" otherwise:"the system's" allowed:"path of a PEM file with at least one certificate that has not expired"`
-
-	// The same for traces alone.
-	TracesCertificate string `env:"EXPORTER_OTLP_TRACES_CERTIFICATE" allowed:"path of a PEM file with at least one certificate that has not expired"`
+	Certificate string `env:"EXPORTER_OTLP_CERTIFICATE" alias:"OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE" otherwise:"the system's" allowed:"path of a PEM file with at least one certificate that has not expired"`
 
 	// File with our client certificate (PEM).
-	ClientCertificate string `env:"EXPORTER_OTLP_CLIENT_CERTIFICATE" allowed:"path of a PEM file; together with OTEL_EXPORTER_OTLP_CLIENT_KEY"`
-
-	// The same for traces alone.
-	TracesClientCertificate string `env:"EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE" allowed:"path of a PEM file; together with OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY"`
+	ClientCertificate string `env:"EXPORTER_OTLP_CLIENT_CERTIFICATE" alias:"OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE" allowed:"path of a PEM file; together with OTEL_EXPORTER_OTLP_CLIENT_KEY"`
 
 	// File with the private key (PEM) of our client certificate.
-	ClientKey string `env:"EXPORTER_OTLP_CLIENT_KEY" allowed:"path of a PEM file; together with OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"`
-
-	// The same for traces alone.
-	TracesClientKey string `env:"EXPORTER_OTLP_TRACES_CLIENT_KEY" allowed:"path of a PEM file; together with OTEL_EXPORTER_OTLP_TRACES_CLIENT_CERTIFICATE"`
+	ClientKey string `env:"EXPORTER_OTLP_CLIENT_KEY" alias:"OTEL_EXPORTER_OTLP_TRACES_CLIENT_KEY" allowed:"path of a PEM file; together with OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"`
 
 	// `none` turns tracing off although an endpoint is set.
 	Exporter string `env:"TRACES_EXPORTER" envDefault:"otlp" oneof:"otlp|none"`
@@ -80,7 +57,7 @@ type OTel struct {
 	SamplerArg float64 `env:"TRACES_SAMPLER_ARG" envDefault:"1" allowed:"a number from 0 to 1"`
 }
 
-// Tracing is where spans go: the OTel variables, with those for traces put over the general ones.
+// Tracing is where spans go.
 type Tracing struct {
 	Endpoint    string        // full URL that spans are POSTed to
 	Timeout     time.Duration // of one export
@@ -96,13 +73,8 @@ type Tracing struct {
 	Headers func() map[string]string // for the collector, in the clear; printing a function does not show them
 }
 
-// otlp returns the variable that counts: the one for traces alone when it is set, else the general one.
-func (l *loader) otlp(name string) *Variable {
-	if v := l.byName["OTEL_EXPORTER_OTLP_TRACES_"+name]; v.text != "" {
-		return v
-	}
-	return l.byName["OTEL_EXPORTER_OTLP_"+name]
-}
+// otlp returns a variable of the exporter.
+func (l *loader) otlp(name string) *Variable { return l.byName["OTEL_EXPORTER_OTLP_"+name] }
 
 // checkOTel fills Config.Tracing. Problems are kept only when tracing is on.
 func (l *loader) checkOTel() {
@@ -126,18 +98,18 @@ func (l *loader) checkOTel() {
 	resource["service.name"] = cmp.Or(o.ServiceName, resource["service.name"], l.cfg.Service.Name)
 	l.cfg.Tracing = &Tracing{
 		Endpoint: l.otelEndpoint(), Headers: l.otelHeaders(), Resource: resource,
-		Timeout: time.Duration(l.otlp("TIMEOUT").value.Int()), Compression: l.otlp("COMPRESSION").value.String(),
+		Timeout: time.Duration(o.Timeout), Compression: o.Compression,
 		CAFile: ca.text, CertFile: cert.text, KeyFile: key.text, Sampler: o.Sampler, SamplerArg: o.SamplerArg,
 	}
 }
 
-// checkOTelProtocol lets the variable for traces overrule the general one: a whole namespace may be set to grpc.
+// checkOTelProtocol names the variable for traces alone: a whole namespace may be set to grpc.
 func (l *loader) checkOTelProtocol() {
 	const traces, only = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"
 	switch v := l.otlp("PROTOCOL"); {
 	case v.value.String() == only:
-	case v.Name == traces:
-		l.reject(traces, "spans can be sent in one way only, usually to port 4318")
+	case v.from == traces:
+		l.reject(v.Name, "spans can be sent in one way only, usually to port 4318")
 	default:
 		l.reject(v.Name, "spans can be sent in one way only, usually to port 4318; set %s=%s if this variable is for others",
 			traces, only)
@@ -158,7 +130,7 @@ func (l *loader) otelEndpoint() string {
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery:
 		l.reject(v.Name, "holds a user or a query: use OTEL_EXPORTER_OTLP_HEADERS for credentials")
 		return ""
-	case v.Name == "OTEL_EXPORTER_OTLP_ENDPOINT":
+	case v.from == v.Name:
 		u = u.JoinPath("v1/traces")
 	}
 	u.Path = cmp.Or(u.Path, "/")

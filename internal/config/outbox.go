@@ -22,19 +22,9 @@ type Outbox struct {
 	// What the columns of an existing table are called, where that differs: `body=payload,routing_key=topic`.
 	Columns map[string]string `env:"OUTBOX_COLUMNS" check:"columns" allowed:"'column=name', separated by commas; the columns are 'id', 'exchange', 'routing_key', 'body', 'headers', 'properties', 'message_id', 'tracking_ids', 'ordering_key', 'created_at', 'send_after', 'sent_at', 'attempts', 'last_error' and 'quarantined_at'"`
 
-	// The exchange of rows that name none.
-	Exchange string `env:"OUTBOX_EXCHANGE" check:"shortstring" derived:"the service's main exchange" allowed:"at most 255 bytes, no control characters"`
-
-	// Rows that are claimed, published and marked as sent in one transaction.
-	Batch int `env:"OUTBOX_BATCH" envDefault:"500" range:"1..10000"`
-
 	// How often the table is polled when no notification arrives. Rows that are due later, or whose notification was lost,
 	// wait at most this long.
 	PollInterval time.Duration `env:"OUTBOX_POLL_INTERVAL" envDefault:"1s" range:"10ms..1h"`
-
-	// A row that the broker does not take is tried this many times, with growing pauses, and then quarantined with the
-	// error.
-	MaxAttempts int `env:"OUTBOX_MAX_ATTEMPTS" envDefault:"10" range:"1..1000"`
 
 	// Rows that were sent longer ago are deleted. Unset: none are.
 	Retention time.Duration `env:"OUTBOX_RETENTION" otherwise:"kept" range:"1m..87600h"` // 0 = kept

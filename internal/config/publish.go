@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -20,38 +21,28 @@ type Publish struct {
 
 	// Exchanges that may be published to besides the service's main exchange, which is `default` unless that is in the
 	// list: `orders=shop.orders,audit=audit.events`. The path holds the first part, the alias. `amq.default` is the
-	// broker's default exchange, whose routing keys are names of queues.
-	Exchanges map[string]string `env:"PUBLISH_EXCHANGES" allowed:"'alias=exchange', separated by commas; an alias has letters, digits, '-', '_' and '.'"`
+	// broker's default exchange, whose routing keys are names of queues. Rows of the outbox that name no exchange go to
+	// `default`, too.
+	Exchanges map[string]string `env:"PUBLISH_EXCHANGES" check:"aliases" allowed:"'alias=exchange', separated by commas; an alias has letters, digits, '-', '_' and '.'"`
 
 	// Routing keys that may be published with. `*` stands for any characters, `?` for one. An empty value means
 	// unset here, too: all keys. To publish nothing, leave `SIDECAR_PUBLISH_ADDR` unset.
-	RoutingKeys []string `env:"PUBLISH_ROUTING_KEYS" envDefault:"*" allowed:"distinct routing keys or patterns separated by commas"`
-
-	// A larger body is answered with 413. Reading one takes up to three times its size, of half of `SIDECAR_MEMORY` at
-	// most.
-	MaxBody Size `env:"PUBLISH_MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
-
-	// Messages that may wait for the broker's confirm at a time. More are answered with 503 at once.
-	MaxInflight int `env:"PUBLISH_MAX_INFLIGHT" envDefault:"256" range:"1..10000"`
+	RoutingKeys []string `env:"PUBLISH_ROUTING_KEYS" check:"keys" envDefault:"*" allowed:"distinct routing keys or patterns separated by commas"`
 
 	// Time for one message, from its arrival to the broker's confirm. Without an answer in time the outcome is unknown:
 	// 504.
 	Timeout time.Duration `env:"PUBLISH_TIMEOUT" envDefault:"10s" range:"10ms..10m"`
 }
 
-func (l *loader) checkPublish() {
-	const exchanges, keys = "SIDECAR_PUBLISH_EXCHANGES", "SIDECAR_PUBLISH_ROUTING_KEYS"
-	for _, alias := range slices.Sorted(maps.Keys(l.cfg.Publish.Exchanges)) {
-		exchange := l.cfg.Publish.Exchanges[alias]
+func checkAliases(v string) error {
+	exchanges, _ := parsePairs(v)
+	for _, alias := range slices.Sorted(maps.Keys(exchanges)) {
 		if len(alias) > maxIdentifier || !aliasPattern.MatchString(alias) {
-			l.reject(exchanges, "%s is not an alias", shown(alias))
-		} else if err := checkShortString(exchange); err != nil {
-			l.reject(exchanges, "%s %v", shown(exchange), err)
+			return fmt.Errorf("%s is not an alias", shown(alias))
+		}
+		if err := checkItems(exchanges[alias]); err != nil {
+			return err
 		}
 	}
-	for _, key := range l.cfg.Publish.RoutingKeys {
-		if err := checkShortString(key); err != nil {
-			l.reject(keys, "%s %v", shown(key), err)
-		}
-	}
+	return nil
 }

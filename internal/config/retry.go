@@ -41,10 +41,8 @@ type Retry struct {
 	// the sidecar pauses until the app is up again. `retry`: it is a failed attempt like any other and may park.
 	AppDown string `env:"APP_DOWN" envDefault:"hold" oneof:"hold|retry"`
 
-	// A message answered with 425 is delayed here for a random time between this …
-	RequeueDelayMin time.Duration `env:"REQUEUE_DELAY_MIN" envDefault:"1s" range:"250ms..10m"`
-
-	// … and this, and is then requeued without being counted.
+	// A message answered with 425 is delayed here for a random time between a fifth of this, at least 250 ms, and this.
+	// Then it is requeued without being counted.
 	RequeueDelayMax time.Duration `env:"REQUEUE_DELAY_MAX" envDefault:"5s" range:"250ms..10m"`
 
 	// The longest wait an app can ask for with `Retry-After`.
@@ -62,12 +60,9 @@ type Retry struct {
 }
 
 func (l *loader) checkRetry() {
-	const low, high, after, timeout, delay, delays, by = "SIDECAR_REQUEUE_DELAY_MIN", "SIDECAR_REQUEUE_DELAY_MAX",
-		"SIDECAR_RETRY_AFTER_MAX", "SIDECAR_APP_TIMEOUT", "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS", "SIDECAR_ORDER_BY"
+	const high, after, timeout, delay, delays, by = "SIDECAR_REQUEUE_DELAY_MAX", "SIDECAR_RETRY_AFTER_MAX",
+		"SIDECAR_APP_TIMEOUT", "SIDECAR_RETRY_DELAY", "SIDECAR_RETRY_DELAYS", "SIDECAR_ORDER_BY"
 	r := l.cfg.Retry
-	if l.ok(low, high) && r.RequeueDelayMin > r.RequeueDelayMax {
-		l.reject(low, "must not be larger than %s, which is %v", high, r.RequeueDelayMax)
-	}
 	l.checkHeld(timeout, after, high, by)
 	if l.isSet(delay) && l.isSet(delays) {
 		l.reject(delay, "cannot be combined with %s", delays)

@@ -150,7 +150,7 @@ func TestQueriesAreMasked(t *testing.T) {
 	t.Parallel()
 	env := []string{
 		"SIDECAR_APP_URL=http://127.0.0.1:8080/in?key=" + canary, "SIDECAR_APP_HEALTH_PATH=/up?key=" + canary, "OTEL_SDK_DISABLED=true",
-		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector?key=" + canary, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://u:" + canary + "@collector",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://collector?key=" + canary,
 	}
 	c := load(t, env...)
 	text := fmt.Sprint(c.Effective(), c.Warnings())
@@ -206,7 +206,6 @@ func TestEffective(t *testing.T) {
 		{Name: "SIDECAR_SERVICE", Value: "wms-cincout", Origin: "environment"},
 		{Name: "SIDECAR_AMQP_URL", Value: "amqps://***@rabbit:5671/prod%2Fa,amqp://127.0.0.1", Origin: "environment"},
 		{Name: "SIDECAR_AMQP_PASSWORD", Value: "", Origin: "default"},
-		{Name: "SIDECAR_AMQP_HEARTBEAT", Value: "10s", Origin: "default"},
 		{Name: "SIDECAR_MANAGEMENT_URL", Value: "https://***@rabbit:15671/x", Origin: "environment"},
 		{Name: "SIDECAR_APP_TIMEOUT", Value: "90s", Origin: "environment"},
 		{Name: "SIDECAR_APP_TOKEN", Value: "***", Origin: "environment"},
@@ -216,7 +215,6 @@ func TestEffective(t *testing.T) {
 		{Name: "SIDECAR_MAX_RETRIES", Value: "3", Origin: "environment"},
 		{Name: "SIDECAR_RETRY_DELAY", Value: "", Origin: "preset"},
 		{Name: "SIDECAR_QUEUE", Value: "", Origin: "preset"},
-		{Name: "SIDECAR_OUTBOX_EXCHANGE", Value: "", Origin: "derived"},
 		{Name: "SIDECAR_MESSAGE_TTL", Value: "", Origin: "default"},
 		{Name: "OTEL_EXPORTER_OTLP_TIMEOUT", Value: "10000", Origin: "default"},
 	})

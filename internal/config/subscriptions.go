@@ -70,6 +70,10 @@ func (l *loader) read(v *Variable) {
 			v.from = v.Name
 		}
 	}
+	if alias := v.Tag.Get("alias"); l.env[alias] != "" {
+		v.from = alias
+		l.order = append(l.order, alias)
+	}
 	v.raw = l.env[v.from]
 	v.text, v.file = v.raw, l.env[v.FileVariant()]
 	if v.text == v.Tag.Get("word") { // the default, and more

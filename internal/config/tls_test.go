@@ -59,7 +59,6 @@ func TestTLSFiles(t *testing.T) {
 		{"", "", []string{ca + "=" + good}},
 		{"", "", []string{ca + "=" + bundle}},
 		{"", "", []string{crt + "=" + good, k + "=" + goodKey}},
-		{"", "", []string{crt + "=" + good, k + "=" + goodKey, "SIDECAR_AMQP_SASL=external"}},
 		{ca, "no such file", []string{ca + "=" + filepath.Join(dir, "none")}},
 		{ca, "must be a regular file", []string{ca + "=" + dir}},
 		{ca, "larger than 1MiB", []string{ca + "=" + large}},
@@ -90,14 +89,21 @@ func TestTLSFiles(t *testing.T) {
 	load(t, ca+"="+good, "SIDECAR_MANAGEMENT_URL=https://rabbit")
 	refuse(t, ca, ca+"="+good, "SIDECAR_MANAGEMENT_URL=http://rabbit")
 
-	external := []string{crt + "=" + good, k + "=" + goodKey, "SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://rabbit"}
+	external := []string{crt + "=" + good, k + "=" + goodKey, "SIDECAR_AMQP_URL=amqps://rabbit"}
 	refuseSaying(t, "needs a user and a password", managementURL, append(external, "SIDECAR_MANAGEMENT_URL=https://rabbit")...)
 	refuseSaying(t, "both a user and a password", managementURL, append(external, "SIDECAR_MANAGEMENT_URL=https://me@rabbit")...)
 	load(t, append(external, "SIDECAR_MANAGEMENT_URL=https://me:pw@rabbit")...)
 
-	c := load(t, crt+"="+good, k+"="+goodKey, "SIDECAR_AMQP_SASL=external", "SIDECAR_AMQP_URL=amqps://rabbit", "SIDECAR_AMQP_USERNAME=me")
-	if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0], "not used") {
-		t.Errorf("warnings %q", w)
+	if c := load(t, external...); !c.AMQP.External() || len(c.Warnings()) != 0 {
+		t.Errorf("a certificate alone is not the user, or warned of: %q", c.Warnings())
+	}
+	for _, named := range []string{
+		"SIDECAR_AMQP_USERNAME=me", "SIDECAR_AMQP_PASSWORD=pw", "SIDECAR_AMQP_URL=amqps://me@rabbit",
+		"SIDECAR_AMQP_URL=amqps://rabbit,amqps://me:pw@rabbit-1", "SIDECAR_AMQP_URL=amqps://rabbit,amqp://127.0.0.1",
+	} {
+		if load(t, named, external[0], external[1], external[2]).AMQP.External() {
+			t.Errorf("%s: the certificate is the user", named)
+		}
 	}
 }
 

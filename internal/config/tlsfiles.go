@@ -60,7 +60,7 @@ func (l *loader) checkKeyPair(cert, key *Variable) {
 	pair, err := tls.X509KeyPair(chain, secret)
 	switch {
 	case err != nil:
-		l.reject(key.Name, "does not go with %s: %v", cert.Name, err)
+		l.reject(key.Name, "does not go with %s: %v", cert.from, err)
 	case pair.Leaf != nil && time.Now().After(pair.Leaf.NotAfter):
 		l.reject(cert.Name, "the certificate has expired")
 	}

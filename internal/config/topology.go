@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,19 +29,8 @@ type Service struct {
 
 var serviceName = regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`)
 
-func checkService(name string) error {
-	if !serviceName.MatchString(name) {
-		return errors.New("not a service name")
-	}
-	return checkReserved(name)
-}
-
-func checkReserved(name string) error {
-	if strings.HasPrefix(name, "amq.") {
-		return errors.New("names that start with amq. are reserved by the broker")
-	}
-	return nil
-}
+var checkReserved = require(func(name string) bool { return !strings.HasPrefix(name, "amq.") },
+	"names that start with amq. are reserved by the broker")
 
 // checkPurpose refuses a sidecar that would do nothing at all, and warns about what is set and not used.
 func (l *loader) checkPurpose() {
@@ -50,7 +38,12 @@ func (l *loader) checkPurpose() {
 	if l.ok(name, addr, dsn) && l.cfg.Service.Consume == ConsumeOff && !l.isSet(addr) && !l.isSet(dsn) {
 		l.reject(name, "leaves nothing to do: set %s or %s", addr, dsn)
 	}
-	l.unused(l.warn, "SIDECAR_PUBLISH_", addr, "there is no listener to publish on")
+	for _, v := range []string{"TOKEN", "ROUTING_KEYS", "TIMEOUT"} {
+		l.unused(l.warn, "SIDECAR_PUBLISH_"+v, addr, "there is no listener to publish on")
+	}
+	if !l.isSet(dsn) { // rows that name no exchange go to the alias default
+		l.unused(l.warn, "SIDECAR_PUBLISH_EXCHANGES", addr, "there is no listener to publish on")
+	}
 	l.unused(l.warn, "SIDECAR_OUTBOX_", dsn, "there is no outbox")
 	l.unused(l.reject, "SIDECAR_ROUTES_ELSE", "SIDECAR_ROUTES", "there are no routes")
 	l.unused(l.reject, "SIDECAR_ORDER_SCOPE", "SIDECAR_ORDER_BY", "there is no order")
@@ -157,28 +150,15 @@ func (l *loader) checkPlanFile() {
 const maxName = 255
 
 // checkShortString holds for everything AMQP sends as a short string: names and routing keys.
-func checkShortString(v string) error {
-	switch {
-	case len(v) > maxName:
-		return errors.New("is longer than 255 bytes")
-	case !utf8.ValidString(v):
-		return errors.New("is not UTF-8")
-	case strings.ContainsFunc(v, unicode.IsControl):
-		return errors.New("holds a control character")
-	}
-	return nil
-}
+var checkShortString = inTurn(
+	require(func(v string) bool { return len(v) <= maxName }, "is longer than 255 bytes"),
+	require(utf8.ValidString, "is not UTF-8"),
+	require(func(v string) bool { return !strings.ContainsFunc(v, unicode.IsControl) }, "holds a control character"),
+)
 
 // checkName checks the name of something the sidecar declares. A Rule judges what the preset makes of the names.
-func checkName(v string) error {
-	if err := checkShortString(v); err != nil {
-		return err
-	}
-	if strings.TrimSpace(v) != v {
-		return errors.New("starts or ends with a space")
-	}
-	return checkReserved(v)
-}
+var checkName = inTurn(checkShortString, require(func(v string) bool { return strings.TrimSpace(v) == v },
+	"starts or ends with a space"), checkReserved)
 
 // checkExchange allows the main exchange to be one of those that every vhost has.
 func checkExchange(v string) error {

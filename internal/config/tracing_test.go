@@ -28,11 +28,13 @@ func TestTracing(t *testing.T) {
 		t.Error("headers are wrong")
 	}
 	// What is said for traces alone wins.
-	c = load(
+	all := load(
 		t, collector, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=https://c", "OTEL_EXPORTER_OTLP_HEADERS=a=1", "OTEL_EXPORTER_OTLP_TRACES_HEADERS=b=2",
 		"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT=7", "OTEL_EXPORTER_OTLP_PROTOCOL=grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=http/protobuf",
 		"OTEL_EXPORTER_OTLP_TRACES_COMPRESSION=gzip", "OTEL_SERVICE_NAME=mine", "OTEL_RESOURCE_ATTRIBUTES=service.name=other",
-	).Tracing
+	)
+	shows(t, all, []Setting{{Name: "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", Value: "7", Origin: "environment"}})
+	c = all.Tracing
 	if c.Endpoint != "https://c/" || len(c.Headers()) != 1 || c.Timeout != 7*time.Millisecond || c.Compression != "gzip" || c.Resource["service.name"] != "mine" {
 		t.Errorf("got %+v", c)
 	}

@@ -78,8 +78,19 @@ var meant = []struct{ pattern, instead string }{
 var gone = map[string]string{
 	"CRASH_LIMIT": "a message that kills the app is parked after SIDECAR_MAX_RETRIES; the delivery limit of " +
 		"SIDECAR_TOPOLOGY=native ends what kills the sidecar",
-	"CRASH_DIR":  "nothing is written there any more",
-	"PARTITIONS": "use SIDECAR_ORDER_BY with one queue; RabbitMQ gives all partitions to the first replica",
+	"CRASH_DIR":            "nothing is written there any more",
+	"PARTITIONS":           "use SIDECAR_ORDER_BY with one queue; RabbitMQ gives all partitions to the first replica",
+	"AMQP_HEARTBEAT":       "it is 10s, or what the broker's setting heartbeat says if that is less",
+	"AMQP_SASL":            "a client certificate in SIDECAR_AMQP_TLS_CERT_FILE without user and password means external",
+	"APP_HEALTH_TIMEOUT":   "a probe may take SIDECAR_APP_HEALTH_INTERVAL, and at least 1s",
+	"BATCH_BYTES":          "it is 1MiB, at most SIDECAR_MAX_BODY; SIDECAR_BATCH_SIZE bounds the messages",
+	"MAX_RATE":             "set SIDECAR_RATE_LIMIT for each subscription",
+	"OUTBOX_BATCH":         "it is 500",
+	"OUTBOX_EXCHANGE":      "rows name their exchange; default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES is for others",
+	"OUTBOX_MAX_ATTEMPTS":  "it is 10",
+	"PUBLISH_MAX_BODY":     "SIDECAR_MAX_BODY counts for what the app publishes, too",
+	"PUBLISH_MAX_INFLIGHT": "it is 256; SIDECAR_MEMORY bounds the bytes",
+	"REQUEUE_DELAY_MIN":    "it is a fifth of SIDECAR_REQUEUE_DELAY_MAX, at least 250ms",
 }
 
 // suggestion names what is probably meant, or the nearest known name.

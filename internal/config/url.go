@@ -101,36 +101,28 @@ func checkSocketURL(rest string) error {
 }
 
 // checkHTTPPath checks a path with an optional query, as it will be in the request line.
-func checkHTTPPath(path string) error {
-	if err := checkURLChars(path); err != nil {
-		return err
-	}
-	if !strings.HasPrefix(path, "/") {
-		return errors.New("must start with '/'")
-	}
-	if _, err := url.ParseRequestURI(path); err != nil {
-		return errors.New("is not a path")
-	}
-	path, _, _ = strings.Cut(path, "?")
-	return checkPathSegments(path)
-}
+var checkHTTPPath = inTurn(
+	checkURLChars,
+	require(func(path string) bool { return strings.HasPrefix(path, "/") }, "must start with '/'"),
+	require(func(path string) bool {
+		_, err := url.ParseRequestURI(path)
+		return err == nil
+	}, "is not a path"),
+	func(path string) error {
+		path, _, _ = strings.Cut(path, "?")
+		return checkPathSegments(path)
+	},
+)
 
 // checkURLChars refuses characters that could end a request line or would have to be rewritten in one.
-func checkURLChars(v string) error {
-	if strings.Contains(v, "#") {
-		return errors.New("holds a fragment, which is never sent")
-	}
-	if strings.ContainsAny(v, "\"<>\\^`{|}") || !visibleASCII(v) {
-		return errors.New("holds a character that must be percent-encoded")
-	}
-	lower := strings.ToLower(v)
-	for _, encoded := range []string{"%00", "%0a", "%0d"} {
-		if strings.Contains(lower, encoded) {
-			return errors.New("holds an encoded NUL or line break")
-		}
-	}
-	return nil
-}
+var checkURLChars = inTurn(
+	require(func(v string) bool { return !strings.Contains(v, "#") }, "holds a fragment, which is never sent"),
+	require(func(v string) bool { return visibleASCII(v) && !strings.ContainsAny(v, "\"<>\\^`{|}") },
+		"holds a character that must be percent-encoded"),
+	require(func(v string) bool { return !encodedBreak.MatchString(v) }, "holds an encoded NUL or line break"),
+)
+
+var encodedBreak = regexp.MustCompile(`(?i)%0[0ad]`)
 
 // visibleASCII reports whether v has no space, no control character and no byte outside ASCII.
 func visibleASCII(v string) bool {

@@ -169,6 +169,18 @@ func require(ok func(string) bool, otherwise string) func(string) error {
 	}
 }
 
+// inTurn returns a check that fails with the first error of several.
+func inTurn(checks ...func(string) error) func(string) error {
+	return func(text string) error {
+		for _, check := range checks {
+			if err := check(text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // parses returns a check that parse judges.
 func parses[T any](parse func(string) (T, error)) func(string) error {
 	return func(text string) error {
@@ -180,29 +192,29 @@ func parses[T any](parse func(string) (T, error)) func(string) error {
 // checks judge the text of variables, where other tags cannot, by their tag check. Those of secrets also judge values
 // that are read later: their errors repeat no part of the text.
 var checks = map[string]func(text string) error{
-	"service":       checkService,
+	"service":       inTurn(require(serviceName.MatchString, "not a service name"), checkReserved),
 	"subscriptions": checkSubscriptions,
 	"amqp":          checkAMQPURLs,
 	// SASL PLAIN separates its fields by NUL.
-	"credential":    require(func(v string) bool { return !strings.ContainsRune(v, 0) }, "holds a NUL byte"),
-	"certificate":   checkCertificateFile,
-	"host":          require(validHost, "not a host name"),
-	"management":    parses(parseManagementURL),
-	"app":           parses(parseAppURL),
-	"token":         checkToken,
-	"path":          checkHTTPPath,
-	"directory":     require(absolute, "not an absolute path"),
-	"mediatype":     checkMediaType,
-	"order":         require(isOrderKey, "not one of the words, and not a header"),
-	"name":          checkName,
-	"exchange":      checkExchange,
-	"forwarded":     checkForwarded,
-	"passedthrough": parses(headerPatterns), // the dispatch knows which names it sets for no message
-	"listener":      checkAddr,
-	"longtoken":     checkControlToken,
-	"table":         require(isTable, "is not the name of a table"),
-	"columns":       checkColumns,
-	"shortstring":   checkShortString,
+	"credential":  require(func(v string) bool { return !strings.ContainsRune(v, 0) }, "holds a NUL byte"),
+	"certificate": checkCertificateFile,
+	"host":        require(validHost, "not a host name"),
+	"management":  parses(parseManagementURL),
+	"app":         parses(parseAppURL),
+	"token":       checkToken,
+	"path":        checkHTTPPath,
+	"directory":   require(absolute, "not an absolute path"),
+	"mediatype":   checkMediaType,
+	"order":       require(isOrderKey, "not one of the words, and not a header"),
+	"name":        checkName,
+	"exchange":    checkExchange,
+	"headers":     parses(headerPatterns), // the dispatch knows which names it sets for no message
+	"listener":    checkAddr,
+	"longtoken":   checkControlToken,
+	"table":       require(isTable, "is not the name of a table"),
+	"columns":     checkColumns,
+	"aliases":     checkAliases,
+	"keys":        func(v string) error { return checkItems(itemsOf(v)...) },
 }
 
 func isOrderKey(by string) bool {
@@ -232,6 +244,9 @@ func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
 
 func (l *loader) setting(v *Variable) Setting {
 	s := Setting{Name: v.Name, Value: v.public(cmp.Or(v.text, v.raw)), Origin: "environment"}
+	if v.Tag.Get("alias") != "" {
+		s.Name = v.from
+	}
 	s.Own = v.Scoped && l.cfg.Subscription != ""
 	isSet := v.raw != "" || v.file != ""
 	s.Changed = v.file != "" || isSet && cmp.Or(v.text, v.raw) != v.Tag.Get("envDefault")

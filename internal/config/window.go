@@ -17,15 +17,13 @@ type Window struct {
 	// longer](subscriptions.md#long-attempts).
 	Prefetch int `env:"PREFETCH" derived:"twice SIDECAR_CONCURRENCY, with SIDECAR_ORDER_BY ten times, times SIDECAR_BATCH_SIZE" range:"1..65535" word:"auto"`
 
-	// Messages in one POST at most, all of them for one URL. `1`: each message is a request of its own. With more every
-	// POST has [the form of a batch](batches.md), also one with a single message.
+	// Messages in one POST at most, all of them for one URL, with bodies of at most 1 MiB in total: a larger message is
+	// POSTed alone. `1`: each message is a request of its own. With more every POST has [the form of a batch](batches.md),
+	// also one with a single message.
 	BatchSize int `env:"BATCH_SIZE" envDefault:"1" range:"1..1000"`
 
 	// How long a batch that is not full waits for more messages, from its first one on.
 	BatchWait time.Duration `env:"BATCH_WAIT" envDefault:"20ms" range:"0s..1s"`
-
-	// Bodies of the messages of one POST at most, in total. A larger message is POSTed alone.
-	BatchBytes Size `env:"BATCH_BYTES" envDefault:"1MiB" range:"1..512MiB"`
 
 	// `jsonl`: a line of JSON for each message, as `/publish:batch` takes it. `cloudevents`: a JSON array of CloudEvents.
 	BatchFormat string `env:"BATCH_FORMAT" envDefault:"jsonl" oneof:"jsonl|cloudevents"`
@@ -34,15 +32,14 @@ type Window struct {
 	// Messages that wait for it hold a place of `SIDECAR_PREFETCH`, and nothing is counted.
 	RateLimit Rate `env:"RATE_LIMIT" otherwise:"no limit" allowed:"a whole number from 1 to 1000000 and '/s', '/m' or '/h'"` // 0 = no limit
 
-	// The same for all subscriptions together.
-	MaxRate Rate `env:"MAX_RATE" otherwise:"no limit" allowed:"a whole number from 1 to 1000000 and '/s', '/m' or '/h'" scope:"process"` // 0 = no limit
-
 	// The same as `SIDECAR_CONCURRENCY` for all subscriptions together. They take turns, and one has at most so many that each of
 	// the others has one left: at least the number of subscriptions.
 	MaxConcurrency int `env:"MAX_CONCURRENCY" otherwise:"the sum of the subscriptions' SIDECAR_CONCURRENCY" range:"1..640000" scope:"process"` // 0 = no bound
 
 	// A message with a larger body is parked with the reason `too_large` and never POSTed. At most `SIDECAR_MEMORY`; with
-	// `SIDECAR_BATCH_SIZE` what is larger than a third of that is parked, too.
+	// `SIDECAR_BATCH_SIZE` what is larger than a third of that is parked, too. What the app publishes is answered with 413
+	// when it is larger: reading it takes up to three times its size, of half of `SIDECAR_MEMORY` at most. With several
+	// subscriptions the largest one counts there.
 	MaxBody Size `env:"MAX_BODY" envDefault:"16MiB" range:"1..512MiB"`
 
 	// Memory for everything that is received, in total: messages with their decoded headers, bodies and batches that the
@@ -57,6 +54,9 @@ type Window struct {
 	// again and again, with a warning in `/status`; messages behind it are handled.
 	SpoolDir string `env:"SPOOL_DIR" check:"directory" envDefault:"/tmp" allowed:"an absolute path" scope:"process"`
 }
+
+// BatchBytes bounds the bodies of one POST of a batch, in total.
+const BatchBytes Size = 1 << 20
 
 const (
 	defaultMemory = 256 << 20 // where no limit is known, in bytes
@@ -94,7 +94,7 @@ func (l *loader) checkWindow() {
 func (l *loader) defaultPrefetch() int {
 	w, by := &l.cfg.Window, l.cfg.Retry.OrderBy
 	n := 2 * w.Concurrency * w.BatchSize
-	if by != "" && by != "queue" && w.RateLimit == 0 && w.MaxRate == 0 {
+	if by != "" && by != "queue" && w.RateLimit == 0 {
 		queues := max(1, len(l.subscriptions())) * max(1, l.cfg.Topology.Partitions)
 		n = max(n, min(5*n, int(w.Memory/2)/queues/(128<<10)))
 	}
@@ -103,14 +103,14 @@ func (l *loader) defaultPrefetch() int {
 
 // checkBatch judges what the variables of a batch come to, after SIDECAR_MEMORY.
 func (l *loader) checkBatch() {
-	const size, bytes, memory, maxBody = "SIDECAR_BATCH_SIZE", "SIDECAR_BATCH_BYTES", "SIDECAR_MEMORY", "SIDECAR_MAX_BODY"
+	const size, memory, maxBody = "SIDECAR_BATCH_SIZE", "SIDECAR_MEMORY", "SIDECAR_MAX_BODY"
 	const concurrency, prefetch = "SIDECAR_CONCURRENCY", "SIDECAR_PREFETCH"
 	w := &l.cfg.Window
 	switch r := l.cfg.Retry; {
 	case !l.ok(size):
 		return
 	case w.BatchSize == 1:
-		for _, name := range []string{"SIDECAR_BATCH_WAIT", bytes, "SIDECAR_BATCH_FORMAT"} {
+		for _, name := range []string{"SIDECAR_BATCH_WAIT", "SIDECAR_BATCH_FORMAT"} {
 			if l.isSet(name) {
 				l.warn(name, "has no effect while %s is 1", size)
 			}
@@ -124,22 +124,22 @@ func (l *loader) checkBatch() {
 	if all := w.Concurrency * w.BatchSize; l.ok(concurrency, prefetch) && w.Prefetch < min(all, maxPrefetch) {
 		l.warn(prefetch, "is less than %s times %s, which is %d: batches stay smaller", concurrency, size, all)
 	}
-	if !l.ok(bytes, memory, concurrency) {
+	if !l.ok(memory, concurrency, maxBody) {
 		return
 	}
 	// The bodies may be text of which each byte is escaped. About 3 KiB are for what else is in a message, and 4 for a
 	// verdict; see dispatch.
-	one := 2*w.BatchBytes + Size(w.BatchSize)*(7<<10) + 256<<10
+	bodies := min(BatchBytes, w.MaxBody)
+	one := 2*bodies + Size(w.BatchSize)*(7<<10) + 256<<10
 	switch all := one * Size(w.Concurrency); {
-	case w.BatchBytes+one > w.Memory:
-		l.reject(bytes, "a POST of %d such messages may need %dMiB, and %s is %v", w.BatchSize, (w.BatchBytes+one)>>20,
-			memory, w.Memory)
+	case bodies+one > w.Memory:
+		l.reject(size, "a POST of %d messages may need %dMiB, and %s is %v", w.BatchSize, (bodies+one)>>20, memory, w.Memory)
 	case all > w.Memory/2:
 		l.warn(size, "%d POSTs with %v of bodies may need %dMiB, and half of %s, which is %v, is for all of them: some may "+
-			"wait for others", w.Concurrency, w.BatchBytes, all>>20, memory, w.Memory)
+			"wait for others", w.Concurrency, bodies, all>>20, memory, w.Memory)
 	}
 	const others = 1 << 20 // for headers and the answer
-	if most := (w.Memory - others) / 3; l.ok(maxBody) && w.MaxBody > most {
+	if most := (w.Memory - others) / 3; w.MaxBody > most {
 		l.warn(maxBody, "with %s a message of more than %dMiB may be parked as too_large: its POST takes three times its "+
 			"body from %s, which is %v", size, most>>20, memory, w.Memory)
 	}
@@ -147,7 +147,7 @@ func (l *loader) checkBatch() {
 
 // checkMemory derives SIDECAR_MEMORY, and refuses bodies that could never be held.
 func (l *loader) checkMemory() {
-	const memory, maxBody, publishBody = "SIDECAR_MEMORY", "SIDECAR_MAX_BODY", "SIDECAR_PUBLISH_MAX_BODY"
+	const memory, maxBody = "SIDECAR_MEMORY", "SIDECAR_MAX_BODY"
 	w := &l.cfg.Window
 	switch {
 	case !l.ok(memory):
@@ -164,13 +164,12 @@ func (l *loader) checkMemory() {
 		l.warn(memory, "leaves less than a quarter of the memory limit of %v to the program itself: it may be killed",
 			Size(l.memory))
 	}
-	if l.ok(maxBody) && w.MaxBody > w.Memory {
+	switch {
+	case !l.ok(maxBody):
+	case w.MaxBody > w.Memory:
 		l.reject(maxBody, "one such message does not fit into SIDECAR_MEMORY, which is %v", w.Memory)
-	}
-	if p := &l.cfg.Publish; p.Addr != "" && l.ok(publishBody) && p.MaxBody > w.Memory {
-		l.reject(publishBody, "one such body does not fit into SIDECAR_MEMORY, which is %v", w.Memory)
-	} else if p.Addr != "" && l.ok(publishBody) && p.MaxBody > w.Memory/4 {
-		l.warn(publishBody, "bodies larger than %v are refused with 413: reading one takes more than half of "+
-			"SIDECAR_MEMORY, which is %v", w.Memory/4, w.Memory)
+	case l.cfg.Publish.Addr != "" && w.MaxBody > w.Memory/4:
+		l.warn(maxBody, "bodies larger than %v that the app publishes are refused with 413: reading one takes more than "+
+			"half of SIDECAR_MEMORY, which is %v", w.Memory/4, w.Memory)
 	}
 }

@@ -41,9 +41,9 @@ type Options struct {
 	Names        Names
 	Exchange     string        // of rows that name none
 	DefaultType  string        // content type of rows without one; see amqpvalue.DefaultType
-	Batch        int           // rows of one transaction
+	Batch        int           // rows of one transaction; 0 = 500
 	PollInterval time.Duration // between claims, without notifications
-	MaxAttempts  int           // of a row that fails, until it is quarantined
+	MaxAttempts  int           // of a row that fails, until it is quarantined; 0 = 10
 	Retention    time.Duration // of rows that were sent; 0 = they are kept
 
 	Publisher  *broker.Publisher // which the relay has for itself
@@ -92,6 +92,7 @@ type State struct {
 
 // New returns a relay that works when Run does.
 func New(o Options) *Relay {
+	o.Batch, o.MaxAttempts = cmp.Or(o.Batch, 500), cmp.Or(o.MaxAttempts, 10)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.limits == (limits{}) {
 		o.limits = defaultLimits

@@ -268,7 +268,7 @@ func TestOldestSlowBodyEndsFirst(t *testing.T) {
 	}
 }
 
-// TestLargestBodyAsBase64: a body of SIDECAR_PUBLISH_MAX_BODY fits, as base64 as well.
+// TestLargestBodyAsBase64: a body of SIDECAR_MAX_BODY fits, as base64 as well.
 func TestLargestBodyAsBase64(t *testing.T) {
 	t.Parallel()
 	r := start(t, "", func(o *Options) { o.MaxBody = 1 << 20 })

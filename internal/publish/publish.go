@@ -4,6 +4,7 @@
 package publish
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -34,7 +35,7 @@ type Options struct {
 	RoutingKeys []string          // patterns that a routing key must match one of; '*' is any bytes, '?' is one
 
 	MaxBody     int64         // bytes of one body
-	MaxInflight int           // messages at once
+	MaxInflight int           // messages at once; 0 = 256
 	Timeout     time.Duration // from the arrival of a message to its confirm
 
 	Publisher  *broker.Publisher // with a connection of its own
@@ -73,6 +74,7 @@ const (
 
 // New returns a server that has not bound its address yet.
 func New(o Options) *Server {
+	o.MaxInflight = cmp.Or(o.MaxInflight, 256)
 	s := &Server{
 		o: o, keys: message.NewGlobs(o.RoutingKeys, false), maxItems: maxItems,
 		lanes: map[string]*broker.Lane{}, aliases: map[string]string{},

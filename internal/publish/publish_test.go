@@ -101,7 +101,7 @@ func TestBodies(t *testing.T) {
 		for what, reader := range map[string]io.Reader{"known": strings.NewReader(body), "chunked": io.MultiReader(strings.NewReader(body))} {
 			got := r.do(http.MethodPost, "/publish/default/k", reader)
 			if size > limit {
-				r.want(what, got, http.StatusRequestEntityTooLarge, tooLarge, "SIDECAR_PUBLISH_MAX_BODY")
+				r.want(what, got, http.StatusRequestEntityTooLarge, tooLarge, "SIDECAR_MAX_BODY")
 				continue
 			}
 			r.wantPublished(fmt.Sprint(what, size), got)

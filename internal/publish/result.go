@@ -87,7 +87,7 @@ func ending(f *failure) *failure {
 }
 
 var (
-	errBusy     = fail(busy, "Too many messages at once (SIDECAR_PUBLISH_MAX_INFLIGHT). Nothing was sent.")
+	errBusy     = fail(busy, "Too many messages at once. Nothing was sent.")
 	errStopping = fail(stopping, "The sidecar is shutting down. Nothing was sent.")
 )
 

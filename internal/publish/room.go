@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	errTooLarge = fail(tooLarge, "The body is larger than SIDECAR_PUBLISH_MAX_BODY.")
+	errTooLarge = fail(tooLarge, "The body is larger than SIDECAR_MAX_BODY.")
 	errNoMemory = fail(busy, "No memory is free for this message now (SIDECAR_MEMORY). Nothing was sent.")
 	errNeverFit = fail(tooLarge, "Reading this message needs more memory than half of SIDECAR_MEMORY. Nothing was sent.")
 )

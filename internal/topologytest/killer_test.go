@@ -17,7 +17,7 @@ func TestKillerEnds(t *testing.T) {
 	url := brokertest.URL(t)
 	declareTopology(t, url, plan)
 	(&rig{plan: plan, url: url}).send(t, "killer")
-	for range 1 + plan.Queues[len(plan.Queues)-1].Args[topology.ArgDeliveryLimit].(int64) {
+	for range 1 + plan.OwnQueue().Args[topology.ArgDeliveryLimit].(int64) {
 		crash(t, url, plan, 1)
 	}
 	d := brokertest.Get(t, url, plan.Park.Queue, patience)

@@ -65,7 +65,6 @@ func environment(o options, app string) []string {
 		"SIDECAR_APP_URL=" + app,
 		"SIDECAR_RETRY_DELAY=" + retryDelay.String(),
 		"SIDECAR_MAX_RETRIES=" + strconv.Itoa(maxRetries),
-		"SIDECAR_REQUEUE_DELAY_MIN=500ms",
 		"SIDECAR_REQUEUE_DELAY_MAX=1s",
 		"SIDECAR_APP_HEALTH_INTERVAL=250ms",
 		"SIDECAR_ADMIN_ADDR=127.0.0.1:0",

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"sidecar/test/chaos/ledger"
+	"sidecar/test/chaos/rows"
 )
 
 // database is the PostgreSQL that scripts/postgres.sh has started.
@@ -120,7 +121,7 @@ func (d *database) dump(ctx context.Context, to *ledger.Writer) error {
 			}
 		}
 		return to.Write(ledger.Stored{
-			Row: numbers[0], ID: string(row[1]), SentAt: numbers[1], Attempts: int(numbers[2]),
+			Row: numbers[0], ID: string(row[1]), SentAt: numbers[1], Attempts: int(numbers[2]) - rows.Spent,
 			Error: string(row[4]), Quarantined: numbers[3] == 1,
 		})
 	})

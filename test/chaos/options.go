@@ -229,7 +229,7 @@ func describe(o options, n *node) (ledger.Run, error) {
 		Messages: o.warmUp + o.messages, WarmUp: o.warmUp,
 		Liveness: o.liveness,
 		Replicas: o.replicas, Concurrency: o.concurrency, Prefetch: o.prefetch, MaxRetries: o.retries, RetryDelay: o.delay,
-		RequeueDelay: 300 * time.Millisecond,
+		RequeueDelay: 250 * time.Millisecond,
 		AppTimeout:   o.appTimeout, Grace: o.appTimeout + 8*time.Second, Queue: mainQueue, // a stop must interrupt nothing
 		Never: o.never,
 		HTTP:  o.posts, Batches: o.batches, Outbox: o.rows(), Rollback: 1000 * o.rollback / max(1, o.rows()),

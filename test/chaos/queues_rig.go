@@ -103,12 +103,12 @@ func (r *queueRig) start(ctx context.Context) error {
 
 func (r *queueRig) environ(broker, admin string) []string {
 	env := []string{
-		"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=amqp://guest:guest@" + broker + "/", "SIDECAR_AMQP_HEARTBEAT=5s",
+		"SIDECAR_SERVICE=" + service, "SIDECAR_AMQP_URL=amqp://guest:guest@" + broker + "/",
 		"SIDECAR_APP_URL=http://" + r.appAddr + "/", "SIDECAR_ADMIN_ADDR=" + admin, "SIDECAR_CONTROL_ADDR=127.0.0.1:0",
 		"SIDECAR_QUEUE_TYPE=" + r.o.queueType, "SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
 		fmt.Sprint("SIDECAR_MAX_RETRIES=", r.run.MaxRetries), "SIDECAR_APP_TIMEOUT=" + r.run.AppTimeout.String(),
 		fmt.Sprint("SIDECAR_CONCURRENCY=", r.o.concurrency), fmt.Sprint("SIDECAR_PREFETCH=", r.o.prefetch),
-		"SIDECAR_REQUEUE_DELAY_MIN=300ms", "SIDECAR_REQUEUE_DELAY_MAX=600ms", "SIDECAR_SHUTDOWN_GRACE=10s",
+		"SIDECAR_REQUEUE_DELAY_MAX=600ms", "SIDECAR_SHUTDOWN_GRACE=10s",
 	}
 	order := "ORDER_BY=header:" + queues.KeyHeader
 	if r.o.queues == 0 && r.o.ordered > 0 {

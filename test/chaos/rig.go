@@ -213,8 +213,7 @@ func (r *rig) environ(addrs []string) []string {
 		"SIDECAR_RETRY_DELAY=" + r.run.RetryDelay.String(),
 		"SIDECAR_MAX_RETRIES=" + strconv.Itoa(r.run.MaxRetries), "SIDECAR_APP_TIMEOUT=" + r.run.AppTimeout.String(),
 		"SIDECAR_CONCURRENCY=" + strconv.Itoa(r.run.Concurrency), "SIDECAR_PREFETCH=" + strconv.Itoa(r.run.Prefetch),
-		"SIDECAR_REQUEUE_DELAY_MIN=" + r.run.RequeueDelay.String(), "SIDECAR_REQUEUE_DELAY_MAX=" +
-			(2 * r.run.RequeueDelay).String(),
+		"SIDECAR_REQUEUE_DELAY_MAX=" + (2 * r.run.RequeueDelay).String(),
 		"SIDECAR_SHUTDOWN_GRACE=" + r.run.Grace.String(),
 	}
 	if r.run.Gather > 1 {

@@ -23,8 +23,8 @@ import (
 	"sidecar/test/chaos/source"
 )
 
-// relayBatch is SIDECAR_OUTBOX_BATCH: small, so that what a fault explains is little.
-const relayBatch = 100
+// relayBatch is how many rows a relay publishes in one transaction at most.
+const relayBatch = 500
 
 // lonelyExchange has no bindings.
 const lonelyExchange = "chaos.lonely"
@@ -192,17 +192,14 @@ func (r *rig) startSupplies(ctx context.Context, self string) error {
 // outward are the variables of a sidecar that takes messages as well: by POST at an address, unless that is empty, and
 // from the outbox.
 func (r *rig) outward(addr string) []string {
-	var env []string
+	exchanges := []string{"default=" + mainExchange, post.Lonely + "=" + lonelyExchange, post.Gone + "=chaos.gone"}
+	env := []string{"SIDECAR_PUBLISH_EXCHANGES=" + strings.Join(exchanges, ",")}
 	if r.run.HTTP > 0 && addr != "" {
 		env = append(env, "SIDECAR_PUBLISH_ADDR="+addr, "SIDECAR_PUBLISH_TOKEN="+r.run.Secrets[canaryToken],
-			"SIDECAR_PUBLISH_EXCHANGES="+strings.Join([]string{post.Lonely + "=" + lonelyExchange, post.Gone + "=chaos.gone"},
-				","),
-			"SIDECAR_PUBLISH_MAX_BODY="+strconv.Itoa(post.MaxBody), "SIDECAR_PUBLISH_TIMEOUT=6s")
+			"SIDECAR_MAX_BODY="+strconv.Itoa(post.MaxBody), "SIDECAR_PUBLISH_TIMEOUT=6s")
 	}
 	if r.db != nil {
-		env = append(env, "SIDECAR_OUTBOX_DSN="+r.db.behind(r.dbWire.Addr(), r.run.Secrets[canaryDatabase]),
-			"SIDECAR_OUTBOX_EXCHANGE="+mainExchange, "SIDECAR_OUTBOX_BATCH="+strconv.Itoa(relayBatch),
-			"SIDECAR_OUTBOX_MAX_ATTEMPTS=3")
+		env = append(env, "SIDECAR_OUTBOX_DSN="+r.db.behind(r.dbWire.Addr(), r.run.Secrets[canaryDatabase]))
 	}
 	return env
 }

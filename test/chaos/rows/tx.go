@@ -25,11 +25,15 @@ type row struct {
 	Key        *string        `json:"key"`
 }
 
-const insert = `INSERT INTO outbox (message_id, exchange, routing_key, body, headers, properties, ordering_key)
+// Spent is how many attempts a row begins with, of the ten that it has: failing ones are quarantined in seconds.
+const Spent = 7
+
+var insert = fmt.Sprintf(`INSERT INTO outbox (message_id, exchange, routing_key, body, headers, properties, ordering_key,
+	attempts)
 SELECT (r->>'id')::uuid, r->>'exchange', r->>'routing_key', decode(r->>'body', 'base64'),
-	r->'headers', r->'properties', r->>'key'
+	r->'headers', r->'properties', r->>'key', %d
 FROM jsonb_array_elements($1::jsonb) r
-RETURNING id, message_id`
+RETURNING id, message_id`, Spent)
 
 // tx is one transaction and its rows.
 type tx struct {

@@ -37,7 +37,7 @@
 - broker.{{ $key }}: names a key of broker.existingSecret, and that is not set. Put the URL into a Secret as well, or write user and password into broker.url
 {{- end }}
 {{- end }}
-{{- if and $b.existingSecret $b.usernameKey (not $b.passwordKey) (ne (get .env "SIDECAR_AMQP_SASL" | default "") "external") }}
+{{- if and $b.existingSecret $b.usernameKey (not $b.passwordKey) }}
 - broker.passwordKey: is empty, and broker.usernameKey names a user. Name the key of {{ $b.existingSecret }} that holds the password
 {{- end }}
 {{- end -}}

@@ -1,7 +1,7 @@
 {{- define "amqp-sidecar-lib.check.outbox" -}}
 {{- $o := .v.outbox -}}
 {{- $on := or (include "amqp-sidecar-lib.hasOutbox" .env) .v.extraEnvFrom -}}
-{{- with include "amqp-sidecar-lib.check.unused" (dict "section" "outbox" "values" $o "keys" (list "table" "columns" "exchange" "batch" "pollInterval" "maxAttempts" "retention")) }}
+{{- with include "amqp-sidecar-lib.check.unused" (dict "section" "outbox" "values" $o "keys" (list "table" "columns" "pollInterval" "retention")) }}
 {{- if not $on }}
 - outbox.existingSecret: is empty, so there is no database, and {{ . }} would do nothing. Put its address into a Secret (kubectl create secret generic NAME --from-literal=dsn='postgres://user:password@host/name?sslmode=verify-full') and set outbox.existingSecret=NAME
 {{- end }}

@@ -13,7 +13,7 @@
 - publish.enabled: {{ toJson $p.enabled }} is neither true nor false
 {{- end }}
 {{- $on := or (hasKey .env "SIDECAR_PUBLISH_ADDR") .v.extraEnvFrom -}}
-{{- with include "amqp-sidecar-lib.check.unused" (dict "section" "publish" "values" $p "keys" (list "address" "existingSecret" "exchanges" "routingKeys" "maxBody" "maxInflight" "timeout")) }}
+{{- with include "amqp-sidecar-lib.check.unused" (dict "section" "publish" "values" $p "keys" (concat (ternary (list "exchanges") list (empty .v.outbox.existingSecret)) (list "address" "existingSecret" "routingKeys" "timeout"))) }}
 {{- if or (not $on) (and $p.address (not $p.enabled)) }}
 - {{ . }}: publish.enabled is false, so the sidecar takes no messages from the app. Set publish.enabled=true, or leave them empty
 {{- end }}

@@ -1,15 +1,11 @@
 {{- /* Which value sets which variable. What a value that is empty comes to is the sidecar's own default, so nothing is
 rendered for it and extraEnv may set it. */ -}}
 {{- define "amqp-sidecar-lib.typed" -}}
-SIDECAR_AMQP_HEARTBEAT: broker.heartbeat
-SIDECAR_AMQP_SASL: broker.sasl
 SIDECAR_AMQP_TLS_SERVER_NAME: broker.tls.serverName
 SIDECAR_APP_DOWN: dispatch.appDown
 SIDECAR_APP_HEALTH_INTERVAL: dispatch.healthInterval
 SIDECAR_APP_HEALTH_PATH: app.healthPath
-SIDECAR_APP_HEALTH_TIMEOUT: dispatch.healthTimeout
 SIDECAR_APP_TIMEOUT: dispatch.timeout
-SIDECAR_BATCH_BYTES: flow.batchBytes
 SIDECAR_BATCH_FORMAT: flow.batchFormat
 SIDECAR_BATCH_SIZE: flow.batchSize
 SIDECAR_BATCH_WAIT: flow.batchWait
@@ -29,16 +25,12 @@ SIDECAR_LOG_FORMAT: sidecar.logFormat
 SIDECAR_LOG_LEVEL: sidecar.logLevel
 SIDECAR_MAX_BODY: flow.maxBody
 SIDECAR_MAX_CONCURRENCY: flow.maxConcurrency
-SIDECAR_MAX_RATE: flow.maxRate
 SIDECAR_MAX_RETRIES: topology.maxRetries
 SIDECAR_MEMORY: flow.memory
 SIDECAR_MESSAGE_TTL: topology.messageTTL
 SIDECAR_ORDER_BY: flow.orderBy
 SIDECAR_ORDER_SCOPE: flow.orderScope
-SIDECAR_OUTBOX_BATCH: outbox.batch
 SIDECAR_OUTBOX_COLUMNS: outbox.columns
-SIDECAR_OUTBOX_EXCHANGE: outbox.exchange
-SIDECAR_OUTBOX_MAX_ATTEMPTS: outbox.maxAttempts
 SIDECAR_OUTBOX_POLL_INTERVAL: outbox.pollInterval
 SIDECAR_OUTBOX_RETENTION: outbox.retention
 SIDECAR_OUTBOX_TABLE: outbox.table
@@ -49,8 +41,6 @@ SIDECAR_PASSTHROUGH_HEADERS: dispatch.passthroughHeaders
 SIDECAR_PREFETCH: flow.prefetch
 SIDECAR_PREFIX: topology.prefix
 SIDECAR_PUBLISH_EXCHANGES: publish.exchanges
-SIDECAR_PUBLISH_MAX_BODY: publish.maxBody
-SIDECAR_PUBLISH_MAX_INFLIGHT: publish.maxInflight
 SIDECAR_PUBLISH_ROUTING_KEYS: publish.routingKeys
 SIDECAR_PUBLISH_TIMEOUT: publish.timeout
 SIDECAR_QUEUE: topology.queue
@@ -58,7 +48,6 @@ SIDECAR_QUEUE_ARGUMENTS: topology.queueArguments
 SIDECAR_QUEUE_TYPE: topology.queueType
 SIDECAR_RATE_LIMIT: flow.rateLimit
 SIDECAR_REQUEUE_DELAY_MAX: dispatch.requeueDelayMax
-SIDECAR_REQUEUE_DELAY_MIN: dispatch.requeueDelayMin
 SIDECAR_RESPONSE_DIALECT: dispatch.responseDialect
 SIDECAR_RETRY_AFTER_MAX: dispatch.retryAfterMax
 SIDECAR_RETRY_DELAY: topology.retryDelay

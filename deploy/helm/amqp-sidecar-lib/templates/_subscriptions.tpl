@@ -2,7 +2,7 @@
 they have for a single queue, but for what bounds the whole process. */ -}}
 {{- define "amqp-sidecar-lib.typedForOne" -}}
 {{- range $variable, $path := include "amqp-sidecar-lib.typed" . | fromYaml -}}
-{{- if and (regexMatch "^(app|dispatch|flow|topology)[.]" $path) (not (has $path (list "flow.memory" "flow.maxConcurrency" "flow.maxRate"))) }}
+{{- if and (regexMatch "^(app|dispatch|flow|topology)[.]" $path) (not (has $path (list "flow.memory" "flow.maxConcurrency"))) }}
 {{ $variable }}: {{ $path }}
 {{- end -}}
 {{- end -}}

@@ -20,8 +20,6 @@ broker:
   existingSecretKey: url
   usernameKey: ""
   passwordKey: ""
-  sasl: ""
-  heartbeat: ""
   tls: {existingSecret: "", caKey: ca.crt, certKey: "", keyKey: "", serverName: ""}
 topology: {}
 dispatch: {}
