@@ -103,7 +103,7 @@ var badLines = []struct{ line, says string }{
 	{`[]`, "not a JSON object"},
 	{`{}`, "no routing_key"},
 	{`{"routing_key":null,"body":"x"}`, "no routing_key"},
-	{`{"routing_key":7}`, "routing_key cannot be read"},
+	{`{"routing_key":7}`, "routing_key is not a string"},
 	{`{"routing_key":"ok",7:1}`, "not a JSON object"},
 	{`{"routing_key":"ok","Body":"x"}`, `no field "Body"`},
 	{`{"routing_key":"elsewhere","routing_key":"ok"}`, "routing_key is there twice"},

@@ -8,7 +8,7 @@ var gatherers = []mutant{
 	{
 		name: "counts a batch that failed for each of its messages",
 		edits: []edit{{"internal/consume/batch.go", "	if each == nil && c.split(b, &whole) {\n",
-			"	if each == nil && len(b.records) == 0 && c.split(b, &whole) {\n"}},
+			"	if each == nil && len(b.attempts) == 0 && c.split(b, &whole) {\n"}},
 		caught: []string{"I18"}, flags: flags(gathered),
 	},
 	{
@@ -19,14 +19,14 @@ var gatherers = []mutant{
 	},
 	{
 		name: "forgets a message of a batch that failed",
-		edits: []edit{{"internal/consume/batch.go", "			s.back = append(s.back, newAlone(&b.records[i], b.since))\n",
-			"			if i > 0 {\n				s.back = append(s.back, newAlone(&b.records[i], b.since))\n			}\n"}},
+		edits: []edit{{"internal/consume/batch.go", "			back.all = append(back.all, newAlone(&b.attempts[i], b.since))\n",
+			"			if i > 0 {\n				back.all = append(back.all, newAlone(&b.attempts[i], b.since))\n			}\n"}},
 		caught: []string{"I1", "I9"}, flags: flags(gathered, "-patience=15s"),
 	},
 	{
 		name: "puts a message that was tried before among others",
-		edits: []edit{{"internal/consume/batch.go", "alone := m.Redelivered || m.RetryCount > 0 || ",
-			"alone := m.Redelivered || "}},
+		edits: []edit{{"internal/consume/batch.go", "alone := a.m.Redelivered || a.m.RetryCount > 0 || ",
+			"alone := a.m.Redelivered || "}},
 		caught: []string{"I18"}, flags: flags(gathered),
 	},
 }

@@ -34,40 +34,41 @@ var further = []mutant{
 	},
 	{
 		name: "lets requests go when it stops",
-		edits: []edit{{"internal/consume/consumer.go", "		close(c.stopping)\n",
-			"		close(c.stopping)\n		c.cancel(errStopping)\n"}},
+		edits: []edit{{"internal/consume/consumer.go", "		close(c.stop.stopping)\n",
+			"		close(c.stop.stopping)\n		c.stop.cancel(errStopping)\n"}},
 		caught: []string{"I5", "I6"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 "+
 			"-prefetch=64"),
 	},
 	{
 		name: "loses a worker now and then",
 		edits: []edit{
-			{"internal/consume/handle.go", "		c.inflight.Add(-int64(messages))\n",
-				"		c.inflight.Add(-int64(messages))\n		if rand.IntN(150) == 0 && c.returned.Add(1) < 13 {\n			return\n		}\n"},
-			{"internal/consume/handle.go", "	\"fmt\"\n", "	\"fmt\"\n	\"math/rand/v2\"\n"},
+			{"internal/consume/handle.go", "		c.counts.inflight.Add(-int64(messages))\n",
+				"		c.counts.inflight.Add(-int64(messages))\n		if rand.IntN(150) == 0 && c.counts.returned.Add(1) < 13 {\n" +
+					"			return\n		}\n"},
+			{"internal/consume/handle.go", "import (\n", "import (\n	\"math/rand/v2\"\n\n"},
 		},
 		caught: []string{"I9"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
 	},
 	{
 		name: "keeps a goroutine for every failure",
 		edits: []edit{{
-			"internal/consume/handle.go", "	v := c.o.Policy.Decide(m, o)\n", "	v := c.o.Policy.Decide(m, o)\n	if !o.OK() " +
-				"{\n		go func() { select {} }()\n	}\n",
+			"internal/consume/handle.go", "	return a.session.plan().Settlement(", "	if !o.OK() {\n		go func() { select {} }()\n	}\n" +
+				"	return a.session.plan().Settlement(",
 		}},
 		caught: []string{"I10"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
 	},
 	{
 		name: "logs what it sends",
 		edits: []edit{{
-			"internal/consume/handle.go", "	v := c.o.Policy.Decide(m, o)\n", "	v := c.o.Policy.Decide(m, o)\n	if !o.OK() " +
-				"{\n		c.o.Logger.Info(\"failed\", \"body\", string(m.Body))\n	}\n",
+			"internal/consume/handle.go", "	return a.session.plan().Settlement(", "	if !o.OK() {\n" +
+				"		c.o.Logger.Info(\"failed\", \"body\", string(a.m.Body))\n	}\n	return a.session.plan().Settlement(",
 		}},
 		caught: []string{"I15"}, flags: flags(storm, "-faults=0"),
 	},
 	{
 		name: "takes a message that comes again for done",
-		edits: []edit{{"internal/consume/handle.go", "	if c.o.Plan.Foreign(&r.delivery.Delivery) {\n",
-			"	if c.o.Plan.Foreign(&r.delivery.Delivery) || m.Redelivered {\n"}},
+		edits: []edit{{"internal/consume/handle.go", "	case c.o.Plan.Foreign(&a.Delivery.Delivery):\n",
+			"	case c.o.Plan.Foreign(&a.Delivery.Delivery) || m.Redelivered:\n"}},
 		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=6 -kinds=sidecar-kill,cut -rate=1500 -concurrency=2 "+
 			"-prefetch=64"),
 	},
@@ -111,13 +112,13 @@ var further = []mutant{
 	},
 	{
 		name: "forgets what the app has answered when a connection is lost",
-		edits: []edit{{"internal/consume/remembered.go", "func (k *remembered) expect(id uint64, o *message.Outcome) {\n",
-			"func (k *remembered) expect(id uint64, o *message.Outcome) {\n	o = nil\n"}},
+		edits: []edit{{"internal/memory/memory.go", "	m.expect(k, expected{outcome: o, due:",
+			"	m.expect(k, expected{due:"}},
 		caught: []string{"I6"}, flags: flags(storm, "-faults=6 -kinds=cut -rate=1500"),
 	},
 	{
 		name:   "takes another message for one that it remembers",
-		edits:  []edit{{"internal/consume/record.go", "id: d.Identity,\n", "id: d.Identity % 2,\n"}},
+		edits:  []edit{{"internal/memory/memory.go", "id: d.Identity,", "id: d.Identity % 2,"}},
 		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=6 -kinds=cut -rate=1500"),
 	},
 	{

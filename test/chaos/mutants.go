@@ -38,9 +38,9 @@ var mutants = []mutant{
 	{
 		name: "acks before the POST",
 		edits: []edit{{
-			"internal/consume/handle.go", "	o := c.dispatch(r, m)\n",
-			"	r.session.hand(ending{tag: r.tag, final: topology.FinalAck})\n	o := c.dispatch(r, m)\n" +
-				"	if r.done = true; r.done {\n		r.recycle()\n		return\n	}\n",
+			"internal/consume/handle.go", "		return c.try(a)\n	})\n	d.session.settle(*a, by)\n",
+			"		d.session.hand(ending{tag: a.DeliveryTag, final: topology.FinalAck})\n		return c.try(a)\n	})\n" +
+				"	_ = by\n	a.Free()\n",
 		}},
 		caught: []string{"I1", "I2"}, flags: flags(storm, "-faults=3 -kinds=sidecar-kill"),
 	},
@@ -52,7 +52,7 @@ var mutants = []mutant{
 	{
 		name: "dead-letters what it has not begun when it stops",
 		edits: []edit{{
-			"internal/consume/session.go", "	s.settle(r, by)\n", "	by.Final = topology.FinalReject\n	s.end(r, by)\n",
+			"internal/consume/session.go", "	s.settle(a, by)\n", "	by.Final = topology.FinalReject\n	s.end(a, by)\n",
 		}},
 		caught: []string{"I5", "I7"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 "+
 			"-prefetch=64"),
@@ -83,7 +83,7 @@ var mutants = []mutant{
 			{"internal/broker/subscription.go", "s.ch.Ack(tag, multiple)", "standing.Load().Ack(tag, multiple)"},
 			{"internal/broker/subscription.go", "s.ch.Nack(tag, false, true)", "standing.Load().Nack(tag, false, true)"},
 			{"internal/broker/subscription.go", "s.ch.Nack(tag, false, false)", "standing.Load().Nack(tag, false, false)"},
-			{"internal/consume/handle.go", "	case s.gone(): // the message", "	case false: // the message"},
+			{"internal/consume/handle.go", "	if s.gone() { // the message", "	if false { // the message"},
 		},
 		caught: []string{"I1", "I2", "I5", "I6", "I7"}, flags: flags("-messages=6000 -warm-up=100 -liveness=100 -faults=6 " +
 			"-kinds=cut -rate=150 -app-timeout=6s"),
@@ -96,7 +96,7 @@ var mutants = []mutant{
 	{
 		name: "acks what it has not begun when it stops",
 		edits: []edit{{
-			"internal/consume/session.go", "	s.settle(r, by)\n", "	by.Final = topology.FinalAck\n	s.end(r, by)\n",
+			"internal/consume/session.go", "	s.settle(a, by)\n", "	by.Final = topology.FinalAck\n	s.end(a, by)\n",
 		}},
 		caught: []string{"I1"}, flags: flags(storm, "-faults=8 -kinds=sidecar-term -rate=1500 -concurrency=2 -prefetch=64"),
 	},

@@ -8,28 +8,28 @@ const inQueue = "-topology=native -messages=3000 -warm-up=100 -liveness=100 -nev
 var native = []mutant{
 	{
 		name: "gives back what its queue should delay",
-		edits: []edit{{"internal/consume/settler.go", "s.count(s.acker.Delay(e.tag), e)",
-			"s.count(s.acker.Requeue(e.tag), e)"}},
+		edits: []edit{{"internal/consume/settler.go", "err = s.acker.Delay(e.tag)",
+			"err = s.acker.Requeue(e.tag)"}},
 		caught: []string{"I5", "I9"}, // it pauses all the time: as few messages as can be
 		flags:  flags("-messages=100 -warm-up=100 -liveness=10 -never=5 -topology=native -faults=0 -patience=15s"),
 	},
 	{
 		name: "takes the broker's count for its own attempts",
-		edits: []edit{{"internal/consume/record.go", "		r.m.RetryCount = max(r.m.RetryCount, r.failed)\n",
-			"		r.m.RetryCount += message.Deliveries(r.m.Headers)\n"}},
+		edits: []edit{{"internal/consume/handle.go", "	a.m.RetryCount = max(a.m.RetryCount, a.known.Failed)\n",
+			"	a.m.RetryCount += message.Deliveries(a.m.Headers)\n"}},
 		caught: []string{"I7"}, flags: flags(inQueue),
 	},
 	{
 		name: "counts what it gives back",
 		edits: []edit{
-			{"internal/consume/attempts.go", " || by != topology.FinalDelay && r.failed == 0 {", " {"},
-			{"internal/consume/attempts.go", "	if by == topology.FinalDelay {\n", "	if by == topology.FinalDelay || lost {\n"},
+			{"internal/memory/session.go", "		s.all.returned(&k, o)\n	}\n	s.end(&k)\n}\n\n// Sent", "		k.Failed++\n" +
+				"		s.all.returned(&k, nil)\n	}\n	s.end(&k)\n}\n\n// Sent"},
 		},
 		caught: []string{"I7"}, flags: flags(inQueue),
 	},
 	{
 		name:   "forgets the attempts of what a lost connection returns",
-		edits:  []edit{{"internal/consume/attempts.go", "n <= maxLost && ", "n <= 0*maxLost && "}},
+		edits:  []edit{{"internal/memory/memory.go", "x.deliveries <= deliveries && ", "x.deliveries == deliveries && "}},
 		caught: []string{"I5", "I6"}, flags: flags(inQueue),
 	},
 	{

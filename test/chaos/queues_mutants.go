@@ -15,9 +15,9 @@ var neighbours = []mutant{
 	{
 		name: "puts a failed message behind the others of its key",
 		edits: []edit{{
-			"internal/consume/order.go", "		o.start(e)\n	}\n}\n\n// end ends a delivery",
+			"internal/consume/order.go", "		o.start(e)\n	}\n}\n\n// again ends an attempt",
 			"		if lane := o.lanes[e.key]; len(lane) > 1 {\n			o.lanes[e.key] = append(lane[1:], e)\n			e = lane[1]\n		}\n" +
-				"		o.start(e)\n	}\n}\n\n// end ends a delivery",
+				"		o.start(e)\n	}\n}\n\n// again ends an attempt",
 		}},
 		caught: []string{"I16"}, flags: flags(ordered), queues: true,
 	},
