@@ -26,9 +26,9 @@ func Build(given Options) (*Plan, error) {
 	b := builder{o: o, preset: blueprints[o.Preset], typed: given.QueueType == TypeClassic}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
-		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && o.Partitions == 0 && !b.preset.wait.inQueue,
+		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && !b.preset.wait.inQueue,
 		Attempt: o.Attempt, Tiered: o.RetryDelays != nil && !b.preset.wait.inQueue, SingleActive: o.SingleActive,
-		StampQueue: b.preset.wait.backExchange != "" && o.Partitions == 0, CountHeader: b.preset.countHeader,
+		StampQueue: b.preset.wait.backExchange != "", CountHeader: b.preset.countHeader,
 		Redrive: Route{Key: o.Queue, Queue: o.Queue}, arguments: o.QueueArguments,
 	}
 	// The order of these steps is the order of declaration that Plan.Queues needs: dead-letter queue, retry queues,
@@ -39,7 +39,6 @@ func Build(given Options) (*Plan, error) {
 	}
 	b.park()
 	b.wait()
-	b.partition()
 	b.service()
 	b.back()
 	if err := b.p.Validate(); err != nil {
@@ -67,9 +66,6 @@ func Fill(o Options) Options {
 	}
 	if o.NoDeadLetter {
 		o.DLX, o.DLQ = "", ""
-	}
-	if o.Partitions > 0 {
-		o.RetryExchange, o.RetryQueue = "", ""
 	}
 	if o.RetryDelays == nil {
 		o.RetryDelay, o.RetryDelays = cmp.Or(o.RetryDelay, b.wait.delay), slices.Clone(b.wait.delays)
@@ -132,9 +128,6 @@ func (b *builder) feed() {
 	}
 	for _, bound := range bindings {
 		bound.Queue = b.o.Queue
-		if b.o.Partitions > 0 {
-			bound.Queue, bound.Kind = partitionsOf(b.o.Queue), "exchange"
-		}
 		b.bind(bound)
 	}
 }
@@ -194,7 +187,7 @@ func (b *builder) wait() {
 	}
 	if b.o.plainRetryQueue(b.preset) {
 		one := b.waitQueue(b.o.RetryQueue, w.key, cmp.Or(b.o.RetryDelay, w.delay))
-		if b.o.Partitions == 0 && !b.p.Tiered && !b.preset.parksDeadLetters {
+		if !b.p.Tiered && !b.preset.parksDeadLetters {
 			one.By = ByReject
 		}
 		if !b.p.Tiered {
@@ -210,11 +203,8 @@ func (b *builder) wait() {
 	}
 }
 
-// waitQueue adds a queue that gives its messages back after delay. Those of a partition wait in the sidecar.
+// waitQueue adds a queue that gives its messages back after delay.
 func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
-	if b.o.Partitions > 0 {
-		return WaitPath{Delay: delay, By: ByPublish}
-	}
 	w := &b.preset.wait
 	b.queue(Queue{Name: queue, Kind: KindRetry, Args: amqp.Table{
 		ArgTTL: delay.Milliseconds(), ArgDLX: b.o.nameFrom(w.backExchange), ArgDLKey: b.o.nameFrom(w.backKey),
@@ -230,7 +220,7 @@ func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
 func (b *builder) service() {
 	args := amqp.Table{}
 	switch {
-	case !b.preset.parksDeadLetters && b.o.Partitions == 0:
+	case !b.preset.parksDeadLetters:
 		args[ArgDLX], args[ArgDLKey] = b.o.RetryExchange, b.preset.wait.key
 	case b.preset.parksDeadLetters && b.o.DLQ != "":
 		args[ArgDLX] = b.o.DLX
@@ -250,9 +240,7 @@ func (b *builder) service() {
 		args[ArgTTL] = b.o.MessageTTL.Milliseconds()
 	}
 	maps.Copy(args, b.o.QueueArguments)
-	for _, name := range b.p.Consumed() {
-		b.queue(Queue{Name: name, Kind: KindMain, Args: maps.Clone(args)})
-	}
+	b.queue(Queue{Name: b.o.Queue, Kind: KindMain, Args: args})
 }
 
 func (b *builder) queue(q Queue) {
@@ -271,7 +259,7 @@ func (b *builder) queue(q Queue) {
 // back adds the binding that returns retries from an exchange to the service's queue, if no other binding does.
 func (b *builder) back() {
 	exchange, key := b.o.nameFrom(b.preset.wait.backExchange), b.o.nameFrom(b.preset.wait.backKey)
-	if exchange != "" && b.o.Partitions == 0 && !slices.Contains(b.p.reach(exchange, key), b.o.Queue) {
+	if exchange != "" && !slices.Contains(b.p.reach(exchange, key), b.o.Queue) {
 		b.bind(Binding{Exchange: exchange, Key: key, Queue: b.o.Queue})
 	}
 }

@@ -109,8 +109,6 @@ func (f *property) role() (of role, variable string) {
 		return deadLetterQueue, "SIDECAR_DLQ"
 	case f.exchange.Name == f.plan.Park.Exchange:
 		return parkExchange, "SIDECAR_DLX"
-	case f.plan.Partitions != nil && f.exchange.Name == f.plan.Redrive.Exchange:
-		return retryExchange, "SIDECAR_QUEUE"
 	case slices.ContainsFunc(f.plan.Waits, func(w WaitPath) bool { return w.Exchange == f.exchange.Name }):
 		return retryExchange, "SIDECAR_RETRY_EXCHANGE"
 	}
@@ -263,9 +261,7 @@ func (q *Queue) Properties() amqp.Table {
 
 // Properties are those that the exchange is declared with.
 func (x *Exchange) Properties() amqp.Table {
-	all := amqp.Table{
+	return amqp.Table{
 		PropertyType: x.Type, PropertyDurable: true, PropertyAutoDelete: false, PropertyInternal: false,
 	}
-	maps.Copy(all, x.Args)
-	return all
 }

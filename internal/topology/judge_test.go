@@ -163,12 +163,6 @@ func TestConsumerTimeout(t *testing.T) {
 	if len(differences) != 1 || differences[0].Judgement != Breaks || !strings.Contains(differences[0].Reason, "half hour") || c.ConsumerTimeout(1) != 0 {
 		t.Errorf("long attempts and a classic queue: %+v", differences)
 	}
-	parts := must.Get(Build(Options{Service: "wms-in", QueueType: TypeQuorum, Partitions: 2, PartitionBy: "routing-key", SingleActive: true}))(t)
-	for _, part := range parts.Cautious().Parts() {
-		if got := part.ConsumerTimeout(1); got != 0 {
-			t.Errorf("partition %s that was not compared: %v", part.Queue, got)
-		}
-	}
 }
 
 // TestWhenRetriesArePublished: where a reject leads elsewhere than planned, and where what is rejected could be dropped.

@@ -39,9 +39,7 @@ func Mermaid(plans ...*Plan) string {
 	}
 	d.WriteString("\n")
 	for _, own := range plans {
-		for _, q := range own.Consumed() {
-			d.line("%s -->|consume| sidecar", p.node("", q))
-		}
+		d.line("%s -->|consume| sidecar", p.node("", own.Queue))
 	}
 	d.line("sidecar <-->|POST, answer| app")
 	for _, own := range plans {
@@ -55,9 +53,7 @@ func (p *Plan) drawSettlements(d *drawing, all *Plan) {
 	own := all.node("", p.Queue)
 	d.line("sidecar -->|425: requeue| %s", own)
 	for _, w := range p.Waits {
-		if w.Route == (Route{}) {
-			d.line("sidecar -->|failed: wait %s| sidecar", w.Tier())
-		} else if w.By == ByReject {
+		if w.By == ByReject {
 			d.line("sidecar -->|failed: reject| %s", own)
 		} else if w.By == ByDelay {
 			d.arrow("sidecar", "-->", "failed: reject, wait "+p.DelaysText(), own)

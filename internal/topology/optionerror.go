@@ -32,7 +32,6 @@ func ValidateOptions(given Options) []OptionError {
 	c.checkOptions()
 	c.checkRetries()
 	c.checkQueueArguments()
-	c.checkPartitions()
 	c.checkNames()
 	c.checkClashes("queues", c.queues())
 	c.checkClashes("exchanges", c.exchanges())
@@ -41,7 +40,6 @@ func ValidateOptions(given Options) []OptionError {
 }
 
 const (
-	maxPartitions   = 64 // as the configuration has it
 	maxRetriesLimit = 1_000_000
 	maxTTL          = (1<<32 - 1) * time.Millisecond // what a broker's timer takes
 )
@@ -95,18 +93,6 @@ func (c *optionValidator) checkOptions() {
 	c.refuse(o.NoDeadLetter && !b.mayDiscard, on{"SIDECAR_DEAD_LETTER"}, only, discarding, o.Preset)
 	c.refuse(o.NoDeadLetter && (o.DLX != "" || o.DLQ != ""), on{"SIDECAR_DEAD_LETTER", "SIDECAR_DLX", "SIDECAR_DLQ"},
 		"SIDECAR_DLX and SIDECAR_DLQ name what there is not")
-}
-
-func (c *optionValidator) checkPartitions() {
-	o, partitions := &c.given, "SIDECAR_PARTITIONS"
-	c.refuse(o.Partitions > 0 && c.b.wait.inQueue, on{partitions, "SIDECAR_TOPOLOGY"}, "cannot be combined with a queue "+
-		"that delays messages itself: after a lost connection they would be out of order")
-	c.refuse(o.Partitions > 0 && (o.PartitionBy == "" || o.PartitionBy == "queue" || !o.SingleActive),
-		on{partitions, "SIDECAR_ORDER_BY", "SIDECAR_ORDER_SCOPE"},
-		"needs SIDECAR_ORDER_BY=routing-key, correlation-id or header:NAME, and not SIDECAR_ORDER_SCOPE=replica")
-	c.refuse(o.Partitions > 0 && (o.RetryExchange != "" || o.RetryQueue != ""),
-		on{partitions, "SIDECAR_RETRY_EXCHANGE", "SIDECAR_RETRY_QUEUE"},
-		"SIDECAR_RETRY_EXCHANGE and SIDECAR_RETRY_QUEUE name what there is not: retries wait in the sidecar")
 }
 
 func (c *optionValidator) checkRetries() {

@@ -53,9 +53,7 @@ type Options struct {
 
 	Attempt time.Duration // see Plan.Attempt
 
-	SingleActive bool   // see Plan.SingleActive
-	Partitions   int    // queues that the messages are divided among by their keys; 0: one queue for all
-	PartitionBy  string // what the key is: routing-key, correlation-id or header:NAME
+	SingleActive bool // see Plan.SingleActive
 
 	// MessageTTL and NoDeadLetter belong to PresetDeadLetter.
 	MessageTTL   time.Duration

@@ -44,9 +44,6 @@ func (d planDelay) MarshalText() ([]byte, error) { return []byte(TierLabel(time.
 
 // JSON returns the plan as a file that ParsePlan reads.
 func (p *Plan) JSON() ([]byte, error) {
-	if p.Partitions != nil {
-		return nil, errors.New("SIDECAR_PARTITIONS: a plan file cannot hold partitions; use another format")
-	}
 	f := planFile{Plan: *p, Waits: []planWait{}, Redrive: &p.Redrive}
 	for _, w := range p.Waits {
 		f.Waits = append(f.Waits, planWait{planDelay(w.Delay), w})

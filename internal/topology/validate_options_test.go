@@ -10,11 +10,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// parts are options with partitions by routing key.
-func parts(service string, n int) Options {
-	return Options{Service: service, Partitions: n, PartitionBy: "routing-key", SingleActive: true}
-}
-
 // TestCheckBlames: of a name that is not set, the variable is named that has to change. Build refuses the same.
 func TestCheckBlames(t *testing.T) {
 	t.Parallel()
@@ -53,12 +48,6 @@ func TestCheckBlames(t *testing.T) {
 		{"the one that was given", Options{Service: "x", Queue: "default.dlq.x"}, []string{"SIDECAR_QUEUE"}, "two queues"},
 		{"the retry queue beside tiers", Options{Service: "x", DLQ: "default.retry-queue.x", RetryDelays: []time.Duration{time.Second}}, []string{"SIDECAR_DLQ"}, "two queues"},
 		{"no retry queue beside tiers", Options{Preset: PresetDelayLadder, Service: "x-y", DLQ: "x.y.delay", Bindings: bound}, nil, ""},
-		{"partitions", parts("x", 64), nil, ""},
-		{"partitions without a key", Options{Service: "x", Partitions: 2, SingleActive: true}, []string{"SIDECAR_PARTITIONS"}, "needs SIDECAR_ORDER_BY="},
-		{"partitions with one key", Options{Service: "x", Partitions: 2, PartitionBy: "queue", SingleActive: true}, []string{"SIDECAR_PARTITIONS"}, "needs SIDECAR_ORDER_BY="},
-		{"partitions of a replica", Options{Service: "x", Partitions: 2, PartitionBy: "header:a"}, []string{"SIDECAR_PARTITIONS"}, "not SIDECAR_ORDER_SCOPE=replica"},
-		{"partitions with a retry queue", Options{Service: "x", Partitions: 2, PartitionBy: "header:a", SingleActive: true, RetryQueue: "r"},
-			[]string{"SIDECAR_PARTITIONS"}, "wait in the sidecar"},
 		{"order and several consumers", Options{Service: "x", SingleActive: true, QueueArguments: amqp.Table{ArgSingleConsumer: false}},
 			[]string{"SIDECAR_QUEUE_ARGUMENTS"}, "out of order"},
 		{"a name that is not UTF-8", Options{Service: "x", Queue: "a\xff"}, []string{"SIDECAR_QUEUE"}, "UTF-8"},
@@ -261,13 +250,11 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestMayRouteWhereNoKeyDecides: to a headers exchange, and to one that divides messages by their keys or properties.
+// TestMayRouteWhereNoKeyDecides: a message to a headers exchange may reach the queue.
 func TestMayRouteWhereNoKeyDecides(t *testing.T) {
 	t.Parallel()
-	p := &Plan{Exchanges: []Exchange{{Name: "h", Type: "headers"}, {Name: "hash", Type: TypeHash}}, Bindings: []Binding{
-		{Exchange: "h", Queue: "hash", Args: amqp.Table{"kind": "a"}, Kind: "exchange"}, {Exchange: "hash", Key: "1", Queue: "q"},
-	}}
-	for exchange, want := range map[string]bool{"h": true, "hash": true, "x": false, "": false} {
+	p := &Plan{Exchanges: []Exchange{{Name: "h", Type: "headers"}}, Bindings: []Binding{{Exchange: "h", Queue: "q", Args: amqp.Table{"kind": "a"}}}}
+	for exchange, want := range map[string]bool{"h": true, "x": false, "": false} {
 		if got := p.MayRoute(exchange, "k"); got != want {
 			t.Errorf("exchange %q: %v", exchange, got)
 		}

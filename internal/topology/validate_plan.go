@@ -157,8 +157,7 @@ func (v *planValidator) names() {
 	for i, e := range v.Exchanges {
 		check("exchanges", i, "exchange", e.Name)
 		path := at("exchanges", i, "type")
-		hash := v.Partitions != nil && e.Type == TypeHash
-		v.refuse(e.Type != "" && !hash && !slices.Contains(exchangeTypes, e.Type), path,
+		v.refuse(e.Type != "" && !slices.Contains(exchangeTypes, e.Type), path,
 			"exchange %q has type %q: use %s", e.Name, e.Type, strings.Join(exchangeTypes, ", "))
 		t := predeclared[e.Name]
 		v.refuse(t != "" && e.Type != "" && e.Type != t, path, "exchange %q is the broker's own and of type %s, not %s",

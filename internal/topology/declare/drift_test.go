@@ -176,7 +176,8 @@ func TestUntypedQueuesOfAQuorumVhost(t *testing.T) {
 	t.Parallel()
 	brokertest.DefaultQueueType(t, "quorum")
 	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout", Partitions: 2, PartitionBy: "routing-key", SingleActive: true})
+	p := build(t, topology.Options{Service: "wms-cincout"})
+	p.AutoType = false // as in a plan file
 	r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
 	var reported []string
 	for _, f := range r.Findings {

@@ -222,8 +222,6 @@ func (e *ensurer) refused(title, wanted string, refusal *amqp.Error) {
 		fix = "raise that limit, or delete queues that are not needed"
 	case strings.Contains(refusal.Reason, "invalid arg"):
 		fix = "SIDECAR_QUEUE_ARGUMENTS without that argument, or another SIDECAR_QUEUE_TYPE"
-	case unknownType(refusal):
-		fix = fixPlugin
 	case refusal.Code == amqp.ResourceLocked:
 		fix = "use a queue that is not exclusive: another connection holds this one, and the broker deletes it with that " +
 			"connection"

@@ -21,7 +21,7 @@ is read in the cluster. */ -}}
 {{- define "amqp-sidecar-lib.plan" -}}
 {{- $env := .env -}}
 {{- $known := not (hasKey $env "SIDECAR_PLAN_FILE") -}}
-{{- range tuple "SERVICE" "TOPOLOGY" "PREFIX" "EXCHANGE" "EXCHANGE_TYPE" "QUEUE" "BINDINGS" "RETRY_EXCHANGE" "RETRY_QUEUE" "DLX" "DLQ" "RETRY_DELAY" "RETRY_DELAYS" "MAX_RETRIES" "QUEUE_TYPE" "DEAD_LETTER" "PARTITIONS" -}}
+{{- range tuple "SERVICE" "TOPOLOGY" "PREFIX" "EXCHANGE" "EXCHANGE_TYPE" "QUEUE" "BINDINGS" "RETRY_EXCHANGE" "RETRY_QUEUE" "DLX" "DLQ" "RETRY_DELAY" "RETRY_DELAYS" "MAX_RETRIES" "QUEUE_TYPE" "DEAD_LETTER" -}}
 {{- $name := printf "SIDECAR_%s" . -}}
 {{- if and (hasKey $env $name) (kindIs "invalid" (get $env $name)) -}}{{- $known = false -}}{{- end -}}
 {{- end -}}
@@ -68,13 +68,6 @@ is read in the cluster. */ -}}
 {{- $waits = append $waits (dict "queue" $queue "delay" (trim .)) -}}
 {{- end -}}
 {{- $_ := set $plan "waits" $waits -}}
-{{- $consumes := list $plan.queue -}}
-{{- with $env.SIDECAR_PARTITIONS -}}
-{{- $consumes = list -}}
-{{- range until (int .) -}}{{- $consumes = printf "%s.p%d" $plan.queue . | append $consumes -}}{{- end -}}
-{{- $plan = set (set $plan "retryExchange" "") "idle" "" -}}
-{{- end -}}
-{{- $_ := set $plan "consumes" $consumes -}}
 {{- $_ := set $plan "maxRetries" ($env.SIDECAR_MAX_RETRIES | default (ternary $p.maxRetries (len $delays) (empty $p.delays)) | toString) -}}
 {{- $bindings := list -}}
 {{- with $env.SIDECAR_BINDINGS -}}
@@ -108,13 +101,13 @@ decided by variables that are read in the cluster; `sidecar plan` in the contain
 {{- with $p.subscription }}subscription {{ . }}
 {{ end -}}
 preset       {{ $p.preset }}, {{ $p.queueType }} queues
-consumes     {{ $p.consumes | join ", " }}{{ if gt (len $p.consumes) 1 }}, behind {{ $p.queue }}.partitions{{ end }}
+consumes     {{ $p.queue }}
 {{- range $p.bindings }}
 {{- $at := splitn ":" 2 . }}
   bound to   {{ $at._0 }}{{ if eq $at._0 $p.exchange }} ({{ $p.exchangeType }}){{ end }}{{ with $at._1 }}, key {{ . }}{{ end }}
 {{- end }}
 {{- range $p.waits }}
-retries {{ if gt (len $p.consumes) 1 }}kept in the sidecar{{ else }}in   {{ .queue }}{{ end }} for {{ .delay }}{{ with $p.retryExchange }}, through {{ . }}{{ end }}
+retries in   {{ .queue }} for {{ .delay }}{{ with $p.retryExchange }}, through {{ . }}{{ end }}
 {{- else }}
 retries      never
 {{- end }}
