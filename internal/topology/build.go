@@ -12,18 +12,21 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Build makes the plan of a preset. The error joins what ValidateOptions says, or else what Validate says, one line
-// each.
+// Build makes the plan of a preset. The error joins what ValidateOptions says, one line each.
 func Build(given Options) (*Plan, error) {
+	p, mistakes := plan(given)
 	var errs []error
-	for _, m := range ValidateOptions(given) {
+	for _, m := range mistakes {
 		errs = append(errs, fmt.Errorf("%s: %s", m.Variables[0], m.Reason))
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	o := Fill(given)
-	b := builder{o: o, preset: blueprints[o.Preset], typed: given.QueueType == TypeClassic}
+	return p, nil
+}
+
+func newBuilder(given *Options, o Options) *builder {
+	b := builder{given: given, o: o, preset: blueprints[o.Preset], typed: given.QueueType == TypeClassic}
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
 		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && !b.preset.wait.inQueue,
@@ -31,6 +34,12 @@ func Build(given Options) (*Plan, error) {
 		StampQueue: b.preset.wait.backExchange != "", CountHeader: b.preset.countHeader,
 		Redrive: Route{Key: o.Queue, Queue: o.Queue}, arguments: o.QueueArguments,
 	}
+	return &b
+}
+
+// plan makes a plan that may have problems.
+func (b *builder) plan() *Plan {
+	o := &b.o
 	// The order of these steps is the order of declaration that Plan.Queues needs: dead-letter queue, retry queues,
 	// service's queue.
 	b.feed()
@@ -41,12 +50,9 @@ func Build(given Options) (*Plan, error) {
 	b.wait()
 	b.service()
 	b.back()
-	if err := b.p.Validate(); err != nil {
-		return nil, err
-	}
 	b.p.RequeueLimit = b.p.requeueLimit(b.p.OwnQueue().Properties(), 0)
-	b.p.notes = b.notes(&given)
-	return b.p, nil
+	b.p.notes = b.notes(b.given)
+	return b.p
 }
 
 // Fill gives every option that is not set the value of the preset. An option that stays empty names an object that the
@@ -78,8 +84,7 @@ func Fill(o Options) Options {
 
 // settable is a name that can be set alone.
 type settable struct {
-	purpose  string
-	variable string
+	word     string // of settings
 	value    *string
 	template string // that it is made from otherwise; empty: nothing
 }
@@ -87,13 +92,13 @@ type settable struct {
 // settable lists the names of o, each behind those it may be made from.
 func (o *Options) settable(b *blueprint) []settable {
 	return []settable{
-		{"prefix", "SIDECAR_PREFIX", &o.Prefix, "{first}"},
-		{"main exchange", "SIDECAR_EXCHANGE", &o.Exchange, b.exchanges[0]},
-		{"service's queue", "SIDECAR_QUEUE", &o.Queue, b.queue},
-		{"retry exchange", "SIDECAR_RETRY_EXCHANGE", &o.RetryExchange, b.wait.exchange},
-		{"retry queue", "SIDECAR_RETRY_QUEUE", &o.RetryQueue, b.wait.queue},
-		{"dead-letter exchange", "SIDECAR_DLX", &o.DLX, b.park.exchange},
-		{"dead-letter queue", "SIDECAR_DLQ", &o.DLQ, b.park.queue},
+		{"{prefix}", &o.Prefix, "{first}"},
+		{"{exchange}", &o.Exchange, b.exchanges[0]},
+		{"{queue}", &o.Queue, b.queue},
+		{"{retry-exchange}", &o.RetryExchange, b.wait.exchange},
+		{"{retry-queue}", &o.RetryQueue, b.wait.queue},
+		{"{dlx}", &o.DLX, b.park.exchange},
+		{"{dlq}", &o.DLQ, b.park.queue},
 	}
 }
 
@@ -111,7 +116,8 @@ func (o *Options) tierNames(b *blueprint, d time.Duration) (queue, key string) {
 }
 
 type builder struct {
-	o      Options // filled
+	given  *Options
+	o      Options // given, filled
 	preset *blueprint
 	typed  bool // every declaration names the type, so that the virtual host's default type does not apply
 	p      *Plan
@@ -264,25 +270,24 @@ func (b *builder) back() {
 	}
 }
 
+// notes are settings that have no effect, or one that may surprise.
 func (b *builder) notes(given *Options) []string {
 	var notes []string
-	if !slices.ContainsFunc(b.p.Exchanges, func(x Exchange) bool { return b.main(x.Name) }) {
-		if given.ExchangeType != "" {
-			notes = append(notes, fmt.Sprintf("SIDECAR_EXCHANGE_TYPE=%s is not used: SIDECAR_BINDINGS does not name "+
-				"exchange %s", given.ExchangeType, b.o.Exchange))
-		}
-		w := &b.preset.wait
-		makesNames := strings.Contains(w.exchange+w.backExchange+b.preset.park.exchange, "{exchange}")
-		if given.Exchange != "" && !makesNames {
-			notes = append(notes, fmt.Sprintf("SIDECAR_EXCHANGE=%s is not used: SIDECAR_BINDINGS does not name it",
-				given.Exchange))
+	note := func(surprises bool, text string) {
+		if surprises {
+			notes = append(notes, b.p.Say(text))
 		}
 	}
-	if given.Prefix == "" && given.Exchange == "" && strings.Contains(b.preset.exchanges[0], "{prefix}") &&
-		!strings.Contains(b.o.Service, "-") {
-		notes = append(notes, fmt.Sprintf("SIDECAR_SERVICE: %q has no hyphen, so its prefix is %q: it shares the main "+
-			"exchange with every other service without a hyphen; SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it "+
-			"another", b.o.Service, b.o.Prefix))
-	}
+	w := &b.preset.wait
+	makesNames := strings.Contains(w.exchange+w.backExchange+b.preset.park.exchange, "{exchange}")
+	unbound := !slices.ContainsFunc(b.p.Exchanges, func(x Exchange) bool { return b.main(x.Name) })
+	note(unbound && given.ExchangeType != "", fmt.Sprintf("{exchange-type}=%s is not used: {bindings} does not name "+
+		"exchange %s", given.ExchangeType, b.o.Exchange))
+	note(unbound && given.Exchange != "" && !makesNames,
+		fmt.Sprintf("{exchange}=%s is not used: {bindings} does not name it", given.Exchange))
+	note(given.Prefix == "" && given.Exchange == "" && strings.Contains(b.preset.exchanges[0], "{prefix}") &&
+		!strings.Contains(b.o.Service, "-"),
+		fmt.Sprintf("{service}: %q has no hyphen, so its prefix is %q: it shares the main exchange with every other service "+
+			"without a hyphen; {prefix} or {exchange} gives it another", b.o.Service, b.o.Prefix))
 	return notes
 }

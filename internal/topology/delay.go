@@ -7,8 +7,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"sidecar/internal/amqpvalue"
 )
 
 // A quorum queue of RabbitMQ 4.3 can delay messages itself (ByDelay). What is rejected with requeue, and what
@@ -119,33 +117,3 @@ func (p *Plan) besideOwnDelays(f Found) {
 func delaysFailed(found amqp.Table) bool {
 	return found[ArgRetryType] == delayFailed || found[ArgRetryType] == delayAll
 }
-
-// Conditions of rules.
-
-func wantsDelay(f *property) bool {
-	own := f.plan.OwnQueue()
-	return own != nil && own.Args[ArgRetryType] == delayFailed
-}
-
-// parksEarly reports whether the broker takes messages away that have retries left: rejects count, too.
-func parksEarly(f *property) bool {
-	limit, finite := amqpvalue.Count(f.value)
-	if f.value == nil && f.all[ArgType] == TypeQuorum {
-		limit, finite = brokersLimit, true
-	}
-	return wantsDelay(f) && finite && limit < f.plan.MaxRetries
-}
-
-func unlimited(f *property) bool {
-	limit, ok := f.value.(int64)
-	return ok && (limit < 0 || limit >= NoDeliveryLimit)
-}
-
-func ampleLimit(f *property) bool {
-	limit, finite := f.value.(int64)
-	return wantsDelay(f) && finite && limit >= ownLimit(f.plan.MaxRetries)
-}
-
-func inOrder(f *property) bool { return f.plan.InPlace && f.value != delayNothing }
-
-func outlasting(f *property) bool { return f.plan.Attempt > MaxHeld }

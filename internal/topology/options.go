@@ -67,14 +67,17 @@ func (o *Options) autoType() bool { return o.QueueType == "" || o.QueueType == T
 // the plan's.
 func (o *Options) Values() map[string]string {
 	v := map[string]string{
-		"SIDECAR_EXCHANGE_TYPE": o.ExchangeType,
-		"SIDECAR_MAX_RETRIES":   strconv.Itoa(*o.MaxRetries),
-		"SIDECAR_RETRY_DELAY":   durations(o.RetryDelay), "SIDECAR_RETRY_DELAYS": durations(o.RetryDelays...),
+		"{exchange-type}": o.ExchangeType, "{max-retries}": strconv.Itoa(*o.MaxRetries),
+		"{retry-delay}": durations(o.RetryDelay), "{retry-delays}": durations(o.RetryDelays...),
 	}
 	for _, n := range o.settable(blueprints[o.Preset]) {
-		v[n.variable] = *n.value
+		v[n.word] = *n.value
 	}
-	return v
+	byVariable := map[string]string{}
+	for word, value := range v {
+		byVariable[settings[word].variable] = value
+	}
+	return byVariable
 }
 
 func durations(list ...time.Duration) string {

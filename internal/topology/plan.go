@@ -167,6 +167,7 @@ const (
 	overflowReject      = "reject-publish"
 	delayFailed         = "failed" // what is rejected with requeue, and what a lost connection returns
 	delayAll            = "all"    // and what is given back by a nack
+	delayReturned       = "returned"
 	delayNothing        = "disabled"
 
 	// NoDeliveryLimit means "no limit" on every broker version. -1 would say the same on some, but RabbitMQ 3.10 takes it

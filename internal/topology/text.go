@@ -138,15 +138,9 @@ func (p *Plan) WarningsUnasked() (certain, planned []string) {
 
 func (p *Plan) warnings() []string {
 	var w []string
-	// Only the variables of a preset can change it.
-	lossless, ownDLX, discards := "SIDECAR_QUEUE_TYPE=quorum loses none", "set SIDECAR_DLX as well as SIDECAR_DLQ",
-		"SIDECAR_DEAD_LETTER"
-	if p.FromFile {
-		lossless, ownDLX, discards = "quorum queues lose none", "park through another exchange", at("park")
-	}
 	if !p.Quorum && p.OwnQueue().asFound()[ArgType] != TypeQuorum {
-		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is "+
-			"killed; %s", p.Queue, lossless))
+		w = append(w, fmt.Sprintf(p.Say("%s is a classic queue: messages in retry transit can be lost when the broker is "+
+			"killed; {queue-type}=quorum loses none"), p.Queue))
 	}
 	if back := p.WayBack(); back != nil {
 		w = append(w, fmt.Sprintf("retries return through exchange %s: every other queue they match there gets them again; "+
@@ -155,7 +149,7 @@ func (p *Plan) warnings() []string {
 	if x, q := p.exchange(p.Park.Exchange), p.queue(p.Park.Queue); x != nil && x.Shared && x.Type == "fanout" &&
 		!q.Shared {
 		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: %s",
-			x.Name, q.Name, ownDLX))
+			x.Name, q.Name, p.Say("set {dlx} as well as {dlq}")))
 	}
 	for _, d := range p.ownProperties() {
 		if d.Judgement == Weaker {
@@ -163,7 +157,7 @@ func (p *Plan) warnings() []string {
 		}
 	}
 	if p.Park == (Route{}) {
-		w = append(w, discards+": a message that has used up its retries is discarded: nothing keeps it")
+		w = append(w, p.Say("{dead-letter}: a message that has used up its retries is discarded: nothing keeps it"))
 	}
 	return append(w, p.notes...)
 }

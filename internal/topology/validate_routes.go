@@ -37,7 +37,7 @@ func (v *planValidator) counts() {
 	path := at("max_retries")
 	v.refuse(v.MaxRetries < 0 || v.MaxRetries > maxRetriesLimit, path, "max retries is %d: at least 0, at most %d",
 		v.MaxRetries, maxRetriesLimit)
-	v.refuse(v.MaxRetries > 0 && len(v.Waits) == 0 && v.read(at("waits")), path,
+	v.refuseBoth(v.MaxRetries > 0 && len(v.Waits) == 0 && v.read(at("waits")), path, at("waits"),
 		"max retries is %d, but there is no queue to wait in", v.MaxRetries)
 	h, fault := v.CountHeader, nameFault(v.CountHeader)
 	v.refuse(fault != "", at("count_header"), "header %s %s", brief(h), fault)
@@ -214,4 +214,10 @@ func (v *planValidator) redriving() {
 	exchange, key, ok := q.DeadLetter()
 	v.misrouted((!ok || !slices.Contains(v.reach(exchange, key), v.Queue)) && v.read(at("queue")), at("redrive", "queue"),
 		"redriving: queue %q does not lead to %q", q.Name, v.Queue)
+}
+
+// pattern reports whether a topic exchange takes a key for more than itself.
+func pattern(key string) bool {
+	words := strings.Split(key, ".")
+	return slices.Contains(words, "*") || slices.Contains(words, "#")
 }

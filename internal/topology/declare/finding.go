@@ -86,7 +86,7 @@ func tooLong(o *object, d drift) Finding {
 		Object: o.title, Problem: ProblemDrift, Property: d.property,
 		Wanted: d.property + " " + written(o.properties[d.property]), Found: "unknown",
 		Reason: "the names are so long that the broker's answer ends before the value",
-		Fix:    "SIDECAR_TOPOLOGY_MODE=none consumes without comparing, or use shorter names",
+		Fix:    say("{mode}=none consumes without comparing, or use shorter names"),
 	}
 }
 
@@ -110,10 +110,13 @@ func mergePermissions(all []Finding) []Finding {
 	return merged
 }
 
-const (
-	fixRun     = "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare (the default) makes what is missing"
+var (
+	fixRun     = say("`sidecar run` with {mode}=declare (the default) makes what is missing")
 	fixMissing = fixRun + "; or import what `sidecar plan --format definitions` prints"
 )
+
+// say fills in what is set beside a plan file, too.
+func say(text string) string { return (&topology.Plan{}).Say(text) }
 
 // Unroutable is the finding of a mandatory publish that ended with err because it reached no queue: the one of known
 // that is about an object of its route, if there is one. An error that is not about the exchange does not say which
@@ -163,7 +166,7 @@ func TooOld(s Session, p *topology.Plan) (f Finding, ok bool) {
 	case p.DelaysItself():
 		f.Reason = "it ignores the delays of " + queue + ": a rejected message would be delivered again at once, " +
 			"thousands of times"
-		f.Fix = "another topology, such as fanout with SIDECAR_QUEUE_TYPE=quorum" + upgrade
+		f.Fix = p.Say("another topology, such as fanout with {queue-type}=quorum") + upgrade
 	case p.Attempt > topology.MaxHeld:
 		f.Reason = "an attempt can take longer than its half hour, after which it delivers a message of " + queue +
 			" again and again"
@@ -204,7 +207,7 @@ func (o *object) absent() Finding {
 		Declared: o.active != nil,
 	}
 	if o.active == nil {
-		f.Wanted, f.Fix = "an exchange of any type", "its owner has to declare it; SIDECAR_BINDINGS names it"
+		f.Wanted, f.Fix = "an exchange of any type", say("its owner has to declare it; {bindings} names it")
 	}
 	if o.queue != nil && o.queue.Beside { // which sidecar plan cannot print: it has not seen the queue beside it
 		f.Fix = fixRun
@@ -221,7 +224,7 @@ func (e *ensurer) refused(title, wanted string, refusal *amqp.Error) {
 	case atLimit(refusal):
 		fix = "raise that limit, or delete queues that are not needed"
 	case strings.Contains(refusal.Reason, "invalid arg"):
-		fix = "SIDECAR_QUEUE_ARGUMENTS without that argument, or another SIDECAR_QUEUE_TYPE"
+		fix = e.plan.Say("{queue-arguments} without that argument, or another {queue-type}")
 	case refusal.Code == amqp.ResourceLocked:
 		fix = "use a queue that is not exclusive: another connection holds this one, and the broker deletes it with that " +
 			"connection"
@@ -242,7 +245,7 @@ func (e *ensurer) forbidden(title, name, needs string, refusal *amqp.Error) {
 	fix := "widen the user's permissions, at least to: " + e.plan.Permissions(e.mode).Command(d.vhost, d.user)
 	if e.mode == topology.ModeDeclare {
 		needs = cmp.Or(d.permission, needs)
-		fix += "; or declare the objects some other way and set SIDECAR_TOPOLOGY_MODE=verify"
+		fix += say("; or declare the objects some other way and set {mode}=verify")
 	} // else: asked whether something is there, 4.3 names the right to declare it, which is more than it takes
 	e.findings = append(e.findings, Finding{
 		Object: title, Problem: ProblemPermission, Found: "access refused", Fix: fix,
