@@ -1,5 +1,5 @@
 {{- /* The names of the queues that the sidecar consumes, as a JSON list; [] where that depends on a file or on a variable that is read in the
-cluster. Everything else of the topology only the sidecar knows: `sidecar plan` prints it. */ -}}
+cluster. `sidecar plan` prints everything else of the topology. */ -}}
 {{- define "amqp-sidecar-lib.queues" -}}
 {{- $queues := list -}}
 {{- $each := include "amqp-sidecar-lib.settings" . | fromJson | include "amqp-sidecar-lib.each" | fromJsonArray -}}
