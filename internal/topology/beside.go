@@ -6,8 +6,8 @@ import (
 )
 
 // Beside lists what keeps p from running in one sidecar with the plan of another subscription: objects that both
-// declare, and differently, and messages of one that would reach a queue of the other. A problem has two variables: that
-// of p and that of the other plan.
+// declare, and differently, and messages of one that would reach a queue of the other. A problem has two variables:
+// that of p and that of the other plan.
 func (p *Plan) Beside(other *Plan, subscription string) (all []OptionError) {
 	refuse := func(mine, theirs, format string, args ...any) {
 		of := parts{mine, theirs}

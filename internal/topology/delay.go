@@ -82,14 +82,6 @@ func (o *Options) delayRange() (shortest, longest time.Duration) {
 	return o.RetryDelay, o.RetryDelay
 }
 
-// tiers are the delays that have a retry queue each.
-func (o *Options) tiers(b *blueprint) []time.Duration {
-	if b.wait.inQueue {
-		return nil
-	}
-	return o.RetryDelays
-}
-
 // besideOwnDelays adds retry queues where the service's queue exists and delays messages by other times: it cannot be
 // changed, and goes on delaying what is in it. Retries are published to them, with the count in a header.
 func (p *Plan) besideOwnDelays(f Found) {

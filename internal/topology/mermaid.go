@@ -53,11 +53,12 @@ func (p *Plan) drawSettlements(d *drawing, all *Plan) {
 	own := all.node("", p.Queue)
 	d.line("sidecar -->|425: requeue| %s", own)
 	for _, w := range p.Waits {
-		if w.By == ByReject {
+		switch w.By {
+		case ByReject:
 			d.line("sidecar -->|failed: reject| %s", own)
-		} else if w.By == ByDelay {
+		case ByDelay:
 			d.arrow("sidecar", "-->", "failed: reject, wait "+p.DelaysText(), own)
-		} else {
+		default:
 			all.drawPublish(d, w.Route, "failed: publish, wait "+w.Tier())
 		}
 	}

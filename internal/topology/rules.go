@@ -79,7 +79,8 @@ var rules = []rule{
 		fix:      "set a policy with dead-letter-strategy=at-least-once and overflow=reject-publish on it, or {another}",
 		explains: []string{ArgOverflow}},
 
-	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: both(rejecting, losesReturns), judgement: Weaker,
+	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: both(rejecting, losesReturns),
+		judgement: Weaker,
 		reason:   "a full queue refuses new messages, and a retry that returns meanwhile is lost",
 		fix:      "set {queue-type} to quorum, with new retry queues ({retry-queue}): retries then wait until there is room",
 		explains: []string{ArgOverflow}},

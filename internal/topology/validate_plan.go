@@ -134,8 +134,8 @@ func (v *planValidator) names() {
 		v.unusable(e.Type != "" && !slices.Contains(exchangeTypes, e.Type), path,
 			"exchange %q has type %q: use %s", e.Name, e.Type, strings.Join(exchangeTypes, ", "))
 		t := predeclared[e.Name]
-		v.refuseBoth(t != "" && e.Type != "" && e.Type != t, path, at("exchanges", i, "name"), "exchange %q is the broker's own "+
-			"and of type %s, not %s: set that type, or use another exchange", e.Name, t, e.Type)
+		v.refuseBoth(t != "" && e.Type != "" && e.Type != t, path, at("exchanges", i, "name"), "exchange %q is the broker's "+
+			"own and of type %s, not %s: set that type, or use another exchange", e.Name, t, e.Type)
 	}
 	for i, q := range v.Queues {
 		check("queues", i, "queue", q.Name)

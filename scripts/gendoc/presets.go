@@ -9,11 +9,10 @@ import (
 
 // presets writes the name of each preset's queue for the charts, as a template: the name that the sidecar makes of
 // made-up names, in which those are placeholders again.
-func presets() (string, error) {
+func presets() string {
 	var b strings.Builder
-	b.WriteString("{{- /* Generated from what the sidecar makes by \"go generate ./...\". Do not edit. The placeholders are " +
-		"filled in\n" +
-		"amqp-sidecar-lib.queue. */ -}}\n{{- define \"amqp-sidecar-lib.presets\" -}}\n")
+	b.WriteString("{{- /* Generated from what the sidecar makes by \"go generate ./...\". Do not edit. The placeholders\n" +
+		"are filled in amqp-sidecar-lib.queue. */ -}}\n{{- define \"amqp-sidecar-lib.presets\" -}}\n")
 	for _, name := range []string{
 		topology.PresetFanout, topology.PresetTopicTiers, topology.PresetPerQueue, topology.PresetDelayLadder,
 		topology.PresetDeadLetter, topology.PresetNative,
@@ -21,7 +20,7 @@ func presets() (string, error) {
 		fmt.Fprintf(&b, "%s: {queue: %q, subscribed: %q}\n", name, queueOf(name, ""), queueOf(name, "hs"))
 	}
 	b.WriteString("{{- end -}}\n")
-	return b.String(), nil
+	return b.String()
 }
 
 // placeholders replaces each made-up name by its placeholder. The service's name is found before its two halves.

@@ -107,7 +107,7 @@ type Sightings struct {
 	forget func() (waited int, delays bool)
 
 	mu       sync.Mutex
-	checking bool                 // since Begin; what is measured meanwhile may be of an object that the check has declared
+	checking bool                 // since Begin: depths may be those of objects that the check has declared
 	seen     map[string]*sighting // by title
 	again    []Redeclared         // at most maxShown, in the order of the time
 }
@@ -131,8 +131,8 @@ func NewSightings(total *RedeclaredTotal, forget func() (waited int, delays bool
 	return &Sightings{total: total, forget: forget, seen: map[string]*sighting{}}
 }
 
-// Begin is called when a check begins, and returns the time. Until Checked nothing is measured: the report of a deletion
-// has the depth of the queue before.
+// Begin is called when a check begins, and returns the time. Until Checked nothing is measured: the report of a
+// deletion has the depth of the queue before.
 func (s *Sightings) Begin() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
