@@ -74,14 +74,6 @@ func (p *Plan) FixDelay() string {
 		regexp.QuoteMeta(p.Queue), shortest.Milliseconds(), longest.Milliseconds())
 }
 
-// delayRange are the shortest and the longest delay of filled options whose queue delays messages itself.
-func (o *Options) delayRange() (shortest, longest time.Duration) {
-	if len(o.RetryDelays) > 0 {
-		return o.RetryDelays[0], o.RetryDelays[len(o.RetryDelays)-1]
-	}
-	return o.RetryDelay, o.RetryDelay
-}
-
 // besideOwnDelays adds retry queues where the service's queue exists and delays messages by other times: it cannot be
 // changed, and goes on delaying what is in it. Retries are published to them, with the count in a header.
 func (p *Plan) besideOwnDelays(f Found) {

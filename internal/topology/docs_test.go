@@ -18,8 +18,8 @@ const docs = "../../docs/topologies.md"
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	text := generated(t, docs, map[string]string{"rules": rulesTable()})
-	if len(shown) != len(blueprints) {
-		t.Errorf("%d presets are shown, want %d", len(shown), len(blueprints))
+	if len(shown) != len(presets()) {
+		t.Errorf("%d presets are shown, want %d", len(shown), len(presets()))
 	}
 	for preset, o := range shown {
 		p := show(t, preset, nil)

@@ -19,12 +19,13 @@ func halves(service string) (first, rest string) {
 	return "default", service
 }
 
-// nameFrom fills the placeholders of a blueprint's template.
+// nameFrom fills the placeholders of a preset's template.
 func (o *Options) nameFrom(template string) string {
 	first, rest := halves(o.Service)
 	values := placeholders{
 		"{first}": first, "{rest}": rest, "{prefix}": o.Prefix, "{service}": o.Service, "{subscription}": o.Subscription,
-		"{exchange}": o.Exchange, "{queue}": o.Queue, "{retry-queue}": o.RetryQueue, "{dlq}": o.DLQ,
+		"{exchange}": o.Exchange, "{queue}": o.Queue, "{retry-exchange}": o.RetryExchange,
+		"{retry-queue}": o.RetryQueue, "{dlx}": o.DLX, "{dlq}": o.DLQ,
 	}
 	return values.Replace(o.scope().Replace(template))
 }

@@ -36,17 +36,17 @@ func ValidateOptions(given Options) []OptionError {
 // plan returns the plan of options, and what is wrong with them.
 func plan(given Options) (*Plan, []OptionError) {
 	given.Preset = cmp.Or(given.Preset, PresetFanout)
-	c := optionValidator{given: given, o: Fill(given), b: blueprints[given.Preset]}
+	c := optionValidator{given: given, o: Fill(given), b: presets()[given.Preset]}
 	if c.b == nil {
 		c.refuse(true, parts{"{topology}"}, "not a topology: use one of %s",
-			presetsWith(func(*blueprint) bool { return true }))
+			presetsWith(func(*preset) bool { return true }))
 		return nil, c.mistakes
 	}
 	c.checkOptions()
 	c.checkRetries()
 	c.checkQueueArguments()
 	c.checkBindings()
-	p := newBuilder(&given, c.o).plan()
+	p := expand(&given, c.o)
 	for _, found := range p.problems(nil) {
 		c.refusePlan(p, found)
 	}
@@ -59,7 +59,7 @@ type parts []string
 // optionValidator collects while it goes: no check ends the others.
 type optionValidator struct {
 	given, o Options // as set, and filled
-	b        *blueprint
+	b        *preset
 	mistakes []OptionError
 }
 
@@ -132,30 +132,30 @@ func (c *optionValidator) origins(part string) []string {
 	return append(all, variables(part)...)
 }
 
-func presetsWith(has func(*blueprint) bool) string {
-	return strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(blueprints)), func(name string) bool {
-		return !has(blueprints[name])
+func presetsWith(has func(*preset) bool) string {
+	return strings.Join(slices.DeleteFunc(slices.Sorted(maps.Keys(presets())), func(name string) bool {
+		return !has(presets()[name])
 	}), ", ")
 }
 
 func (c *optionValidator) checkOptions() {
 	o, b := &c.given, c.b
 	_, rest := halves(o.Service)
-	c.refuse(o.Queue == "" && strings.Contains(b.queue, "{rest}") && rest == "" && o.Subscription == "",
+	c.refuse(o.Queue == "" && strings.Contains(b.Names["queue"], "{rest}") && rest == "" && o.Subscription == "",
 		parts{"{service}", "{queue}"}, "%s names the queue after what follows the first hyphen, and nothing does", o.Preset)
-	c.refuse(b.wait.inQueue && (o.RetryExchange != "" || o.RetryQueue != ""),
+	c.refuse(b.delaysItself() && (o.RetryExchange != "" || o.RetryQueue != ""),
 		parts{"{topology}", "{retry-exchange}", "{retry-queue}"},
 		"leave {retry-exchange} and {retry-queue} out: native has neither, and retries wait in the service's queue")
 	c.refuse(c.o.Queue == "", parts{"{queue}"}, "required for {topology}=%s and not set", o.Preset)
-	c.refuse(len(o.Bindings) == 0 && b.bindingKey == "", parts{"{bindings}"},
+	c.refuse(len(o.Bindings) == 0 && b.Plan.Bindings[0].Key == "", parts{"{bindings}"},
 		"required for {topology}=%s and not set", o.Preset)
-	c.refuse(len(o.Bindings) == 0 && b.bindingKey != "" && o.ExchangeType == "direct",
+	c.refuse(len(o.Bindings) == 0 && b.Plan.Bindings[0].Key != "" && o.ExchangeType == "direct",
 		parts{"{exchange-type}", "{bindings}"}, "needs {bindings}: a direct exchange routes by key")
 
 	const only = "is for {topology}=%s only, and the topology is %s"
-	discarding := presetsWith(func(b *blueprint) bool { return b.mayDiscard })
-	c.refuse(o.MessageTTL != 0 && !b.mayDiscard, parts{"{message-ttl}"}, only, discarding, o.Preset)
-	c.refuse(o.NoDeadLetter && !b.mayDiscard, parts{"{dead-letter}"}, only, discarding, o.Preset)
+	discarding := presetsWith(func(b *preset) bool { return b.MayDiscard })
+	c.refuse(o.MessageTTL != 0 && !b.MayDiscard, parts{"{message-ttl}"}, only, discarding, o.Preset)
+	c.refuse(o.NoDeadLetter && !b.MayDiscard, parts{"{dead-letter}"}, only, discarding, o.Preset)
 	c.refuse(o.NoDeadLetter && (o.DLX != "" || o.DLQ != ""), parts{"{dead-letter}", "{dlx}", "{dlq}"},
 		"{dlx} and {dlq} name what there is not")
 }
@@ -163,11 +163,11 @@ func (c *optionValidator) checkOptions() {
 func (c *optionValidator) checkRetries() {
 	o := &c.given
 	none := o.RetryDelays != nil && len(o.RetryDelays) == 0
-	c.refuse(none && !c.b.mayNotRetry, parts{"{retry-delays}"}, "none is for {topology}=%s only; with {max-retries}=0 "+
-		"the first failure parks", presetsWith(func(b *blueprint) bool { return b.mayNotRetry }))
-	c.refuse(o.RetryDelay != 0 && len(c.b.wait.delays) > 0, parts{"{retry-delay}"},
+	c.refuse(none && !c.b.MayNotRetry, parts{"{retry-delays}"}, "none is for {topology}=%s only; with {max-retries}=0 "+
+		"the first failure parks", presetsWith(func(b *preset) bool { return b.MayNotRetry }))
+	c.refuse(o.RetryDelay != 0 && len(c.b.RetryDelays) > 0, parts{"{retry-delay}"},
 		"%s has one delay per retry: use {retry-delays}", o.Preset)
-	c.refuse(c.b.wait.inQueue && o.RetryDelays != nil && len(o.RetryDelays) != 2, parts{"{retry-delays}", "{topology}"},
+	c.refuse(c.b.delaysItself() && o.RetryDelays != nil && len(o.RetryDelays) != 2, parts{"{retry-delays}", "{topology}"},
 		"two for %s, the shortest and the longest: the broker waits the first once for each failure, at most the second",
 		o.Preset)
 }
@@ -175,7 +175,7 @@ func (c *optionValidator) checkRetries() {
 func (c *optionValidator) checkQueueArguments() {
 	args := c.given.QueueArguments
 	own := []string{ArgDLX, ArgDLKey, ArgStrategy, ArgType}
-	if c.b.wait.inQueue {
+	if c.b.delaysItself() {
 		own = append(own, ArgRetryType, ArgRetryMin, ArgRetryMax, ArgDeliveryLimit)
 	}
 	for _, name := range own {

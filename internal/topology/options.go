@@ -70,7 +70,7 @@ func (o *Options) Values() map[string]string {
 		"{exchange-type}": o.ExchangeType, "{max-retries}": strconv.Itoa(*o.MaxRetries),
 		"{retry-delay}": durations(o.RetryDelay), "{retry-delays}": durations(o.RetryDelays...),
 	}
-	for _, n := range o.settable(blueprints[o.Preset]) {
+	for _, n := range o.settable(presets()[o.Preset]) {
 		v[n.word] = *n.value
 	}
 	byVariable := map[string]string{}

@@ -74,6 +74,24 @@ func TestPresetsFollowTheirOptions(t *testing.T) {
 	golden(t, "plans/options.txt", text.String())
 }
 
+// TestPresetFiles: each preset has a file without a problem, and the file of no other one.
+func TestPresetFiles(t *testing.T) {
+	t.Parallel()
+	for name := range shown {
+		raw := must.Get(presetFiles.ReadFile("presets/" + name + ".json"))(t)
+		d, err := decodeStrict(raw, new(preset))
+		must.Do(t, err)
+		for _, problem := range d.problems {
+			if !strings.Contains(problem.Error(), mainType) { // which is no type of an exchange
+				t.Errorf("%s: %v", name, problem)
+			}
+		}
+	}
+	if len(presets()) != len(shown) {
+		t.Errorf("%d files", len(presets()))
+	}
+}
+
 // TestLongestDelays: no delay that can be set overflows.
 func TestLongestDelays(t *testing.T) {
 	t.Parallel()

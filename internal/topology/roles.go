@@ -54,6 +54,7 @@ var settings = map[string]setting{
 	"{rest}":         {"SIDECAR_SERVICE", ""},
 	"{subscription}": {"SIDECAR_SUBSCRIPTIONS", ""},
 	"{tier}":         {"SIDECAR_RETRY_DELAYS", ""},
+	"{seconds}":      {"SIDECAR_RETRY_DELAYS", ""},
 
 	"{plan-file}":         {"SIDECAR_PLAN_FILE", ""},
 	"{mode}":              {"SIDECAR_TOPOLOGY_MODE", ""},
