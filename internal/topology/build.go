@@ -28,13 +28,14 @@ func Build(given Options) (*Plan, error) {
 type builder struct {
 	given  *Options
 	o      Options // given, filled
+	values placeholders
 	preset *preset
 	p      *Plan
 }
 
 // expand makes a plan of a preset that may have problems.
 func expand(given *Options, o Options) *Plan {
-	b := builder{given: given, o: o, preset: presets()[o.Preset]}
+	b := builder{given: given, o: o, values: o.values(), preset: presets()[o.Preset]}
 	t := &b.preset.Plan
 	b.p = &Plan{
 		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
@@ -91,8 +92,11 @@ func (b *builder) delays(template string) []time.Duration {
 }
 
 func (b *builder) fill(template string, d time.Duration) string {
-	tier := placeholders{"{tier}": TierLabel(d), "{seconds}": secondsLabel(d), mainType: b.o.ExchangeType}
-	return tier.Replace(b.o.nameFrom(template))
+	name := b.values.Replace(b.o.scope().Replace(template))
+	if tiered(template) {
+		name = placeholders{"{tier}": TierLabel(d), "{seconds}": secondsLabel(d)}.Replace(name)
+	}
+	return name
 }
 
 // argument is the value of an argument of a preset for a delay.
@@ -163,7 +167,7 @@ func (b *builder) bindOther(bound Binding) {
 // main reports whether an exchange is one that producers publish to. Presets with several have them all, unless one is
 // named.
 func (b *builder) main(exchange string) bool {
-	return exchange == b.o.Exchange || b.o.Exchange == b.o.nameFrom(b.preset.Names["exchange"]) &&
+	return exchange == b.o.Exchange || b.o.Exchange == b.fill(b.preset.Names["exchange"], 0) &&
 		slices.ContainsFunc(b.preset.Plan.Exchanges, func(x Exchange) bool { return x.Type == mainType && x.Name == exchange })
 }
 
@@ -174,7 +178,7 @@ func (b *builder) queue(q Queue, d time.Duration) {
 	if q.Name = b.fill(template, d); q.Name == "" && q.Kind != KindMain {
 		return
 	}
-	q.Shared = q.Shared && q.Name == b.o.nameFrom(b.preset.Names[strings.Trim(template, "{}")])
+	q.Shared = q.Shared && q.Name == b.fill(b.preset.Names[strings.Trim(template, "{}")], 0)
 	for name, v := range q.Args {
 		args[name] = b.argument(v, d)
 	}
