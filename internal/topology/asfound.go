@@ -70,8 +70,7 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 		if c.SingleActive {
 			f := property{plan: c, queue: q, name: ArgSingleConsumer, wanted: true}
 			f.value = "not seen without configure permission"
-			d, _ := f.judge()
-			all = append(all, d)
+			all = append(all, f.judge())
 		}
 	}
 	if len(all) == 0 && !unseen && c.Quorum == p.Quorum && c.RequeueLimit == p.RequeueLimit {

@@ -79,9 +79,8 @@ type rule struct {
 	properties []string
 	when       func(*property) bool // nil: always
 	judgement  Judgement
-	reason     string   // %v is the value found
-	fix        string   // with what property.words fills in
-	explains   []string // properties whose differences need not be reported beside this one
+	reason     string // %v is the value found
+	fix        string // with what property.words fills in
 }
 
 // rule returns the first rule that applies to f; nil: a difference is harmless.
@@ -95,8 +94,8 @@ func (f *property) rule(of role) *rule {
 	return nil
 }
 
-func (f *property) judge() (d Difference, explains []string) {
-	d = Difference{Property: f.name, Wanted: f.wanted, Found: f.value, Judgement: Harmless}
+func (f *property) judge() Difference {
+	d := Difference{Property: f.name, Wanted: f.wanted, Found: f.value, Judgement: Harmless}
 	d.Reason = "retries, parking and counting do not depend on it"
 	var of role
 	var word string
@@ -109,11 +108,11 @@ func (f *property) judge() (d Difference, explains []string) {
 	}
 	if r := f.rule(of); r != nil {
 		fill := f.words(word)
-		d.Judgement, d.Reason, d.Fix, explains = r.judgement, fill(r.reason), fill(r.fix), r.explains
+		d.Judgement, d.Reason, d.Fix = r.judgement, fill(r.reason), fill(r.fix)
 	} else if f.queue != nil && f.value != nil && !f.known() {
 		d.Judgement, d.Reason = Weaker, "it is not known here what this argument does"
 	}
-	return d, explains
+	return d
 }
 
 // words returns what fills in a reason or a fix. word is that for the object.
@@ -138,26 +137,17 @@ func (f *property) known() bool {
 	return f.name == PropertyDurable || f.name == PropertyAutoDelete || knownArguments[f.name] != nil
 }
 
-// differences compares an object with what was found of it. What one difference explains is not reported.
+// differences compares an object with what was found of it.
 func (f property) differences(wanted amqp.Table) []Difference {
 	var all []Difference
-	var explained []string
 	names := maps.Clone(wanted)
 	maps.Copy(names, f.all)
 	for _, f.name = range slices.Sorted(maps.Keys(names)) {
-		f.wanted, f.value = wanted[f.name], f.all[f.name]
-		if f.wanted == f.value {
-			continue
-		}
-		d, explains := f.judge()
-		all = append(all, d)
-		for _, other := range explains {
-			if other != f.name {
-				explained = append(explained, other)
-			}
+		if f.wanted, f.value = wanted[f.name], f.all[f.name]; f.wanted != f.value {
+			all = append(all, f.judge())
 		}
 	}
-	return slices.DeleteFunc(all, func(d Difference) bool { return slices.Contains(explained, d.Property) })
+	return all
 }
 
 // Compare returns how the queues that exist differ from those of the plan, and nothing about exchanges.
@@ -190,7 +180,7 @@ func (p *Plan) ownProperties() []Difference {
 			if f.name == PropertyDurable || f.name == PropertyAutoDelete || f.name == ArgType && f.value == TypeClassic {
 				continue // as in every plan; classic queues have a warning of their own
 			}
-			d, _ := f.judge()
+			d := f.judge()
 			if fault := f.fault(); fault != "" {
 				d.Judgement, d.Reason = Breaks, fault
 			}

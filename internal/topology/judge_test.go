@@ -181,20 +181,6 @@ func TestWhenRetriesArePublished(t *testing.T) {
 	}
 }
 
-// TestExplainedDifferences: what another difference explains is not reported.
-func TestExplainedDifferences(t *testing.T) {
-	t.Parallel()
-	p := build(t, Options{Service: "wms-in", QueueType: TypeQuorum})
-	f := asFound(p, p.Queue, amqp.Table{ArgType: TypeClassic, ArgStrategy: nil, ArgOverflow: nil, ArgDeliveryLimit: nil})
-	if _, all := p.AsFound(f); len(all) != 1 || all[0].Property != ArgType {
-		t.Errorf("classic: %v", all)
-	}
-	f.Queues[p.Queue] = amqp.Table{PropertyDurable: true, PropertyAutoDelete: false, ArgType: "stream"}
-	if _, all := p.AsFound(f); len(all) != 1 || all[0].Property != ArgType {
-		t.Errorf("stream: %v", all)
-	}
-}
-
 // TestTypeOfWhatExists: a service's queue of the other type decides the type of what is missing, unless a type was asked
 // for.
 func TestTypeOfWhatExists(t *testing.T) {

@@ -39,9 +39,6 @@ var knownArguments = amqp.Table{
 var FixAttempt = (&Plan{}).Say(
 	"lower {app-timeout}, and the larger of {retry-after-max} and {requeue-delay-max}, until their sum is")
 
-// ofQuorum are the arguments that a classic queue lacks where a quorum queue was planned.
-var ofQuorum = []string{ArgStrategy, ArgOverflow, ArgDeliveryLimit, ArgRetryType, ArgRetryMin, ArgRetryMax}
-
 // rules are the properties of existing queues and exchanges that break what the plan promises or weaken it. Every other
 // difference is harmless. A row: for the objects in on, a property of that name is judged so where when holds, for this
 // reason. docs/topologies.md has the same table for people.
@@ -57,37 +54,33 @@ var rules = []rule{
 		fix: "{another}"},
 
 	{on: mainQueue, properties: []string{ArgType}, when: both(wantsDelay, value(TypeClassic)), judgement: Breaks,
-		reason: "only a quorum queue delays messages itself", fix: "{another}", explains: ofQuorum},
+		reason: "only a quorum queue delays messages itself", fix: "{another}"},
 	{on: mainQueue, properties: []string{ArgType}, when: both(outlasting, value(TypeClassic)), judgement: Breaks,
 		reason: "an attempt can take longer than the half hour after which the broker delivers the message again and " +
-			"again: only a quorum queue waits longer", fix: FixAttempt + " at most 25m, or {another}", explains: ofQuorum},
+			"again: only a quorum queue waits longer", fix: FixAttempt + " at most 25m, or {another}"},
 	{on: anyQueue, properties: []string{ArgType}, when: value(TypeClassic), judgement: Weaker,
 		reason: "a classic queue is kept by one node: when that is killed, messages on their way to or from a retry, or " +
-			"parked ones, can be lost", fix: "set {queue-type} to classic", explains: ofQuorum},
+			"parked ones, can be lost", fix: "set {queue-type} to classic"},
 	{on: anyQueue, properties: []string{ArgType}, when: otherType, judgement: Breaks,
-		reason: "messages of a %v queue are not taken out one by one", fix: "{another}",
-		explains: append([]string{ArgDLX, ArgDLKey, ArgTTL}, ofQuorum...)},
+		reason: "messages of a %v queue are not taken out one by one", fix: "{another}"},
 
 	{on: mainQueue, properties: []string{ArgDLX, ArgDLKey}, when: both(wantsDelay, differs), judgement: Weaker,
 		reason: "a message that the broker takes away, because it killed its consumer too often, goes elsewhere than what " +
-			"is parked", explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
+			"is parked"},
 	{on: retryQueue, properties: []string{ArgDLX, ArgDLKey}, when: differs, judgement: Breaks,
-		reason: "what has waited there does not return to the service's queue", fix: "{another}",
-		explains: []string{ArgDLKey, ArgStrategy, ArgOverflow}},
+		reason: "what has waited there does not return to the service's queue", fix: "{another}"},
 	{on: retryQueue, properties: []string{ArgStrategy, ArgOverflow}, when: mostOnce, judgement: Weaker,
-		reason:   "what returns from it can be lost when the broker is killed: its dead-lettering is at most once",
-		fix:      "set a policy with dead-letter-strategy=at-least-once and overflow=reject-publish on it, or {another}",
-		explains: []string{ArgOverflow}},
+		reason: "what returns from it can be lost when the broker is killed: its dead-lettering is at most once",
+		fix:    "set a policy with dead-letter-strategy=at-least-once and overflow=reject-publish on it, or {another}"},
 
 	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: both(rejecting, losesReturns),
 		judgement: Weaker,
 		reason:    "a full queue refuses new messages, and a retry that returns meanwhile is lost",
-		fix:       "set {queue-type} to quorum, with new retry queues ({retry-queue}): retries then wait until there is room",
-		explains:  []string{ArgOverflow}},
+		fix:       "set {queue-type} to quorum, with new retry queues ({retry-queue}): retries then wait until there is room"},
 	{on: anyQueue, properties: []string{argMaxLength, argMaxBytes}, when: dropping, judgement: Weaker,
 		reason: "while it is full, its oldest message leaves: the service's queue drops or dead-letters it, tried or not; " +
 			"from a retry queue it returns before its delay is over; what is parked is lost",
-		fix: "set a policy with overflow=reject-publish on it, or {another}", explains: []string{ArgOverflow}},
+		fix: "set a policy with overflow=reject-publish on it, or {another}"},
 
 	{on: mainQueue, properties: []string{ArgTTL}, when: both(set, goesRound), judgement: Weaker,
 		reason: "messages that are not taken within %v ms are lost: they go round through the retry queue, and the broker " +
@@ -108,8 +101,7 @@ var rules = []rule{
 		fix:    "lower {max-retries}, or {another}"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: both(wantsDelay, unlimited), judgement: Weaker,
 		reason: "nothing ends a message that kills its consumer again and again: it is delivered again after each delay, " +
-			"as it was before in a queue that was made for another topology",
-		explains: []string{ArgDLX, ArgDLKey, ArgStrategy, ArgOverflow}},
+			"as it was before in a queue that was made for another topology"},
 	{on: mainQueue, properties: []string{ArgDeliveryLimit}, when: limitBelow(safeLimit), judgement: Breaks,
 		reason: "the broker takes a message away that returns more than %v times without an answer: a few lost " +
 			"connections are enough", fix: "{another}"},
@@ -136,16 +128,14 @@ var rules = []rule{
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, value(nil)), judgement: Weaker,
 		reason: "the queue delays nothing unless a policy says so, which cannot be seen: if a rejected message is " +
 			"delivered again at once, consumption pauses",
-		fix: "{delay policy}", explains: []string{ArgRetryMin, ArgRetryMax}},
+		fix: "{delay policy}"},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(set, inOrder), judgement: Breaks,
 		reason: "what a lost connection returns waits in the broker, and messages with its key go first",
 		fix:    "{another}, or set a policy with delayed-retry-type=disabled on it"},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: delaysReturned, judgement: Weaker,
-		reason: "what a 425, a pause or a stop gives back waits in the broker, too", fix: "{another}",
-		explains: []string{ArgRetryMin, ArgRetryMax}},
+		reason: "what a 425, a pause or a stop gives back waits in the broker, too", fix: "{another}"},
 	{on: mainQueue, properties: []string{ArgRetryType}, when: both(wantsDelay, differs), judgement: Breaks,
-		reason: "a rejected message is delivered again at once", fix: "{another}",
-		explains: []string{ArgRetryMin, ArgRetryMax}},
+		reason: "a rejected message is delivered again at once", fix: "{another}"},
 
 	{on: mainQueue, properties: []string{ArgRetryMin, ArgRetryMax}, when: keepsDelays, judgement: Weaker,
 		reason: "retries wait by its delays, because no queue with other delays can be declared beside it"},
@@ -235,7 +225,9 @@ func shorterThanAttempt(f *property) bool {
 }
 
 // keepsDelays reports whether the queue exists with other delays than planned, and retries wait in it all the same.
-func keepsDelays(f *property) bool { return differs(f) && f.plan.Adopts && f.plan.DelaysItself() }
+func keepsDelays(f *property) bool {
+	return set(f) && differs(f) && f.plan.Adopts && f.plan.DelaysItself()
+}
 
 // delaysReturned reports whether the queue delays what is given back by a nack, of a plan that does not ask for it.
 func delaysReturned(f *property) bool {

@@ -165,7 +165,7 @@ func delaying() map[string]shape {
 		"shorter policy":         {given: own(shortest, 5000, longest, 5000), options: slow, policy: delays, hasty: true},
 		"everything waits":       {given: own(kind, "all"), finds: []string{undelayed}, early: 3},
 		"returns wait":           beside(own(kind, "returned"), "problem x-delayed-retry-type"),
-		"classic":                beside(queue(ownQueue), elsewhere, "problem x-queue-type"),
+		"classic":                beside(queue(ownQueue), elsewhere, undelayed, "problem x-queue-type"),
 		"other delays":           beside(own(shortest, 100, longest, 900)),
 		"limit 3":                {given: own(argLimit, 3), finds: []string{limit}, early: 5},
 		"limit 1":                beside(own(argLimit, 1), "problem x-delivery-limit"),

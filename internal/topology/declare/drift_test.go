@@ -56,6 +56,9 @@ func TestEnsureFindsDrift(t *testing.T) {
 			for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
 				f := ensure(t, url, c.plan, mode)
 				f = slices.DeleteFunc(f, func(f Finding) bool { return f.Problem == ProblemMissing })
+				if len(f) > 1 { // a classic queue lacks arguments of a quorum queue, too
+					f = slices.DeleteFunc(f, func(f Finding) bool { return f.Judgement == topology.Harmless })
+				}
 				if len(f) != 1 || f[0].Problem != ProblemDrift || !strings.Contains(f[0].Object, `"`+c.object+`"`) || f[0].Reason == "" {
 					t.Fatalf("%s: %v", mode, f)
 				}

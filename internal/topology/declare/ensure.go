@@ -79,7 +79,7 @@ func (e *ensurer) ensure(ctx context.Context) (Report, error) {
 			e.binding(ctx, b)
 		}
 	}
-	return Report{Plan: e.plan, Findings: mergePermissions(e.findings), Undeclared: e.undeclared}, e.err
+	return Report{Plan: e.plan, Findings: merge(e.findings), Undeclared: e.undeclared}, e.err
 }
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:

@@ -31,7 +31,7 @@ type Finding struct {
 	Judgement topology.Judgement `json:"severity"` // whether messages may be consumed all the same
 	Object    string             `json:"object"`   // e.g. `queue "wms.queue.wms-cincout"`
 	Problem   Problem            `json:"problem"`
-	Property  string             `json:"property"` // of ProblemDrift: the argument or property that differs
+	Property  string             `json:"property"` // of ProblemDrift: the arguments or properties that differ
 	Wanted    string             `json:"wanted"`   // what the plan needs
 	Found     string             `json:"found"`    // what the broker has, or said
 	Reason    string             `json:"reason"`   // of ProblemDrift: what the difference comes to
@@ -90,19 +90,26 @@ func tooLong(o *object, d drift) Finding {
 	}
 }
 
-// mergePermissions reports a missing permission once: the line that grants it is the same for all objects.
-func mergePermissions(all []Finding) []Finding {
+// merge makes one finding of those with one reason and one fix: of the properties of an object, and of missing
+// permissions, which one line grants for all objects.
+func merge(all []Finding) []Finding {
 	var merged []Finding
 	for _, f := range all {
 		i := slices.IndexFunc(merged, func(m Finding) bool {
-			return f.Problem == ProblemPermission && m.Problem == f.Problem && m.Fix == f.Fix
+			permission := f.Problem == ProblemPermission
+			property := f.Problem == ProblemDrift && m.Object == f.Object && m.Reason == f.Reason
+			return m.Problem == f.Problem && m.Fix == f.Fix && (permission || property)
 		})
 		if i < 0 {
 			merged = append(merged, f)
 			continue
 		}
 		m := &merged[i]
-		m.Object += ", " + f.Object
+		if f.Problem == ProblemDrift {
+			m.Property, m.Found = m.Property+", "+f.Property, m.Found+", "+f.Found
+		} else {
+			m.Object += ", " + f.Object
+		}
 		if !strings.Contains(m.Wanted, f.Wanted) {
 			m.Wanted += ", " + f.Wanted
 		}

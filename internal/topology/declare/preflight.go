@@ -35,7 +35,7 @@ func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.M
 		return nil, e.err
 	}
 	findings, err := MayPublish(ctx, s, p, mode)
-	return mergePermissions(append(e.findings, findings...)), err
+	return merge(append(e.findings, findings...)), err
 }
 
 // MayPublish is the part of Preflight about publishing retries, parked and redriven messages: it tries each exchange.
