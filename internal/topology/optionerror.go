@@ -90,7 +90,7 @@ func (c *optionValidator) refusePlan(p *Plan, found problem) {
 		return
 	}
 	if others := strings.Join(all[1:], " or "); others != "" && !blamedIsSet {
-		found.text += "; " + others + " changes it, too"
+		found.text += "; or set " + others
 	}
 	c.mistakes = append(c.mistakes, OptionError{all, found.text})
 }

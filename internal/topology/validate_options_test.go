@@ -34,7 +34,7 @@ func TestCheckBlames(t *testing.T) {
 		{"a routing key", Options{Preset: PresetTopicTiers, Service: "x-" + long, Queue: "q", RetryQueue: "r"}, []string{"SIDECAR_SERVICE"}, "routing key"},
 		{"an exchange that is not there", Options{Preset: PresetDelayLadder, Service: "x", Prefix: long, Queue: "q", Bindings: bound}, nil, ""},
 
-		{"reserved by the service", Options{Service: "amq-x"}, []string{"SIDECAR_SERVICE"}, "SIDECAR_PREFIX or SIDECAR_EXCHANGE changes it, too"},
+		{"reserved by the service", Options{Service: "amq-x"}, []string{"SIDECAR_SERVICE"}, "or set SIDECAR_PREFIX or SIDECAR_EXCHANGE"},
 		{"reserved by the prefix", Options{Service: "x", Prefix: "amq"}, []string{"SIDECAR_PREFIX"}, "reserved by the broker"},
 		{"reserved by the exchange", Options{Preset: PresetTopicTiers, Service: "x", Exchange: "amq.topic"}, []string{"SIDECAR_EXCHANGE"}, "reserved by the broker"},
 		{"nothing is named after the exchange", Options{Preset: PresetTopicTiers, Service: "x", Exchange: "amq.topic", RetryExchange: "r", DLX: "d", DLQ: "q"}, nil, ""},
@@ -43,7 +43,7 @@ func TestCheckBlames(t *testing.T) {
 		{"nothing is named after the prefix", Options{Preset: PresetPerQueue, Service: "amq-x", Bindings: bound}, nil, ""},
 		{"a reserved binding", Options{Service: "x", Bindings: []Binding{{Exchange: "amq.mine"}}}, []string{"SIDECAR_BINDINGS"}, "reserved by the broker"},
 
-		{"names of the preset that clash", Options{Preset: PresetTopicTiers, Service: "x-events.dlq"}, []string{"SIDECAR_SERVICE"}, "SIDECAR_DLQ changes it, too"},
+		{"names of the preset that clash", Options{Preset: PresetTopicTiers, Service: "x-events.dlq"}, []string{"SIDECAR_SERVICE"}, " or SIDECAR_DLQ"},
 		{"the one that was given", Options{Service: "x", Queue: "default.dlq.x"}, []string{"SIDECAR_QUEUE"}, "has two roles"},
 		{"the retry queue beside tiers", Options{Service: "x", DLQ: "default.retry-queue.x", RetryDelays: []time.Duration{time.Second}}, []string{"SIDECAR_DLQ"}, "has two roles"},
 		{"no retry queue beside tiers", Options{Preset: PresetDelayLadder, Service: "x-y", DLQ: "x.y.delay", Bindings: bound}, nil, ""},
