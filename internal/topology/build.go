@@ -167,8 +167,10 @@ func (b *builder) bindOther(bound Binding) {
 // main reports whether an exchange is one that producers publish to. Presets with several have them all, unless one is
 // named.
 func (b *builder) main(exchange string) bool {
-	return exchange == b.o.Exchange || b.o.Exchange == b.fill(b.preset.Names["exchange"], 0) &&
-		slices.ContainsFunc(b.preset.Plan.Exchanges, func(x Exchange) bool { return x.Type == mainType && x.Name == exchange })
+	another := slices.ContainsFunc(b.preset.Plan.Exchanges, func(x Exchange) bool {
+		return x.Type == mainType && x.Name == exchange
+	})
+	return exchange == b.o.Exchange || another && b.o.Exchange == b.fill(b.preset.Names["exchange"], 0)
 }
 
 // queue adds a queue of the preset, unless it has no name. One that others declare too is shared while it has the

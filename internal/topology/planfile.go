@@ -98,8 +98,8 @@ func (p *Plan) DemandSingleActive() error {
 	if p.SingleActive = true; p.OwnQueue().Args[ArgSingleConsumer] == true {
 		return nil
 	}
-	return errors.New(p.Say(fmt.Sprintf("$.queues: queue %q: {order-by} needs %s=true; {order-scope}=replica does not, and "+
-		"keeps order within each replica only", p.Queue, ArgSingleConsumer)))
+	return errors.New(p.Say(fmt.Sprintf("$.queues: queue %q: {order-by} needs %s=true; {order-scope}=replica does not, "+
+		"and keeps order within each replica only", p.Queue, ArgSingleConsumer)))
 }
 
 func (f *planFile) plan(service string) *Plan {

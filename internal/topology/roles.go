@@ -28,8 +28,8 @@ type setting struct {
 	path     string // in a plan file; empty: the variable is set beside the file, too
 }
 
-// settings are the parts of a topology by the words for them in braces, which are the placeholders of the presets' names
-// and of texts for users. No other place has the name of a variable.
+// settings are the parts of a topology by the words for them in braces. These are the placeholders of presets, and of
+// texts for users. No other place has the name of a variable.
 var settings = map[string]setting{
 	"{topology}":        {"SIDECAR_TOPOLOGY", "$"},
 	"{prefix}":          {"SIDECAR_PREFIX", "$.queues[].name"},

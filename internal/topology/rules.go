@@ -76,7 +76,7 @@ var rules = []rule{
 	{on: mainQueue, properties: []string{argMaxLength, argMaxBytes}, when: both(rejecting, losesReturns),
 		judgement: Weaker,
 		reason:    "a full queue refuses new messages, and a retry that returns meanwhile is lost",
-		fix:       "set {queue-type} to quorum, with new retry queues ({retry-queue}): retries then wait until there is room"},
+		fix:       "set {queue-type} to quorum, with new retry queues ({retry-queue}): retries then wait for room"},
 	{on: anyQueue, properties: []string{argMaxLength, argMaxBytes}, when: dropping, judgement: Weaker,
 		reason: "while it is full, its oldest message leaves: the service's queue drops or dead-letters it, tried or not; " +
 			"from a retry queue it returns before its delay is over; what is parked is lost",

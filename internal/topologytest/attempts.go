@@ -15,7 +15,7 @@ import (
 
 // attempts compares what the app received on each of n receipts of a message that fails every time, from its first
 // attempt on.
-func (r *rig) attempts(t *testing.T, id string, n int) []*apptest.Request {
+func (r *rig) attempts(t *testing.T, id string, n int) {
 	t.Helper()
 	exchange, key, _ := front(r.plan)
 	list := r.receipts(t, id, counting(n-1)...)
@@ -37,7 +37,6 @@ func (r *rig) attempts(t *testing.T, id string, n int) []*apptest.Request {
 		}
 	}
 	waited(t, list, r.tier)
-	return list
 }
 
 // waited compares the time between receipts with the delay after each failed attempt, counted from 0.

@@ -11,8 +11,8 @@ import (
 // made-up names, in which those are placeholders again.
 func presets() string {
 	var b strings.Builder
-	b.WriteString("{{- /* Generated from what the sidecar makes by \"go generate ./...\". Do not edit. The placeholders\n" +
-		"are filled in amqp-sidecar-lib.queue. */ -}}\n{{- define \"amqp-sidecar-lib.presets\" -}}\n")
+	b.WriteString("{{- /* Generated from what the sidecar makes by \"go generate ./...\". Do not edit.\n" +
+		"The placeholders are filled in amqp-sidecar-lib.queue. */ -}}\n{{- define \"amqp-sidecar-lib.presets\" -}}\n")
 	for _, name := range []string{
 		topology.PresetFanout, topology.PresetTopicTiers, topology.PresetPerQueue, topology.PresetDelayLadder,
 		topology.PresetDeadLetter, topology.PresetNative,

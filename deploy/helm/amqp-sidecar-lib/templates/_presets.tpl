@@ -1,5 +1,5 @@
-{{- /* Generated from what the sidecar makes by "go generate ./...". Do not edit. The placeholders
-are filled in amqp-sidecar-lib.queue. */ -}}
+{{- /* Generated from what the sidecar makes by "go generate ./...". Do not edit.
+The placeholders are filled in amqp-sidecar-lib.queue. */ -}}
 {{- define "amqp-sidecar-lib.presets" -}}
 fanout: {queue: "{prefix}.queue.{service}", subscribed: "{prefix}.queue.{service}.{subscription}"}
 topic-tiers: {queue: "{prefix}.{rest}", subscribed: "{prefix}.{subscription}"}
