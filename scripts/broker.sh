@@ -18,8 +18,7 @@
 #   BROKER_DIR      DIR
 #   BROKER_SCRIPT   this script
 #
-# The shovel plugin is enabled wherever the server ships it, and the one for exchanges of type x-consistent-hash. A test enables the management plugin when it needs it
-# (brokertest.Management); its HTTP API then listens on the loopback port in DIR/management.
+# The shovel plugin is enabled wherever the server ships it. A test enables the management plugin when it needs it (brokertest.Management); its HTTP API then listens on the loopback port in DIR/management.
 #
 # Where RabbitMQ comes from, the first that works: a docker engine, an installed rabbitmq-server, the
 # distribution's package (apt-get, as root or through sudo -n). Another version than the machine's own, without docker:
@@ -257,7 +256,7 @@ docker_start() { # DIR PORT
   docker cp "$dir/90-extra.conf" "$name:/etc/rabbitmq/conf.d/90-extra.conf" >/dev/null 2>&1
   docker cp "$name:/etc/rabbitmq/enabled_plugins" "$dir/image_plugins" >/dev/null 2>&1 || echo "[]." >"$dir/image_plugins"
   plugins=$(tr -d '[]. \n' <"$dir/image_plugins")
-  echo "[${plugins:+$plugins,}rabbitmq_shovel,rabbitmq_consistent_hash_exchange$(more_plugins)]." >"$dir/enabled_plugins"
+  echo "[${plugins:+$plugins,}rabbitmq_shovel$(more_plugins)]." >"$dir/enabled_plugins"
   chmod 666 "$dir/enabled_plugins" # the server's user enables more
   docker cp "$dir/enabled_plugins" "$name:/etc/rabbitmq/enabled_plugins" >/dev/null 2>&1
   docker start "$name" >/dev/null
@@ -384,12 +383,10 @@ END
 
 # native_plugins BIN: what goes into enabled_plugins, for a server whose scripts are in BIN.
 native_plugins() {
-  local home name all=''
+  local home shovel=''
   home=$(dirname "$(dirname "$(readlink -f "$1/rabbitmq-server")")")
-  for name in rabbitmq_shovel rabbitmq_consistent_hash_exchange; do
-    if compgen -G "$home/plugins/$name-*" >/dev/null; then all+=${all:+,}$name; fi
-  done
-  echo "[$all$(more_plugins)]."
+  if compgen -G "$home/plugins/rabbitmq_shovel-*" >/dev/null; then shovel=rabbitmq_shovel; fi
+  echo "[$shovel$(more_plugins)]."
 }
 
 native_start() { # DIR PORT

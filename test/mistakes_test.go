@@ -98,7 +98,7 @@ func TestMistakes(t *testing.T) {
 		{"", "check", 2, []string{"virtual host ", "missing", "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare"}},
 		{"TOPOLOGY_MODE=verify", "check", 1, []string{"missing", "sidecar plan --format definitions"}},
 		{"BINDINGS=gone:a.b", "check", 1, []string{`exchange "gone"`, "its owner has to declare it"}},
-		{"EXCHANGE=" + sc.prefix, "check", 1, []string{"type fanout", "set SIDECAR_EXCHANGE_TYPE=topic"}},
+		{"EXCHANGE=" + sc.prefix, "check", 1, []string{"type fanout", "set SIDECAR_EXCHANGE_TYPE to topic"}},
 		{"QUEUE=" + sc.prefix + "short", "check", 1, []string{"x-expires", "a queue beside it: another SIDECAR_QUEUE"}},
 		{"QUEUE=" + sc.prefix + "stream", "check", 1, []string{"stream", "a queue beside it: another SIDECAR_QUEUE"}},
 		{"AMQP_USERNAME=" + user.name + " AMQP_PASSWORD=canary-password", "check", 1, []string{"permission", "rabbitmqctl set_permissions"}},

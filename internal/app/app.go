@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -212,9 +211,7 @@ func (a *App) warnings() []string {
 			if s.cfg.Subscription != "" {
 				text = s.cfg.Subscription + ": " + text
 			}
-			if !slices.Contains(all, text) { // partitions have the same ones
-				all = append(all, text)
-			}
+			all = append(all, text)
 		}
 	}
 	return append(all, outboxWarnings(a.cfg)...)

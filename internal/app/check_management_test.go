@@ -97,7 +97,7 @@ func policyCases() map[string]policyCase {
 		"a longer delay":            {"retry", management.Table{"message-ttl": int64(60000)}, nil, "", "", "", []string{classic}}, // the argument is smaller
 		"a shorter delay":           {"retry", management.Table{"message-ttl": int64(6)}, nil, topology.ArgTTL, "problem", "do not wait for the delay", []string{classic}},
 		"retries are refused":       {"retry", management.Table{"max-length": int64(5), "overflow": "reject-publish"}, nil, "x-max-length", "warning", "while the queue is full is lost", []string{classic}},
-		"retries make room":         {"retry", management.Table{"max-length": int64(5)}, nil, "x-max-length", "warning", "the oldest message returns before its delay is over", []string{classic}},
+		"retries make room":         {"retry", management.Table{"max-length": int64(5)}, nil, "x-max-length", "warning", "from a retry queue it returns before its delay is over", []string{classic}},
 		"retries wait for room":     {"retry", management.Table{"max-length": int64(5)}, nil, "x-max-length", "warning", "for minutes, neither ready nor unacked", []string{quorum}},
 		"a full queue":              {"q", management.Table{"max-length": int64(5), "overflow": "reject-publish"}, nil, "x-max-length", "warning", "a full queue refuses", []string{classic}},
 		"rejected at most once":     {"q", management.Table{"overflow": "drop-head"}, nil, topology.ArgOverflow, "warning", "at most once", []string{quorum}},
@@ -105,12 +105,12 @@ func policyCases() map[string]policyCase {
 		"a low limit of deliveries": {"q", management.Table{"delivery-limit": int64(1)}, nil, topology.ArgDeliveryLimit, "problem", "or with 425", []string{quorum}},
 		"delays by policy alone":    {"q", delays("failed", 5000), bare, "", "", "", []string{quorum, native}},
 		"no policy delays":          {"q", management.Table{}, bare, topology.ArgRetryType, "problem", "no policy delays them", []string{quorum, native}},
-		"longer by policy":          {"q", delays("failed", 5000), shorter, topology.ArgRetryMin, "note", "beside it", []string{quorum, native}},
+		"longer by policy":          {"q", delays("failed", 5000), shorter, topology.ArgRetryMin, "note", "do not depend on it", []string{quorum, native}},
 		"shorter by policy":         {"q", delays("failed", 500), nil, topology.ArgRetryMin, "note", "retries wait that long", []string{quorum, native}},
 		"no delay by policy":        {"q", delays("disabled", 500), nil, topology.ArgRetryType, "problem", "delivered again at once", []string{quorum, native}},
 		"everything by policy":      {"q", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker, too", []string{quorum, native}},
-		"everything, with fanout":   {"q", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker once more", []string{quorum, fanout}},
-		"failures, with fanout":     {"q", delays("failed", 5000), nil, topology.ArgRetryType, "note", "a lost connection", []string{quorum, fanout}},
+		"everything, with fanout":   {"q", delays("all", 5000), nil, topology.ArgRetryType, "warning", "waits in the broker, too", []string{quorum, fanout}},
+		"failures, with fanout":     {"q", delays("failed", 5000), nil, topology.ArgRetryType, "note", "do not depend on it", []string{quorum, fanout}},
 	}
 }
 
@@ -146,7 +146,7 @@ func TestCheckJudgesPolicies(t *testing.T) {
 			t.Errorf("%s: %v", name, findings)
 			continue
 		}
-		f, byPolicy := findings[i], c.says != "beside it" && len(c.settings) > 0
+		f, byPolicy := findings[i], name != "longer by policy" && len(c.settings) > 0
 		if !strings.Contains(string(must.Get(json.Marshal(f))(t)), `"severity":"`+c.severity+`"`) || !strings.Contains(f.String(), c.says) ||
 			strings.HasSuffix(f.Found, `, by policy "the policy"`) != byPolicy || (f.Fix == `change policy "the policy"`) != (byPolicy && c.severity != "note") {
 			t.Errorf("%s: %+v", name, f)

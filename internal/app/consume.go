@@ -11,7 +11,6 @@ import (
 	"sidecar/internal/broker"
 	"sidecar/internal/budget"
 	"sidecar/internal/deadletter"
-	"sidecar/internal/topology/declare"
 )
 
 // subscribe builds a subscription for each owner, and the two connections that they share. Publishing has a connection
@@ -25,24 +24,18 @@ func (a *App) subscribe(owners []deadletter.Owner) error {
 	consuming.Memory, consuming.Spool = a.budget.Account(budget.Deliveries), a.spool
 	a.dialer = broker.NewDialer(consuming)
 	a.publisher = a.newPublisher("publish", owners[0].Plan.PublishRoutes()[0].Exchange)
-	queues := 0
-	for _, o := range owners {
-		queues += len(o.Plan.Consumed())
-	}
 	shares := make([]*budget.Account, 1)
-	if queues > 1 {
-		shares = consuming.Memory.Shares(queues)
+	if len(owners) > 1 {
+		shares = consuming.Memory.Shares(len(owners))
 	}
 	for i, cfg := range a.cfg.Subscribed() {
-		whole, sh := owners[i].Plan, a.shared
-		sh.limits = sh.limits.of(cfg, len(whole.Consumed()))
-		for _, plan := range whole.Parts() {
-			s, err := newSubscription(sh, cfg, plan, shares[len(a.subscriptions)])
-			if err != nil {
-				return fmt.Errorf("%w: queue %s: %w", ErrConfig, plan.Queue, err)
-			}
-			a.subscriptions = append(a.subscriptions, s)
+		plan, sh := owners[i].Plan, a.shared
+		sh.limits = sh.limits.of(cfg)
+		s, err := newSubscription(sh, cfg, plan, shares[i])
+		if err != nil {
+			return fmt.Errorf("%w: queue %s: %w", ErrConfig, plan.Queue, err)
 		}
+		a.subscriptions = append(a.subscriptions, s)
 	}
 	return nil
 }
@@ -72,7 +65,7 @@ func (a *App) isolate(s *subscription, leave func()) broker.Serve {
 			return nil
 		}
 		err := s.serve(ctx, link)
-		if (errors.Is(err, broker.ErrUnavailable) || errors.Is(err, declare.ErrPlugin)) && len(a.subscriptions) > 1 {
+		if errors.Is(err, broker.ErrUnavailable) && len(a.subscriptions) > 1 {
 			s.log.Warn("queue gets a connection of its own", "error", err)
 			s.isolated.Store(true)
 			leave()

@@ -27,9 +27,9 @@ func newLimits(cfg *config.Config) (l limits) {
 
 // of returns the bounds of a subscription: its own first, so that it takes nothing of all subscriptions before it can
 // use it.
-func (l limits) of(cfg *config.Config, queues int) limits {
+func (l limits) of(cfg *config.Config) limits {
 	most := min(cfg.Window.Concurrency, l.most)
-	if queues > 1 || most < cfg.Window.Concurrency { // otherwise its only consumer keeps the concurrency
+	if most < cfg.Window.Concurrency { // otherwise its only consumer keeps the concurrency
 		l.slots = append([]chan struct{}{make(chan struct{}, most)}, l.slots...)
 	}
 	if r := cfg.Window.RateLimit; r != 0 { // a tenth of a second's messages at once

@@ -133,7 +133,7 @@ func TestLimits(t *testing.T) {
 func TestEachHasASlot(t *testing.T) {
 	t.Parallel()
 	c := load(t, "SIDECAR_MAX_CONCURRENCY=4", "SIDECAR_CONCURRENCY=3")
-	l := newLimits(together(c, c, c)).of(c, 1)
+	l := newLimits(together(c, c, c)).of(c)
 	if len(l.slots) != 2 || cap(l.slots[0]) != 2 || cap(l.slots[1]) != 4 {
 		t.Errorf("slots %v", l.slots)
 	}

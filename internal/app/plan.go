@@ -97,28 +97,23 @@ func parsePlan(cfg *config.Config) (*topology.Plan, error) {
 	return p, err
 }
 
-// checkBeside rejects what does not fit the subscriptions before it, and what is too much for all together.
+// checkBeside rejects a rate that is too low for the window, and what does not fit the subscriptions before it.
 func checkBeside(cfg *config.Config, before []*config.Config, reject func(variables []string, reasons ...string)) {
 	plan, err := declaredPlan(cfg)
 	if err != nil {
 		return // reported already
 	}
-	queues, window := len(plan.Consumed()), len(plan.Consumed())*cfg.Window.Prefetch
-	slow := func(r config.Rate, variables ...string) {
-		if r > 0 && float64(window) > 15*60*float64(r) { // messages in order return to the queue after 15 minutes
-			reject(variables, fmt.Sprintf("the prefetch of the queues with this rate is %d messages in total, which take more "+
-				"than 15m: the broker takes messages away that are unsettled for too long. Set a higher rate, or "+
-				"SIDECAR_CONCURRENCY and SIDECAR_PREFETCH to %d at most", window, max(1, int(15*60*float64(r))/queues)))
-		}
+	window, rate := cfg.Window.Prefetch, float64(cfg.Window.RateLimit)
+	if most := 15 * 60 * rate; rate > 0 && float64(window) > most { // then messages in order return
+		reject([]string{"SIDECAR_RATE_LIMIT", "SIDECAR_PREFETCH"}, fmt.Sprintf("the prefetch is %d messages, which take more "+
+			"than 15m at this rate: the broker takes messages away that are unsettled for too long. Set a higher rate, or "+
+			"SIDECAR_CONCURRENCY and SIDECAR_PREFETCH to %d at most", window, max(1, int(most))))
 	}
-	slow(cfg.Window.RateLimit, "SIDECAR_RATE_LIMIT", "SIDECAR_PREFETCH")
 	for _, other := range before {
 		p, err := declaredPlan(other)
 		if err != nil {
 			continue
 		}
-		n := len(p.Consumed())
-		queues, window = queues+n, window+n*other.Window.Prefetch
 		for _, m := range plan.Beside(p, other.Subscription) {
 			mine, theirs := m.Variables[0], config.OwnName(other.Subscription, m.Variables[1])
 			reject([]string{mine}, fmt.Sprintf("%s: give %s or %s another value", m.Reason,
@@ -129,13 +124,6 @@ func checkBeside(cfg *config.Config, before []*config.Config, reject func(variab
 				"is %s: set default=EXCHANGE in SIDECAR_PUBLISH_EXCHANGES", other.Subscription,
 				mainExchange(other, p)))
 		}
-	}
-	if len(before)+1 < len(cfg.Service.Subscriptions) {
-		return // those that follow count too
-	}
-	if queues > 500 { // each has two or more channels, and the broker allows 2047 on a connection
-		reject([]string{"SIDECAR_SUBSCRIPTIONS"}, fmt.Sprintf("%d queues, partitions included, and one sidecar consumes at "+
-			"most 500: use fewer partitions, or several sidecars", queues))
 	}
 }
 
@@ -189,10 +177,10 @@ func planOptions(cfg *config.Config) topology.Options {
 	return topology.Options{
 		Preset: t.Preset, Service: cfg.Service.Name, Subscription: cfg.Subscription, Prefix: t.Prefix, Exchange: t.Exchange,
 		ExchangeType: t.ExchangeType, Queue: t.Queue, RetryExchange: t.RetryExchange, RetryQueue: t.RetryQueue,
-		DLX: t.DLX, DLQ: t.DLQ, Partitions: t.Partitions, Bindings: bindings, QueueType: t.QueueType,
+		DLX: t.DLX, DLQ: t.DLQ, Bindings: bindings, QueueType: t.QueueType,
 		MaxRetries: r.MaxRetries, RetryDelay: r.Delay, RetryDelays: r.Delays, MessageTTL: t.MessageTTL,
 		NoDeadLetter: t.DeadLetter == config.Disabled, QueueArguments: queueArguments(t.QueueArguments),
-		Attempt: longestAttempt(cfg), SingleActive: singleActive(cfg), PartitionBy: r.OrderBy,
+		Attempt: longestAttempt(cfg), SingleActive: singleActive(cfg),
 	}
 }
 
@@ -237,10 +225,10 @@ func PresetValues(cfg *config.Config) (values map[string]string, warned []string
 	return v, warnings(cfg, p, unasked(p)), nil
 }
 
-// feeds are the bindings by which messages come to the service's queue, or to the exchange of its partitions.
+// feeds are the bindings by which messages come to the service's queue.
 func feeds(p *topology.Plan) []topology.Binding {
 	return slices.DeleteFunc(slices.Clone(p.Bindings), func(b topology.Binding) bool {
-		return b.Kind == "" && (b.Queue != p.Queue || p.Partitions != nil)
+		return b.Queue != p.Queue
 	})
 }
 

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -236,25 +235,6 @@ func TestOneOfTwoQueuesCannotBeConsumed(t *testing.T) {
 	brokertest.Eventually(t, time.Minute, "a message of the other", func() bool { return len(app.Requests()) == 1 })
 	brokertest.Queue(t, brokertest.URL(t), absent, nil)
 	brokertest.Eventually(t, time.Minute, "both are consumed", func() bool { return a.Ready("").Ready && len(a.Status().Pauses) == 0 })
-}
-
-// TestQueueWithoutPlugin: a broker that cannot divide the queue ends the connection over it, and the status says why.
-func TestQueueWithoutPlugin(t *testing.T) {
-	t.Parallel()
-	brokertest.OwnNode(t).WithoutPlugin("rabbitmq_consistent_hash_exchange")
-	const enable = "rabbitmq-plugins enable rabbitmq_consistent_hash_exchange"
-	cfg := live(t, "SIDECAR_ORDER_BY=routing-key", "SIDECAR_PARTITIONS=2")
-	var out bytes.Buffer
-	if err := Check(t.Context(), cfg, &out, false, plain); err == nil || !strings.Contains(out.String()+err.Error(), enable) {
-		t.Errorf("check: %v\n%s", err, &out)
-	}
-	a, _, _ := run(t, cfg)
-	brokertest.Eventually(t, time.Minute, "the plugin is named", func() bool {
-		return strings.Contains(refusal(a.Status().Pauses), enable)
-	})
-	if a.Ready("").Ready {
-		t.Error("ready without a queue")
-	}
 }
 
 // TestBrokerRefuses: while there is no connection, /status has the broker's words for both.

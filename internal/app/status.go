@@ -183,14 +183,12 @@ func consumed(subs []*subscription) *admin.Consumed {
 	c := &admin.Consumed{
 		App: admin.App{Up: appUp(subs)}, Inflight: inflight(subs), MaxRetries: first.plan.MaxRetries, RetryDelays: []string{},
 	}
-	for i, sub := range subs {
+	for _, sub := range subs {
 		c.Queue = withName(c.Queue, sub.plan.Queue)
 		c.Topology = withName(c.Topology, sub.plan.Preset)
 		c.App.URL = withName(c.App.URL, shownURL(sub.cfg.App.URL))
 		c.Bindings = append(c.Bindings, feeds(sub.plan)...)
-		if i == 0 || sub.cfg != subs[i-1].cfg { // partitions have one concurrency together
-			c.Concurrency += atOnce(sub.cfg)
-		}
+		c.Concurrency += atOnce(sub.cfg)
 		c.Prefetch += sub.consumer.Prefetch()
 		c.Delayed += int(sub.consumer.Delayed())
 		c.Waiting = plusWaiting(c.Waiting, sub)

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -18,9 +17,7 @@ import (
 // is lost.
 func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	if err := s.ensure(ctx, link); err != nil {
-		// The error of a connection that was lost is not about the queue, except ErrPlugin: the declaration of the queue
-		// ended the connection.
-		if ctx.Err() == nil || errors.Is(err, declare.ErrPlugin) {
+		if ctx.Err() == nil { // the error of a connection that was lost is not about the queue
 			s.consumer.Refused(err)
 		}
 		return err
@@ -151,10 +148,10 @@ func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
 
 // ensure declares or verifies the topology, and keeps the gate shut while something blocks. The plan of the last check
 // is compared in one round trip, whatever the size of the topology. After that has failed, the objects are checked one
-// at a time until they fit; so are they in the first check of a session with Leftovers.
+// at a time until they fit.
 func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	begun := s.sightings.Begin()
-	if !s.oneByOne && (s.connected() || s.plan.Leftovers() == nil) {
+	if !s.oneByOne {
 		plan, tolerated := s.found, s.status.tolerated()
 		check := declare.CompareAtOnce
 		if plan == nil {

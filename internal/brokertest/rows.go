@@ -111,13 +111,6 @@ func Management(t testing.TB) string {
 	return u.String()
 }
 
-// WithoutPlugin disables a plugin in the node until the test ends.
-func (n *Node) WithoutPlugin(name string) {
-	n.t.Helper()
-	n.n.must(n.t, plugins("lists:delete("+name+", Enabled)"))
-	n.t.Cleanup(func() { n.n.must(n.t, plugins("["+name+" | Enabled]")) })
-}
-
 // plugins is a call that enables those of a list, which is made of the list Enabled. Calls of several tests at a time
 // are serialised. A list that is enabled already is left alone: rabbit_plugins:ensure opens the archives of all plugins
 // each time, and tests that poll the management API ask for it with every poll.

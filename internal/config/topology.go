@@ -98,10 +98,6 @@ type Topology struct {
 	// The queue that is consumed.
 	Queue string `env:"QUEUE" check:"name" holds:"{subscription}" preset:"see above; required for dead-letter" allowed:"at most 255 bytes, no control characters, not starting with 'amq.'" plan:"$.queue"`
 
-	// Divides the messages by their keys among that many queues, `{queue}.p0` and so on, which replicas share: one consumes
-	// each. Needs `SIDECAR_ORDER_BY` other than `queue`, and the broker's plugin `rabbitmq_consistent_hash_exchange`.
-	Partitions int `env:"PARTITIONS" otherwise:"one queue for all messages" range:"2..64" plan:"$.queues"` // 0 = one
-
 	// What the queue is bound to, e.g. `orders.events:order.*,orders.events:invoice.#`.
 	Bindings []Binding `env:"BINDINGS" holds:"{subscription}" preset:"see above; required for per-queue, delay-ladder and dead-letter" allowed:"'exchange:key', separated by commas; the key may be empty" plan:"$.bindings"`
 

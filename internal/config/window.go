@@ -95,7 +95,7 @@ func (l *loader) defaultPrefetch() int {
 	w, by := &l.cfg.Window, l.cfg.Retry.OrderBy
 	n := 2 * w.Concurrency * w.BatchSize
 	if by != "" && by != "queue" && w.RateLimit == 0 {
-		queues := max(1, len(l.subscriptions())) * max(1, l.cfg.Topology.Partitions)
+		queues := max(1, len(l.subscriptions()))
 		n = max(n, min(5*n, int(w.Memory/2)/queues/(128<<10)))
 	}
 	return min(n, maxPrefetch)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -71,8 +70,7 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 		if c.SingleActive {
 			f := property{plan: c, queue: q, name: ArgSingleConsumer, wanted: true}
 			f.value = "not seen without configure permission"
-			d, _ := f.judge()
-			all = append(all, d)
+			all = append(all, f.judge())
 		}
 	}
 	if len(all) == 0 && !unseen && c.Quorum == p.Quorum && c.RequeueLimit == p.RequeueLimit {
@@ -110,7 +108,7 @@ func (p *Plan) besideChangedDelays(f Found) []Difference {
 	for i := range p.Waits {
 		w := &p.Waits[i]
 		old := p.queue(w.Queue)
-		if old == nil || old.Kind == KindMain || old.Beside { // nil: in the sidecar
+		if old == nil || old.Kind == KindMain || old.Beside {
 			continue
 		}
 		seen := f.Queues[w.Queue]
@@ -155,8 +153,8 @@ func (p *Plan) keepDelay(d *Difference, w *WaitPath, old *Queue, ttl int64, besi
 	w.Delay = time.Duration(ttl) * time.Millisecond
 	old.Args = maps.Clone(old.Args)
 	old.Args[ArgTTL] = ttl
-	if !p.Tiered && !p.FromFile {
-		d.Fix = "set SIDECAR_RETRY_DELAY=" + w.Tier() + ", or " + d.Fix
+	if !p.Tiered {
+		d.Fix = p.Say("set {retry-delay} to ") + w.Tier() + ", or " + d.Fix
 	}
 }
 
@@ -249,24 +247,4 @@ func (q *Queue) makeQuorum() {
 	if _, _, deadLetters := q.DeadLetter(); deadLetters {
 		q.Args[ArgStrategy], q.Args[ArgOverflow] = strategyAtLeastOnce, overflowReject
 	}
-}
-
-// fixOf replaces the placeholders of a fix by variables, or by changes of the plan file.
-func (p *Plan) fixOf(fix, variable string) string {
-	if fix == "{delay policy}" {
-		return p.FixDelay()
-	}
-	another := "set " + variable + " to another name"
-	if variable == "SIDECAR_QUEUE" { // the queue that exists stays as it is
-		another = "use a queue beside it: another SIDECAR_QUEUE, with the same bindings"
-	}
-	ways := strings.NewReplacer("{another}", another,
-		"{any type}", "SIDECAR_QUEUE_TYPE=auto accepts it", "{quorum}", "SIDECAR_QUEUE_TYPE=quorum",
-		"{exchange type}", "set SIDECAR_EXCHANGE_TYPE")
-	if p.FromFile {
-		ways = strings.NewReplacer("{another}", "give it another name in the plan file",
-			"{any type}", "give it this x-queue-type in the plan file", "{quorum}", "quorum queues",
-			"{exchange type}", "give it this type in the plan file: type")
-	}
-	return ways.Replace(fix)
 }

@@ -12,134 +12,138 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Build makes the plan of a preset. The error joins what ValidateOptions says, or else what Validate says, one line
-// each.
+// Build makes the plan of a preset. The error joins what ValidateOptions says, one line each.
 func Build(given Options) (*Plan, error) {
+	p, mistakes := plan(given)
 	var errs []error
-	for _, m := range ValidateOptions(given) {
+	for _, m := range mistakes {
 		errs = append(errs, fmt.Errorf("%s: %s", m.Variables[0], m.Reason))
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	o := Fill(given)
-	b := builder{o: o, preset: blueprints[o.Preset], typed: given.QueueType == TypeClassic}
-	b.p = &Plan{
-		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
-		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && o.Partitions == 0 && !b.preset.wait.inQueue,
-		Attempt: o.Attempt, Tiered: o.RetryDelays != nil && !b.preset.wait.inQueue, SingleActive: o.SingleActive,
-		StampQueue: b.preset.wait.backExchange != "" && o.Partitions == 0, CountHeader: b.preset.countHeader,
-		Redrive: Route{Key: o.Queue, Queue: o.Queue}, arguments: o.QueueArguments,
-	}
-	// The order of these steps is the order of declaration that Plan.Queues needs: dead-letter queue, retry queues,
-	// service's queue.
-	b.feed()
-	if o.RetryExchange != "" {
-		b.p.Exchanges = append(b.p.Exchanges, Exchange{Name: o.RetryExchange, Type: "direct", Shared: b.preset.wait.shared})
-	}
-	b.park()
-	b.wait()
-	b.partition()
-	b.service()
-	b.back()
-	if err := b.p.Validate(); err != nil {
-		return nil, err
-	}
-	b.p.RequeueLimit = b.p.requeueLimit(b.p.OwnQueue().Properties(), 0)
-	b.p.notes = b.notes(&given)
-	return b.p, nil
-}
-
-// Fill gives every option that is not set the value of the preset. An option that stays empty names an object that the
-// topology does not have. Options that ValidateOptions refuses are filled where possible.
-func Fill(o Options) Options {
-	o.Preset = cmp.Or(o.Preset, PresetFanout)
-	b := blueprints[o.Preset]
-	if b == nil {
-		return o
-	}
-	if o.autoType() {
-		o.QueueType = cmp.Or(b.queueType, TypeClassic)
-	}
-	o.ExchangeType = cmp.Or(o.ExchangeType, b.exchangeType)
-	for _, n := range o.settable(b) {
-		*n.value = cmp.Or(*n.value, o.nameFrom(n.template))
-	}
-	if o.NoDeadLetter {
-		o.DLX, o.DLQ = "", ""
-	}
-	if o.Partitions > 0 {
-		o.RetryExchange, o.RetryQueue = "", ""
-	}
-	if o.RetryDelays == nil {
-		o.RetryDelay, o.RetryDelays = cmp.Or(o.RetryDelay, b.wait.delay), slices.Clone(b.wait.delays)
-	}
-	if o.MaxRetries == nil {
-		o.MaxRetries = new(cmp.Or(b.maxRetries, len(o.RetryDelays)))
-	}
-	return o
-}
-
-// settable is a name that can be set alone.
-type settable struct {
-	purpose  string
-	variable string
-	value    *string
-	template string // that it is made from otherwise; empty: nothing
-}
-
-// settable lists the names of o, each behind those it may be made from.
-func (o *Options) settable(b *blueprint) []settable {
-	return []settable{
-		{"prefix", "SIDECAR_PREFIX", &o.Prefix, "{first}"},
-		{"main exchange", "SIDECAR_EXCHANGE", &o.Exchange, b.exchanges[0]},
-		{"service's queue", "SIDECAR_QUEUE", &o.Queue, b.queue},
-		{"retry exchange", "SIDECAR_RETRY_EXCHANGE", &o.RetryExchange, b.wait.exchange},
-		{"retry queue", "SIDECAR_RETRY_QUEUE", &o.RetryQueue, b.wait.queue},
-		{"dead-letter exchange", "SIDECAR_DLX", &o.DLX, b.park.exchange},
-		{"dead-letter queue", "SIDECAR_DLQ", &o.DLQ, b.park.queue},
-	}
-}
-
-// plainRetryQueue reports whether there is the one retry queue, of filled options. Where the service's queue
-// dead-letters to it, it exists with tiers too: the queue keeps its dead-letter route, so that tiers can be switched on
-// and off without deleting it, and what the broker or another consumer dead-letters must arrive somewhere.
-func (o *Options) plainRetryQueue(b *blueprint) bool {
-	return o.RetryDelays == nil || !b.parksDeadLetters
-}
-
-// tierNames are the queue of a tier and the key that leads to it; an empty key is the queue's name.
-func (o *Options) tierNames(b *blueprint, d time.Duration) (queue, key string) {
-	tier := placeholders{"{tier}": b.wait.tier(d)}
-	return tier.Replace(o.nameFrom(b.wait.tierQueue)), tier.Replace(o.nameFrom(b.wait.tierKey))
+	return p, nil
 }
 
 type builder struct {
-	o      Options // filled
-	preset *blueprint
-	typed  bool // every declaration names the type, so that the virtual host's default type does not apply
+	given  *Options
+	o      Options // given, filled
+	values placeholders
+	preset *preset
 	p      *Plan
 }
 
+// expand makes a plan of a preset that may have problems.
+func expand(given *Options, o Options) *Plan {
+	b := builder{given: given, o: o, values: o.values(), preset: presets()[o.Preset]}
+	t := &b.preset.Plan
+	b.p = &Plan{
+		Preset: o.Preset, Service: o.Service, Queue: o.Queue, MaxRetries: *o.MaxRetries,
+		Quorum: o.QueueType == TypeQuorum, AutoType: given.autoType() && !b.preset.delaysItself(),
+		Attempt: o.Attempt, Tiered: o.RetryDelays != nil && !b.preset.delaysItself(), SingleActive: o.SingleActive,
+		StampQueue: t.StampQueue, CountHeader: t.CountHeader, Park: b.route(t.Park, 0),
+		Redrive: Route{Key: o.Queue, Queue: o.Queue}, arguments: o.QueueArguments,
+	}
+	b.feed()
+	for _, x := range t.Exchanges {
+		if x.Name = b.fill(x.Name, 0); x.Name != "" && x.Type != mainType {
+			b.p.Exchanges = append(b.p.Exchanges, x)
+		}
+	}
+	for _, q := range t.Queues {
+		for _, d := range b.delays(q.Name) {
+			b.queue(q, d)
+		}
+	}
+	for _, bound := range t.Bindings[1:] {
+		for _, d := range b.delays(bound.Queue) {
+			b.bindOther(Binding{Exchange: b.fill(bound.Exchange, 0), Key: b.fill(bound.Key, d), Queue: b.fill(bound.Queue, d)})
+		}
+	}
+	for _, w := range t.Waits {
+		for _, d := range b.delays(w.Queue) {
+			if tiered(w.Queue) == b.p.Tiered {
+				b.p.Waits = append(b.p.Waits, WaitPath{Delay: d, Route: b.route(w.Route, d), By: w.By})
+			}
+		}
+	}
+	if t.Redrive != nil {
+		b.p.Redrive = b.route(*t.Redrive, 0)
+	}
+	b.dropIdle()
+	b.p.RequeueLimit = b.p.requeueLimit(b.p.OwnQueue().Properties(), 0)
+	b.p.notes = b.notes(given)
+	return b.p
+}
+
+// mainType is the type that a preset gives to its main exchanges.
+const mainType = "{exchange-type}"
+
+// delays are those that an object of that name is there for: of the tiers, or the only one.
+func (b *builder) delays(template string) []time.Duration {
+	o := &b.o
+	switch {
+	case tiered(template):
+		return o.RetryDelays
+	case b.preset.delaysItself() && len(o.RetryDelays) > 0:
+		return o.RetryDelays[:1]
+	}
+	return []time.Duration{cmp.Or(o.RetryDelay, time.Duration(b.preset.RetryDelay))}
+}
+
+func (b *builder) fill(template string, d time.Duration) string {
+	name := b.values.Replace(b.o.scope().Replace(template))
+	if tiered(template) {
+		name = placeholders{"{tier}": TierLabel(d), "{seconds}": secondsLabel(d)}.Replace(name)
+	}
+	return name
+}
+
+// argument is the value of an argument of a preset for a delay.
+func (b *builder) argument(v any, d time.Duration) any {
+	switch v {
+	case "{delay}":
+		return d.Milliseconds()
+	case "{longest}":
+		return slices.Max(append(b.o.RetryDelays, d)).Milliseconds()
+	case "{limit}":
+		return ownLimit(*b.o.MaxRetries)
+	}
+	if text, ok := v.(string); ok {
+		return b.fill(text, d)
+	}
+	return v
+}
+
+func (b *builder) route(r Route, d time.Duration) Route {
+	r = Route{Exchange: b.fill(r.Exchange, d), Key: b.fill(r.Key, d), Queue: b.fill(r.Queue, d)}
+	switch {
+	case r.Queue == "":
+		return Route{}
+	case r.Exchange == "":
+		r.Key = r.Queue
+	}
+	return r
+}
+
+// feed binds the service's queue to what producers publish to.
 func (b *builder) feed() {
 	bindings := b.o.Bindings
 	if len(bindings) == 0 {
 		own := Binding{Exchange: b.o.Exchange}
 		if b.o.ExchangeType == "topic" {
-			own.Key = b.o.nameFrom(b.preset.bindingKey)
+			own.Key = b.fill(b.preset.Plan.Bindings[0].Key, 0)
 		}
 		bindings = []Binding{own}
 	}
 	for _, bound := range bindings {
 		bound.Queue = b.o.Queue
-		if b.o.Partitions > 0 {
-			bound.Queue, bound.Kind = partitionsOf(b.o.Queue), "exchange"
-		}
 		b.bind(bound)
 	}
 }
 
-// bind adds a binding of the service's queue. Main exchanges are declared; any other one belongs to another service.
+// bind adds a binding. Main exchanges are declared; any other one that the plan does not have belongs to another
+// service.
 func (b *builder) bind(bound Binding) {
 	b.p.Bindings = append(b.p.Bindings, bound)
 	if b.p.exchange(bound.Exchange) != nil {
@@ -152,114 +156,45 @@ func (b *builder) bind(bound Binding) {
 	b.p.Exchanges = append(b.p.Exchanges, x)
 }
 
+// bindOther adds a binding of the preset, unless an object of it is left out or the exchange leads there already.
+func (b *builder) bindOther(bound Binding) {
+	if bound.Exchange != "" && b.p.queue(bound.Queue) != nil &&
+		!slices.Contains(b.p.reach(bound.Exchange, bound.Key), bound.Queue) {
+		b.bind(bound)
+	}
+}
+
 // main reports whether an exchange is one that producers publish to. Presets with several have them all, unless one is
 // named.
 func (b *builder) main(exchange string) bool {
-	all := b.preset.exchanges
-	return exchange == b.o.Exchange || b.o.Exchange == all[0] && slices.Contains(all, exchange)
-}
-
-// park sets the route to the dead-letter queue: directly, or through an exchange.
-func (b *builder) park() {
-	queue, p := b.o.DLQ, b.preset.park
-	if queue == "" {
-		return
-	}
-	b.queue(Queue{
-		Name: queue, Kind: KindDLQ, Args: amqp.Table{}, Shared: p.sharedQueue && queue == b.o.nameFrom(p.queue),
+	another := slices.ContainsFunc(b.preset.Plan.Exchanges, func(x Exchange) bool {
+		return x.Type == mainType && x.Name == exchange
 	})
-	b.p.Park = Route{Exchange: b.o.DLX, Key: queue, Queue: queue}
-	if b.o.DLX == "" {
+	return exchange == b.o.Exchange || another && b.o.Exchange == b.fill(b.preset.Names["exchange"], 0)
+}
+
+// queue adds a queue of the preset, unless it has no name. One that others declare too is shared while it has the
+// preset's name.
+func (b *builder) queue(q Queue, d time.Duration) {
+	template, args := q.Name, amqp.Table{}
+	if q.Name = b.fill(template, d); q.Name == "" && q.Kind != KindMain {
 		return
 	}
-	b.p.Park.Key = b.o.nameFrom(p.key)
-	b.p.Exchanges = append(b.p.Exchanges, Exchange{Name: b.o.DLX, Type: p.exchangeType, Shared: p.shared})
-	b.p.Bindings = append(b.p.Bindings, Binding{Exchange: b.o.DLX, Key: b.parkKey(), Queue: queue})
-}
-
-// parkKey is the key by which the exchange for parked messages routes; a fanout exchange routes by none.
-func (b *builder) parkKey() string {
-	if b.preset.park.exchangeType == "fanout" {
-		return ""
+	q.Shared = q.Shared && q.Name == b.fill(b.preset.Names[strings.Trim(template, "{}")], 0)
+	for name, v := range q.Args {
+		args[name] = b.argument(v, d)
 	}
-	return b.o.nameFrom(b.preset.park.key)
-}
-
-func (b *builder) wait() {
-	w := &b.preset.wait
-	if w.inQueue {
-		shortest, _ := b.o.delayRange()
-		b.p.Waits = []WaitPath{{Delay: shortest, Route: Route{Key: b.o.Queue, Queue: b.o.Queue}, By: ByDelay}}
-		return
+	if args[ArgDLX] == "" && (args[ArgDLKey] == "" || args[ArgDLKey] == nil) { // where there is nothing
+		delete(args, ArgDLX)
+		delete(args, ArgDLKey)
 	}
-	if b.o.plainRetryQueue(b.preset) {
-		one := b.waitQueue(b.o.RetryQueue, w.key, cmp.Or(b.o.RetryDelay, w.delay))
-		if b.o.Partitions == 0 && !b.p.Tiered && !b.preset.parksDeadLetters {
-			one.By = ByReject
-		}
-		if !b.p.Tiered {
-			b.p.Waits = append(b.p.Waits, one)
-		}
-		if b.preset.redrivesToWait {
-			b.p.Redrive = one.Route
-		}
+	if q.Args = args; q.Kind == KindMain {
+		b.own(&q)
 	}
-	for _, d := range b.o.RetryDelays {
-		queue, key := b.o.tierNames(b.preset, d)
-		b.p.Waits = append(b.p.Waits, b.waitQueue(queue, key, d))
-	}
-}
-
-// waitQueue adds a queue that gives its messages back after delay. Those of a partition wait in the sidecar.
-func (b *builder) waitQueue(queue, key string, delay time.Duration) WaitPath {
-	if b.o.Partitions > 0 {
-		return WaitPath{Delay: delay, By: ByPublish}
-	}
-	w := &b.preset.wait
-	b.queue(Queue{Name: queue, Kind: KindRetry, Args: amqp.Table{
-		ArgTTL: delay.Milliseconds(), ArgDLX: b.o.nameFrom(w.backExchange), ArgDLKey: b.o.nameFrom(w.backKey),
-	}})
-	r := Route{Key: queue, Queue: queue}
-	if b.o.RetryExchange != "" {
-		r.Exchange, r.Key = b.o.RetryExchange, cmp.Or(key, queue)
-		b.p.Bindings = append(b.p.Bindings, Binding{Exchange: r.Exchange, Key: r.Key, Queue: queue})
-	}
-	return WaitPath{Delay: delay, Route: r, By: ByPublish}
-}
-
-func (b *builder) service() {
-	args := amqp.Table{}
-	switch {
-	case !b.preset.parksDeadLetters && b.o.Partitions == 0:
-		args[ArgDLX], args[ArgDLKey] = b.o.RetryExchange, b.preset.wait.key
-	case b.preset.parksDeadLetters && b.o.DLQ != "":
-		args[ArgDLX] = b.o.DLX
-		if key := b.parkKey(); key != "" {
-			args[ArgDLKey] = key
-		}
-	}
-	if b.preset.wait.inQueue {
-		shortest, longest := b.o.delayRange()
-		args[ArgRetryType], args[ArgDeliveryLimit] = delayFailed, ownLimit(*b.o.MaxRetries)
-		args[ArgRetryMin], args[ArgRetryMax] = shortest.Milliseconds(), longest.Milliseconds()
-	}
-	if b.o.SingleActive {
-		args[ArgSingleConsumer] = true
-	}
-	if b.o.MessageTTL != 0 {
-		args[ArgTTL] = b.o.MessageTTL.Milliseconds()
-	}
-	maps.Copy(args, b.o.QueueArguments)
-	for _, name := range b.p.Consumed() {
-		b.queue(Queue{Name: name, Kind: KindMain, Args: maps.Clone(args)})
-	}
-}
-
-func (b *builder) queue(q Queue) {
 	switch {
 	case b.p.Quorum:
 		q.makeQuorum()
-	case b.typed:
+	case b.given.QueueType == TypeClassic: // named, so that the virtual host's default type does not apply
 		q.Args[ArgType] = TypeClassic
 	}
 	if len(q.Args) == 0 {
@@ -268,33 +203,99 @@ func (b *builder) queue(q Queue) {
 	b.p.Queues = append(b.p.Queues, q)
 }
 
-// back adds the binding that returns retries from an exchange to the service's queue, if no other binding does.
-func (b *builder) back() {
-	exchange, key := b.o.nameFrom(b.preset.wait.backExchange), b.o.nameFrom(b.preset.wait.backKey)
-	if exchange != "" && b.o.Partitions == 0 && !slices.Contains(b.p.reach(exchange, key), b.o.Queue) {
-		b.bind(Binding{Exchange: exchange, Key: key, Queue: b.o.Queue})
+// own adds the arguments that options give to the service's queue.
+func (b *builder) own(q *Queue) {
+	if b.o.SingleActive {
+		q.Args[ArgSingleConsumer] = true
+	}
+	if b.o.MessageTTL != 0 {
+		q.Args[ArgTTL] = b.o.MessageTTL.Milliseconds()
+	}
+	maps.Copy(q.Args, b.o.QueueArguments)
+}
+
+// dropIdle removes a retry queue that tiers replace. It stays where the service's queue dead-letters to it: the queue
+// keeps its dead-letter route, so that tiers can be switched on and off without deleting it, and what the broker or
+// another consumer dead-letters must arrive somewhere.
+func (b *builder) dropIdle() {
+	exchange, key, _ := b.p.OwnQueue().DeadLetter()
+	used := append(b.p.reach(exchange, key), b.p.Redrive.Queue)
+	for _, w := range b.p.Waits {
+		used = append(used, w.Queue)
+	}
+	b.p.Queues = slices.DeleteFunc(b.p.Queues, func(q Queue) bool {
+		return q.Kind == KindRetry && !slices.Contains(used, q.Name)
+	})
+	b.p.Bindings = slices.DeleteFunc(b.p.Bindings, func(bound Binding) bool { return b.p.queue(bound.Queue) == nil })
+}
+
+// Fill gives every option that is not set the value of the preset. An option that stays empty names an object that the
+// topology does not have. Options that ValidateOptions refuses are filled where possible.
+func Fill(o Options) Options {
+	o.Preset = cmp.Or(o.Preset, PresetFanout)
+	b := presets()[o.Preset]
+	if b == nil {
+		return o
+	}
+	if o.autoType() {
+		o.QueueType = cmp.Or(b.QueueType, TypeClassic)
+	}
+	o.ExchangeType = cmp.Or(o.ExchangeType, b.ExchangeType)
+	for _, n := range o.settable(b) {
+		*n.value = cmp.Or(*n.value, o.nameFrom(n.template))
+	}
+	if o.NoDeadLetter {
+		o.DLX, o.DLQ = "", ""
+	}
+	if o.RetryDelays == nil {
+		o.RetryDelay = cmp.Or(o.RetryDelay, time.Duration(b.RetryDelay))
+		for _, d := range b.RetryDelays {
+			o.RetryDelays = append(o.RetryDelays, time.Duration(d))
+		}
+	}
+	if o.MaxRetries == nil {
+		o.MaxRetries = new(cmp.Or(b.MaxRetries, len(o.RetryDelays)))
+	}
+	return o
+}
+
+// settable is a name that can be set alone.
+type settable struct {
+	word     string // of settings
+	value    *string
+	template string // that it is made from otherwise; empty: nothing
+}
+
+// settable lists the names of o, each behind those it may be made from.
+func (o *Options) settable(b *preset) []settable {
+	return []settable{
+		{"{prefix}", &o.Prefix, "{first}"},
+		{"{exchange}", &o.Exchange, b.Names["exchange"]},
+		{"{queue}", &o.Queue, b.Names["queue"]},
+		{"{retry-exchange}", &o.RetryExchange, b.Names["retry-exchange"]},
+		{"{retry-queue}", &o.RetryQueue, b.Names["retry-queue"]},
+		{"{dlx}", &o.DLX, b.Names["dlx"]},
+		{"{dlq}", &o.DLQ, b.Names["dlq"]},
 	}
 }
 
+// notes are settings that have no effect, or one that may surprise.
 func (b *builder) notes(given *Options) []string {
 	var notes []string
-	if !slices.ContainsFunc(b.p.Exchanges, func(x Exchange) bool { return b.main(x.Name) }) {
-		if given.ExchangeType != "" {
-			notes = append(notes, fmt.Sprintf("SIDECAR_EXCHANGE_TYPE=%s is not used: SIDECAR_BINDINGS does not name "+
-				"exchange %s", given.ExchangeType, b.o.Exchange))
-		}
-		w := &b.preset.wait
-		makesNames := strings.Contains(w.exchange+w.backExchange+b.preset.park.exchange, "{exchange}")
-		if given.Exchange != "" && !makesNames {
-			notes = append(notes, fmt.Sprintf("SIDECAR_EXCHANGE=%s is not used: SIDECAR_BINDINGS does not name it",
-				given.Exchange))
+	note := func(surprises bool, text string) {
+		if surprises {
+			notes = append(notes, b.p.Say(text))
 		}
 	}
-	if given.Prefix == "" && given.Exchange == "" && strings.Contains(b.preset.exchanges[0], "{prefix}") &&
-		!strings.Contains(b.o.Service, "-") {
-		notes = append(notes, fmt.Sprintf("SIDECAR_SERVICE: %q has no hyphen, so its prefix is %q: it shares the main "+
-			"exchange with every other service without a hyphen; SIDECAR_PREFIX or SIDECAR_EXCHANGE gives it "+
-			"another", b.o.Service, b.o.Prefix))
-	}
+	makesNames := strings.Contains(b.preset.Names["retry-exchange"]+b.preset.Names["dlx"], "{exchange}")
+	unbound := !slices.ContainsFunc(b.p.Exchanges, func(x Exchange) bool { return b.main(x.Name) })
+	note(unbound && given.ExchangeType != "", fmt.Sprintf("{exchange-type}=%s is not used: {bindings} does not name "+
+		"exchange %s", given.ExchangeType, b.o.Exchange))
+	note(unbound && given.Exchange != "" && !makesNames,
+		fmt.Sprintf("{exchange}=%s is not used: {bindings} does not name it", given.Exchange))
+	note(given.Prefix == "" && given.Exchange == "" && strings.Contains(b.preset.Names["exchange"], "{prefix}") &&
+		!strings.Contains(b.o.Service, "-"),
+		fmt.Sprintf("{service}: %q has no hyphen, so its prefix is %q: it shares the main exchange with every other service "+
+			"without a hyphen; {prefix} or {exchange} gives it another", b.o.Service, b.o.Prefix))
 	return notes
 }

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"cmp"
 	"reflect"
 	"slices"
 
@@ -68,7 +67,7 @@ func (p *Plan) Definitions(vhost string) ([]byte, error) {
 			continue
 		}
 		d.Exchanges = append(d.Exchanges, objectDefinition{
-			Name: e.Name, Vhost: vhost, Type: e.Type, Durable: true, Internal: new(false), Arguments: notNull(e.Args),
+			Name: e.Name, Vhost: vhost, Type: e.Type, Durable: true, Internal: new(false), Arguments: amqp.Table{},
 		})
 	}
 	for _, q := range p.Queues {
@@ -78,7 +77,7 @@ func (p *Plan) Definitions(vhost string) ([]byte, error) {
 	}
 	for _, b := range p.Bindings {
 		d.Bindings = append(d.Bindings, bindingDefinition{
-			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: cmp.Or(b.Kind, "queue"), RoutingKey: b.Key,
+			Source: b.Exchange, Vhost: vhost, Destination: b.Queue, DestinationType: "queue", RoutingKey: b.Key,
 			Arguments: notNull(b.Args),
 		})
 	}

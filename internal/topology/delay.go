@@ -7,8 +7,6 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
-
-	"sidecar/internal/amqpvalue"
 )
 
 // A quorum queue of RabbitMQ 4.3 can delay messages itself (ByDelay). What is rejected with requeue, and what
@@ -76,22 +74,6 @@ func (p *Plan) FixDelay() string {
 		regexp.QuoteMeta(p.Queue), shortest.Milliseconds(), longest.Milliseconds())
 }
 
-// delayRange are the shortest and the longest delay of filled options whose queue delays messages itself.
-func (o *Options) delayRange() (shortest, longest time.Duration) {
-	if len(o.RetryDelays) > 0 {
-		return o.RetryDelays[0], o.RetryDelays[len(o.RetryDelays)-1]
-	}
-	return o.RetryDelay, o.RetryDelay
-}
-
-// tiers are the delays that have a retry queue each.
-func (o *Options) tiers(b *blueprint) []time.Duration {
-	if b.wait.inQueue {
-		return nil
-	}
-	return o.RetryDelays
-}
-
 // besideOwnDelays adds retry queues where the service's queue exists and delays messages by other times: it cannot be
 // changed, and goes on delaying what is in it. Retries are published to them, with the count in a header.
 func (p *Plan) besideOwnDelays(f Found) {
@@ -119,33 +101,3 @@ func (p *Plan) besideOwnDelays(f Found) {
 func delaysFailed(found amqp.Table) bool {
 	return found[ArgRetryType] == delayFailed || found[ArgRetryType] == delayAll
 }
-
-// Conditions of rules.
-
-func wantsDelay(f *property) bool {
-	own := f.plan.OwnQueue()
-	return own != nil && own.Args[ArgRetryType] == delayFailed
-}
-
-// parksEarly reports whether the broker takes messages away that have retries left: rejects count, too.
-func parksEarly(f *property) bool {
-	limit, finite := amqpvalue.Count(f.value)
-	if f.value == nil && f.all[ArgType] == TypeQuorum {
-		limit, finite = brokersLimit, true
-	}
-	return wantsDelay(f) && finite && limit < f.plan.MaxRetries
-}
-
-func unlimited(f *property) bool {
-	limit, ok := f.value.(int64)
-	return ok && (limit < 0 || limit >= NoDeliveryLimit)
-}
-
-func ampleLimit(f *property) bool {
-	limit, finite := f.value.(int64)
-	return wantsDelay(f) && finite && limit >= ownLimit(f.plan.MaxRetries)
-}
-
-func inOrder(f *property) bool { return f.plan.InPlace && f.value != delayNothing }
-
-func outlasting(f *property) bool { return f.plan.Attempt > MaxHeld }

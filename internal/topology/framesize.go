@@ -43,30 +43,16 @@ func overweight(pub *amqp.Publishing, reserve int) bool {
 	return HeaderFrameSize(pub) > FrameMax-reserve
 }
 
-// HeaderFrameSize is the size in bytes of the frame that carries pub's properties.
+// HeaderFrameSize is at most how many bytes the frame has that carries pub's properties.
 func HeaderFrameSize(pub *amqp.Publishing) int {
-	n := frameOverhead + propertyFlags
+	n := frameOverhead + propertyFlags + 8 + 1 + 1 // timestamp, priority, delivery mode
 	for _, s := range []string{
 		pub.ContentType, pub.ContentEncoding, pub.CorrelationId, pub.ReplyTo, pub.Expiration,
 		pub.MessageId, pub.Type, pub.UserId, pub.AppId,
 	} {
-		if s != "" {
-			n += 1 + len(s)
-		}
+		n += 1 + len(s)
 	}
-	if len(pub.Headers) > 0 {
-		n += tableSize(pub.Headers)
-	}
-	if pub.DeliveryMode != 0 {
-		n++
-	}
-	if pub.Priority != 0 {
-		n++
-	}
-	if !pub.Timestamp.IsZero() {
-		n += 8
-	}
-	return n
+	return n + tableSize(pub.Headers)
 }
 
 // tableSize is the size of t on the wire, its length prefix included. All that was received can be written.

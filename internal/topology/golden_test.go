@@ -2,10 +2,8 @@ package topology
 
 import (
 	"flag"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,63 +70,12 @@ func goldens(t *testing.T) map[string]*Plan {
 	return plans
 }
 
-// partitioned are the presets with three partitions, by each kind of key.
-func partitioned(t *testing.T) map[string]*Plan {
-	plans := map[string]*Plan{}
-	for preset, by := range map[string]string{
-		PresetFanout: "routing-key", PresetTopicTiers: "header:customer", PresetPerQueue: "correlation-id",
-		PresetDelayLadder: "routing-key", PresetDeadLetter: "routing-key",
-	} {
-		plans["partitions-"+preset] = show(t, preset, func(o *Options) { o.Partitions, o.PartitionBy, o.SingleActive = 3, by, true })
-	}
-	return plans
-}
-
-// TestParts: the plan of each partition is valid, with the partition's own queue, and only the first one binds to what
-// producers publish to.
-func TestParts(t *testing.T) {
-	t.Parallel()
-	for name, p := range partitioned(t) {
-		parts := p.Parts()
-		if len(parts) != 3 || parts[0] != p {
-			t.Errorf("%s: %d parts", name, len(parts))
-		}
-		for i, part := range parts {
-			if err := part.Validate(); err != nil || part.Queue != p.Partitions[i] || part.OwnQueue() == nil {
-				t.Errorf("%s: part %d has queue %s: %v", name, i, part.Queue, err)
-			}
-			if feeds := slices.ContainsFunc(part.Bindings, func(b Binding) bool { return b.Kind != "" }); feeds != (i == 0) || (part.Leftovers() != nil) != (i == 0) {
-				t.Errorf("%s: part %d: bound to what producers publish to: %v", name, i, feeds)
-			}
-		}
-		if _, err := p.JSON(); err == nil || !strings.Contains(err.Error(), "SIDECAR_PARTITIONS") {
-			t.Errorf("%s as a plan file: %v", name, err)
-		}
-	}
-	if p := show(t, PresetFanout, nil); len(p.Parts()) != 1 || p.Parts()[0] != p || p.Leftovers() != nil {
-		t.Error("one queue has several parts")
-	}
-}
-
-// TestOwns: to each part belong the messages of all partitions, also of an earlier number of them. Without partitions
-// queues of such names are other services'.
+// TestOwns: a message that was parked elsewhere belongs to another service, whatever its queue is called.
 func TestOwns(t *testing.T) {
 	t.Parallel()
-	for name, p := range partitioned(t) {
-		for suffix, owned := range map[string]bool{
-			"": true, ".p0": true, ".p2": true, ".p9": true, ".p64": false, ".p2x": false, "p": false, "p0": false, "-1": false,
-			".p-1": false, ".p00": false, ".p+1": false, ".p99999999999999999999": false,
-		} {
-			for i, part := range p.Parts() {
-				if queue := strings.TrimSuffix(p.Partitions[0], ".p0") + suffix; part.Owns(queue) != owned {
-					t.Errorf("%s: part %d: messages of %s", name, i, queue)
-				}
-			}
-		}
-	}
 	p := *show(t, PresetFanout, nil)
 	p.Redrive.Exchange = "orders"
-	for queue, owned := range map[string]bool{p.Queue: true, "": true, "orders": false, "orders.p0": false, "orders.p63": false} {
+	for queue, owned := range map[string]bool{p.Queue: true, "": true, "orders": false} {
 		if p.Owns(queue) != owned {
 			t.Errorf("messages of %s", queue)
 		}
@@ -152,7 +99,6 @@ func TestPresetsToTheLetter(t *testing.T) {
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	plans := goldens(t)
-	maps.Copy(plans, partitioned(t))
 	for name, p := range plans {
 		definitions := must.Get(p.Definitions("/"))(t)
 		golden(t, name+".txt", p.Text())

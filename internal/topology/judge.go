@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -78,48 +79,12 @@ type rule struct {
 	properties []string
 	when       func(*property) bool // nil: always
 	judgement  Judgement
-	reason     string   // %v is the value found
-	fix        string   // with what Plan.fixOf fills in
-	explains   []string // properties whose differences need not be reported beside this one
+	reason     string // %v is the value found
+	fix        string // with what property.words fills in
 }
 
-// role is what an object is for, as a set.
-type role uint8
-
-const (
-	mainQueue role = 1 << iota
-	retryQueue
-	deadLetterQueue
-	mainExchange
-	retryExchange // retries are published to it
-	parkExchange
-
-	anyQueue    = mainQueue | retryQueue | deadLetterQueue
-	anyExchange = mainExchange | retryExchange | parkExchange
-)
-
-// role of what is judged, and the variable that gives it another name.
-func (f *property) role() (of role, variable string) {
-	switch {
-	case f.queue != nil && f.queue.Kind == KindMain:
-		return mainQueue, "SIDECAR_QUEUE"
-	case f.queue != nil && f.queue.Kind == KindRetry:
-		return retryQueue, "SIDECAR_RETRY_QUEUE"
-	case f.queue != nil:
-		return deadLetterQueue, "SIDECAR_DLQ"
-	case f.exchange.Name == f.plan.Park.Exchange:
-		return parkExchange, "SIDECAR_DLX"
-	case f.plan.Partitions != nil && f.exchange.Name == f.plan.Redrive.Exchange:
-		return retryExchange, "SIDECAR_QUEUE"
-	case slices.ContainsFunc(f.plan.Waits, func(w WaitPath) bool { return w.Exchange == f.exchange.Name }):
-		return retryExchange, "SIDECAR_RETRY_EXCHANGE"
-	}
-	return mainExchange, "SIDECAR_EXCHANGE"
-}
-
-// rule returns the first rule that applies to f; nil for an unknown argument.
-func (f *property) rule() *rule {
-	of, _ := f.role()
+// rule returns the first rule that applies to f; nil: a difference is harmless.
+func (f *property) rule(of role) *rule {
 	for i := range rules {
 		r := &rules[i]
 		if r.on&of != 0 && slices.Contains(r.properties, f.name) && (r.when == nil || r.when(f)) {
@@ -129,60 +94,60 @@ func (f *property) rule() *rule {
 	return nil
 }
 
-func (f *property) judge() (d Difference, explains []string) {
-	d = Difference{Property: f.name, Wanted: f.wanted, Found: f.value}
+func (f *property) judge() Difference {
+	d := Difference{Property: f.name, Wanted: f.wanted, Found: f.value, Judgement: Harmless}
+	d.Reason = "retries, parking and counting do not depend on it"
+	var of role
+	var word string
 	if f.queue != nil {
 		d.Object, d.Name = f.queue.Title(), f.queue.Name
+		of, word = queueRole(f.queue)
 	} else {
 		d.Object, d.Name = f.exchange.Title(), f.exchange.Name
+		of, word = f.plan.exchangeRole(f.exchange.Name)
 	}
-	r := f.rule()
-	switch {
-	case r == nil && f.value == nil:
-		d.Judgement, d.Reason = Harmless, "it works without"
-	case r == nil:
+	if r := f.rule(of); r != nil {
+		fill := f.words(word)
+		d.Judgement, d.Reason, d.Fix = r.judgement, fill(r.reason), fill(r.fix)
+	} else if f.queue != nil && f.value != nil && !f.known() {
 		d.Judgement, d.Reason = Weaker, "it is not known here what this argument does"
-	default:
-		_, variable := f.role()
-		found := strings.NewReplacer(f.found()...)
-		d.Judgement, d.Reason, explains = r.judgement, found.Replace(r.reason), r.explains
-		d.Fix = f.plan.fixOf(found.Replace(r.fix), variable)
 	}
-	return d, explains
+	return d
 }
 
-// found returns the placeholders of reasons and fixes that depend on the object itself, each with its value.
-func (f *property) found() []string {
-	takes, dlq := "drops it", ""
+// words returns what fills in a reason or a fix. word is that for the object.
+func (f *property) words(word string) func(text string) string {
+	takes, another := "drops it", "set "+word+" to another name"
 	if dlx, leads := f.all[ArgDLX].(string); leads {
 		takes = "dead-letters it to " + ExchangeTitle(dlx)
-		if !f.plan.FromFile {
-			dlq = "SIDECAR_DLQ=QUEUE, the queue behind that exchange, parks in the same place; against the limit: "
-		}
 	}
-	return []string{"%v", fmt.Sprint(f.value), "{takes}", takes, "{dlq}", dlq}
+	if word == "{queue}" { // the queue that exists stays as it is
+		another = "use a queue beside it: another {queue}, with the same bindings"
+	}
+	words := strings.NewReplacer("%v", fmt.Sprint(f.value), "{takes}", takes, "{another}", another)
+	return func(text string) string {
+		if text == "{delay policy}" {
+			return f.plan.FixDelay()
+		}
+		return f.plan.Say(words.Replace(text))
+	}
 }
 
-// differences compares an object with what was found of it. What one difference explains is not reported.
+func (f *property) known() bool {
+	return f.name == PropertyDurable || f.name == PropertyAutoDelete || knownArguments[f.name] != nil
+}
+
+// differences compares an object with what was found of it.
 func (f property) differences(wanted amqp.Table) []Difference {
 	var all []Difference
-	var explained []string
 	names := maps.Clone(wanted)
 	maps.Copy(names, f.all)
 	for _, f.name = range slices.Sorted(maps.Keys(names)) {
-		f.wanted, f.value = wanted[f.name], f.all[f.name]
-		if f.wanted == f.value {
-			continue
-		}
-		d, explains := f.judge()
-		all = append(all, d)
-		for _, other := range explains {
-			if other != f.name {
-				explained = append(explained, other)
-			}
+		if f.wanted, f.value = wanted[f.name], f.all[f.name]; f.wanted != f.value {
+			all = append(all, f.judge())
 		}
 	}
-	return slices.DeleteFunc(all, func(d Difference) bool { return slices.Contains(explained, d.Property) })
+	return all
 }
 
 // Compare returns how the queues that exist differ from those of the plan, and nothing about exchanges.
@@ -215,7 +180,7 @@ func (p *Plan) ownProperties() []Difference {
 			if f.name == PropertyDurable || f.name == PropertyAutoDelete || f.name == ArgType && f.value == TypeClassic {
 				continue // as in every plan; classic queues have a warning of their own
 			}
-			d, _ := f.judge()
+			d := f.judge()
 			if fault := f.fault(); fault != "" {
 				d.Judgement, d.Reason = Breaks, fault
 			}
@@ -228,30 +193,23 @@ func (p *Plan) ownProperties() []Difference {
 // fault says what a broker does not take in an argument; "" for nothing.
 func (f *property) fault() string {
 	n, integer := f.value.(int64)
-	_, text := f.value.(string)
-	_, truth := f.value.(bool)
 	switch {
 	case f.value == nil, f.name == ArgTTL && f.queue.Kind == KindRetry: // the waits say what it must be
 		return ""
-	case f.rule() == nil:
+	case !f.known():
 		return "not an argument of classic or quorum queues"
-	case f.name == ArgSingleConsumer:
-		return unless(truth, "must be true or false")
-	case slices.Contains(textArguments, f.name):
-		return unless(text, "must be a text")
-	case f.name == argMaxPriority:
-		return unless(integer && n >= 0 && n <= 255, "must be a number from 0 to 255")
-	case f.name == ArgDeliveryLimit:
-		return unless(integer, "must be a number")
-	}
-	return unless(integer && n >= 0, "must be a number of at least 0")
-}
-
-func unless(good bool, fault string) string {
-	if good {
+	case f.name == argMaxPriority && (n < 0 || n > 255 || !integer):
+		return "must be a number from 0 to 255"
+	case reflect.TypeOf(f.value) == reflect.TypeOf(knownArguments[f.name]) && (n >= 0 || f.name == ArgDeliveryLimit):
 		return ""
 	}
-	return fault
+	switch knownArguments[f.name].(type) {
+	case bool:
+		return "must be true or false"
+	case string:
+		return "must be a text"
+	}
+	return "must be a number of at least 0"
 }
 
 // Properties are those that the queue is declared with: durable, auto_delete and its arguments.
@@ -263,9 +221,7 @@ func (q *Queue) Properties() amqp.Table {
 
 // Properties are those that the exchange is declared with.
 func (x *Exchange) Properties() amqp.Table {
-	all := amqp.Table{
+	return amqp.Table{
 		PropertyType: x.Type, PropertyDurable: true, PropertyAutoDelete: false, PropertyInternal: false,
 	}
-	maps.Copy(all, x.Args)
-	return all
 }

@@ -39,9 +39,7 @@ func Mermaid(plans ...*Plan) string {
 	}
 	d.WriteString("\n")
 	for _, own := range plans {
-		for _, q := range own.Consumed() {
-			d.line("%s -->|consume| sidecar", p.node("", q))
-		}
+		d.line("%s -->|consume| sidecar", p.node("", own.Queue))
 	}
 	d.line("sidecar <-->|POST, answer| app")
 	for _, own := range plans {
@@ -55,13 +53,12 @@ func (p *Plan) drawSettlements(d *drawing, all *Plan) {
 	own := all.node("", p.Queue)
 	d.line("sidecar -->|425: requeue| %s", own)
 	for _, w := range p.Waits {
-		if w.Route == (Route{}) {
-			d.line("sidecar -->|failed: wait %s| sidecar", w.Tier())
-		} else if w.By == ByReject {
+		switch w.By {
+		case ByReject:
 			d.line("sidecar -->|failed: reject| %s", own)
-		} else if w.By == ByDelay {
+		case ByDelay:
 			d.arrow("sidecar", "-->", "failed: reject, wait "+p.DelaysText(), own)
-		} else {
+		default:
 			all.drawPublish(d, w.Route, "failed: publish, wait "+w.Tier())
 		}
 	}

@@ -19,14 +19,20 @@ func halves(service string) (first, rest string) {
 	return "default", service
 }
 
-// nameFrom fills the placeholders of a blueprint's template.
+// nameFrom fills the placeholders of a preset's template.
 func (o *Options) nameFrom(template string) string {
+	return o.values().Replace(o.scope().Replace(template))
+}
+
+// values are those of the placeholders.
+func (o *Options) values() placeholders {
 	first, rest := halves(o.Service)
-	values := placeholders{
+	return placeholders{
 		"{first}": first, "{rest}": rest, "{prefix}": o.Prefix, "{service}": o.Service, "{subscription}": o.Subscription,
-		"{exchange}": o.Exchange, "{queue}": o.Queue, "{retry-queue}": o.RetryQueue, "{dlq}": o.DLQ,
+		"{exchange}": o.Exchange, "{queue}": o.Queue, "{retry-exchange}": o.RetryExchange,
+		"{retry-queue}": o.RetryQueue, "{dlx}": o.DLX, "{dlq}": o.DLQ,
+		mainType: o.ExchangeType,
 	}
-	return values.Replace(o.scope().Replace(template))
 }
 
 // placeholders are names in braces and their values. A strings.Replacer makes a tree of all names for each set of
@@ -35,6 +41,9 @@ type placeholders map[string]string
 
 // Replace returns the template with the values in place of their names.
 func (p placeholders) Replace(template string) string {
+	if !strings.Contains(template, "{") {
+		return template
+	}
 	return placeholder.ReplaceAllStringFunc(template, func(name string) string {
 		if value, ok := p[name]; ok {
 			return value

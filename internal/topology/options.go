@@ -53,9 +53,7 @@ type Options struct {
 
 	Attempt time.Duration // see Plan.Attempt
 
-	SingleActive bool   // see Plan.SingleActive
-	Partitions   int    // queues that the messages are divided among by their keys; 0: one queue for all
-	PartitionBy  string // what the key is: routing-key, correlation-id or header:NAME
+	SingleActive bool // see Plan.SingleActive
 
 	// MessageTTL and NoDeadLetter belong to PresetDeadLetter.
 	MessageTTL   time.Duration
@@ -69,14 +67,17 @@ func (o *Options) autoType() bool { return o.QueueType == "" || o.QueueType == T
 // the plan's.
 func (o *Options) Values() map[string]string {
 	v := map[string]string{
-		"SIDECAR_EXCHANGE_TYPE": o.ExchangeType,
-		"SIDECAR_MAX_RETRIES":   strconv.Itoa(*o.MaxRetries),
-		"SIDECAR_RETRY_DELAY":   durations(o.RetryDelay), "SIDECAR_RETRY_DELAYS": durations(o.RetryDelays...),
+		"{exchange-type}": o.ExchangeType, "{max-retries}": strconv.Itoa(*o.MaxRetries),
+		"{retry-delay}": durations(o.RetryDelay), "{retry-delays}": durations(o.RetryDelays...),
 	}
-	for _, n := range o.settable(blueprints[o.Preset]) {
-		v[n.variable] = *n.value
+	for _, n := range o.settable(presets()[o.Preset]) {
+		v[n.word] = *n.value
 	}
-	return v
+	byVariable := map[string]string{}
+	for word, value := range v {
+		byVariable[settings[word].variable] = value
+	}
+	return byVariable
 }
 
 func durations(list ...time.Duration) string {

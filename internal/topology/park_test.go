@@ -190,16 +190,6 @@ func TestRedriveToAnotherQueue(t *testing.T) {
 	}
 }
 
-// TestRedriveToAPartition: the key decides.
-func TestRedriveToAPartition(t *testing.T) {
-	t.Parallel()
-	for name, p := range partitioned(t) {
-		if pub, _ := p.RedrivePublication(&amqp.Delivery{RoutingKey: "order.7"}, Redriving{}); pub.Key != "order.7" {
-			t.Errorf("%s: %q", name, pub.Key)
-		}
-	}
-}
-
 // TestRestored: what was taken out of the dead-letter queue returns as it was, but for what would act on the broker.
 func TestRestored(t *testing.T) {
 	t.Parallel()

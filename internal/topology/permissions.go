@@ -64,11 +64,11 @@ func (p *Plan) permitted(mode Mode, also []string) (configure, write, read []str
 	case ModeVerify:
 		var compared []string
 		if p.SingleActive { // the broker compares the arguments of a queue only for those who may declare it
-			compared = p.Consumed()
+			compared = []string{p.Queue}
 		}
 		return compared, published, objects
 	}
-	return nil, published, p.Consumed()
+	return nil, published, []string{p.Queue}
 }
 
 // PublishRoutes lists where retries, parked and redriven messages are published to. Every wait path counts, also one

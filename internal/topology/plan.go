@@ -7,7 +7,6 @@
 package topology
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -61,9 +60,6 @@ type Plan struct {
 	// the retry ack it. Required when a retry returns through an exchange.
 	StampQueue bool `json:"stamp_queue,omitempty"`
 
-	// Partitions are the queues that the service's messages are divided among, see Parts; nil: there is only Queue.
-	Partitions []string `json:"-"`
-
 	// SingleActive says that the service's queue must have a single active consumer: its messages are handled in order.
 	SingleActive bool `json:"-"`
 
@@ -102,8 +98,6 @@ type Exchange struct {
 
 	// Marks an exchange that other services declare too: a user who may not declare it is fine if it exists.
 	Shared bool `json:"shared,omitempty"`
-
-	Args amqp.Table `json:"-"` // of the exchange of partitions; the broker does not compare them
 
 	// Found are the properties of one that exists and differs from this; nil: none was found that differs.
 	Found amqp.Table `json:"-"`
@@ -173,6 +167,7 @@ const (
 	overflowReject      = "reject-publish"
 	delayFailed         = "failed" // what is rejected with requeue, and what a lost connection returns
 	delayAll            = "all"    // and what is given back by a nack
+	delayReturned       = "returned"
 	delayNothing        = "disabled"
 
 	// NoDeliveryLimit means "no limit" on every broker version. -1 would say the same on some, but RabbitMQ 3.10 takes it
@@ -193,13 +188,11 @@ type Binding struct {
 
 	// What a headers exchange compares: x-match and the headers of a message.
 	Args amqp.Table `json:"arguments,omitempty"` // nil for none
-
-	Kind string `json:"-"` // of what Queue names: exchange; empty: a queue
 }
 
 // Title names the binding for people.
 func (b *Binding) Title() string {
-	return fmt.Sprintf("binding of %s %q to exchange %q with key %q", cmp.Or(b.Kind, "queue"), b.Queue, b.Exchange, b.Key)
+	return fmt.Sprintf("binding of queue %q to exchange %q with key %q", b.Queue, b.Exchange, b.Key)
 }
 
 // Route is where to publish so that a message ends in Queue. An empty Exchange is the default exchange.
@@ -217,7 +210,7 @@ type Route struct {
 // WaitPath is one way to wait: a queue that gives its messages back to the service's queue after Delay.
 type WaitPath struct {
 	Delay time.Duration `json:"-"`
-	Route               // zero: in the sidecar
+	Route
 
 	// How a message gets there: publish, or reject where the service's queue dead-letters to this queue. Messages that
 	// must not be rejected are published there too. Or delay: the queue is the service's own, and delays it itself.

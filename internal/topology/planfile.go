@@ -44,9 +44,6 @@ func (d planDelay) MarshalText() ([]byte, error) { return []byte(TierLabel(time.
 
 // JSON returns the plan as a file that ParsePlan reads.
 func (p *Plan) JSON() ([]byte, error) {
-	if p.Partitions != nil {
-		return nil, errors.New("SIDECAR_PARTITIONS: a plan file cannot hold partitions; use another format")
-	}
 	f := planFile{Plan: *p, Waits: []planWait{}, Redrive: &p.Redrive}
 	for _, w := range p.Waits {
 		f.Waits = append(f.Waits, planWait{planDelay(w.Delay), w})
@@ -86,7 +83,11 @@ func ParsePlan(raw []byte, service string, attempt time.Duration) (*Plan, error)
 	}
 	p := f.plan(service)
 	p.Attempt = attempt
-	if problems := append(d.problems, p.problems(d.unread)...); len(problems) > 0 {
+	problems := d.problems
+	for _, found := range p.problems(d.unread) {
+		problems = append(problems, found)
+	}
+	if len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
 	return p, nil
@@ -97,8 +98,8 @@ func (p *Plan) DemandSingleActive() error {
 	if p.SingleActive = true; p.OwnQueue().Args[ArgSingleConsumer] == true {
 		return nil
 	}
-	return fmt.Errorf("$.queues: queue %q: SIDECAR_ORDER_BY needs %s=true; SIDECAR_ORDER_SCOPE=replica does not, and "+
-		"keeps order within each replica only", p.Queue, ArgSingleConsumer)
+	return errors.New(p.Say(fmt.Sprintf("$.queues: queue %q: {order-by} needs %s=true; {order-scope}=replica does not, "+
+		"and keeps order within each replica only", p.Queue, ArgSingleConsumer)))
 }
 
 func (f *planFile) plan(service string) *Plan {

@@ -14,119 +14,81 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"sidecar/internal/testkit/must"
 )
 
-// TestPresetsFollowTheirOptions: what is set changes what is made from it, and nothing else. TestPresetsToTheLetter has
-// the types of queues, tiers and what there can be none of.
+// TestPresetsFollowTheirOptions: what each option changes in the text of a plan. TestPresetsToTheLetter has the defaults.
 func TestPresetsFollowTheirOptions(t *testing.T) {
 	t.Parallel()
-	events := []Binding{{Exchange: "x.events", Key: "a.b"}}
-	fanout := Options{Service: "wms-cincout"}
-	tiers := Options{Preset: PresetTopicTiers, Service: "x-y"}
-	ladder := Options{Preset: PresetDelayLadder, Service: "x-y", Bindings: events}
-	perQueue := Options{Preset: PresetPerQueue, Service: "y", Bindings: []Binding{{Exchange: "domain.events", Key: "#"}}}
-	deadLetter := Options{Preset: PresetDeadLetter, Service: "x-y", Queue: "q", Bindings: []Binding{{Exchange: "x", Key: "#"}}}
-	native := Options{Preset: PresetNative, Service: "x-y"}
-	limit := func(p *Plan) any { return p.OwnQueue().Args[ArgDeliveryLimit] }
-	exchange := func(p *Plan, i int) string { return p.Exchanges[i].Name + " " + p.Exchanges[i].Type }
-	queues := func(p *Plan) (names []string) {
-		for _, q := range p.Queues {
-			names = append(names, q.Name)
-		}
-		return names
-	}
+	second := []time.Duration{time.Second}
+	bound := func(all ...Binding) []Binding { return all }
+	var text strings.Builder
 	for _, c := range []struct {
 		name string
 		o    Options
-		set  func(*Options)
-		look func(*Plan) any
-		want any
 	}{
-		{"prefix", fanout, func(o *Options) { o.Prefix = "p" }, func(p *Plan) any { return p.Exchanges[0].Name + " " + p.Queue }, "p.main-exchange p.queue.wms-cincout"},
-		{"exchange", fanout, func(o *Options) { o.Exchange = "x" }, func(p *Plan) any { return p.Exchanges[0].Name + p.Bindings[0].Exchange }, "xx"},
-		{"exchange type", fanout, func(o *Options) { o.ExchangeType = "topic" }, func(p *Plan) any { return p.Exchanges[0].Type + p.Bindings[0].Key }, "topic#"},
-		{"queue", fanout, func(o *Options) { o.Queue = "q" }, func(p *Plan) any {
-			key, _ := p.queue("wms.retry-queue.wms-cincout").Args[ArgDLKey].(string)
-			return p.Queue + p.Bindings[0].Queue + p.Redrive.Key + key
-		}, "qqqq"},
-		{"retry exchange", fanout, func(o *Options) { o.RetryExchange = "r" }, func(p *Plan) any {
-			dlx, _ := p.queue(p.Queue).Args[ArgDLX].(string)
-			return p.Exchanges[1].Name + dlx + p.Waits[0].Exchange
-		}, "rrr"},
-		{"retry queue", fanout, func(o *Options) { o.RetryQueue = "r" }, func(p *Plan) any { return p.Waits[0].Queue }, "r"},
-		{"retry queue of tiers", fanout, func(o *Options) { o.RetryQueue, o.RetryDelays = "r", []time.Duration{time.Second} },
-			func(p *Plan) any { return p.Waits[0].Queue }, "r.1s"},
-		{"retry queue named like a placeholder", fanout, func(o *Options) {
-			o.RetryQueue, o.RetryDelays = "{dlq}", []time.Duration{time.Second}
-		}, func(p *Plan) any { return p.Waits[0].Queue }, "{dlq}.1s"},
-		{"retry delay", fanout, func(o *Options) { o.RetryDelay = time.Minute }, func(p *Plan) any { return p.Waits[0].Tier() }, "1m"},
-		{"dlq", fanout, func(o *Options) { o.DLQ = "d" }, func(p *Plan) any { return p.Park.Exchange + p.Park.Key + p.Park.Queue }, "dd"},
-		{"bindings replace", fanout, func(o *Options) {
-			o.Bindings = []Binding{{Exchange: "other", Key: "a.*"}, {Exchange: "other", Key: "b"}}
-		},
-			func(p *Plan) any {
-				return p.Exchanges[0].Name + p.Exchanges[0].Type + " " + p.Bindings[0].Key + p.Bindings[1].Key + p.Exchanges[1].Name
-			}, "other a.*bwms.retry-exchange.wms-cincout"},
-		{"bindings to the main exchange", fanout, func(o *Options) {
-			o.ExchangeType, o.Bindings = "direct", []Binding{{Exchange: "wms.main-exchange", Key: "k"}}
-		}, func(p *Plan) any { return p.Exchanges[0].Name + p.Exchanges[0].Type }, "wms.main-exchangedirect"},
-		{"no retries", fanout, func(o *Options) { o.MaxRetries = new(0) }, func(p *Plan) any { return strings.Repeat("x", p.MaxRetries) }, ""},
+		{"prefix", Options{Service: "a-b", Prefix: "p"}},
+		{"exchange", Options{Service: "a-b", Exchange: "x"}},
+		{"exchange type", Options{Service: "a-b", ExchangeType: "topic"}},
+		{"queue", Options{Service: "a-b", Queue: "q"}},
+		{"retry exchange", Options{Service: "a-b", RetryExchange: "r"}},
+		{"retry queue", Options{Service: "a-b", RetryQueue: "r"}},
+		{"retry queue of tiers", Options{Service: "a-b", RetryQueue: "r", RetryDelays: second}},
+		{"retry queue named like a placeholder", Options{Service: "a-b", RetryQueue: "{dlq}", RetryDelays: second}},
+		{"retry delay", Options{Service: "a-b", RetryDelay: time.Minute}},
+		{"dead-letter queue", Options{Service: "a-b", DLQ: "d"}},
+		{"bindings replace", Options{Service: "a-b", Bindings: bound(Binding{Exchange: "other", Key: "a.*"}, Binding{Exchange: "other", Key: "b"})}},
+		{"bindings to the main exchange", Options{Service: "a-b", ExchangeType: "direct", Bindings: bound(Binding{Exchange: "a.main-exchange", Key: "k"})}},
+		{"no retries", Options{Service: "a-b", MaxRetries: new(0)}},
 
-		{"the exchange names its retry and dead-letter exchanges", tiers, func(o *Options) { o.Exchange = "e" }, func(p *Plan) any {
-			return exchange(p, 0) + " " + exchange(p, 1) + " " + exchange(p, 2) + " " + p.Park.Queue
-		}, "e topic e.retry direct e.dlx fanout e.dlq"},
-		{"without a hyphen", tiers, func(o *Options) { o.Service = "y" }, func(p *Plan) any { return p.Queue + " " + p.Bindings[0].Key }, "default.y y.*"},
-		{"bindings that retries would not match get one more", tiers, func(o *Options) { o.Bindings = []Binding{{Exchange: "x.events", Key: "y.created"}} },
-			func(p *Plan) any { return p.Bindings[len(p.Bindings)-1] }, Binding{Exchange: "x.events", Key: "y.retry", Queue: "x.y"}},
-		{"so do bindings to other exchanges", tiers, func(o *Options) { o.Bindings = []Binding{{Exchange: "other", Key: "#"}} },
-			func(p *Plan) any { return exchange(p, 0) + exchange(p, 3) }, "other x.events topic"},
-		{"bindings that they match do not", tiers, func(o *Options) { o.Bindings = []Binding{{Exchange: "x.events", Key: "#"}} },
-			func(p *Plan) any { return len(p.Bindings) }, 5},
-		{"retries follow the delays", tiers, func(o *Options) { o.RetryDelays = []time.Duration{time.Second} }, func(p *Plan) any { return p.MaxRetries }, 1},
-		{"unless they are set", tiers, func(o *Options) { o.RetryDelays, o.MaxRetries = []time.Duration{time.Second}, new(7) },
-			func(p *Plan) any { return p.MaxRetries }, 7},
-		{"a dead-letter queue of its own", tiers, func(o *Options) { o.DLX, o.DLQ = "y.dlx", "y.dlq" }, func(p *Plan) any {
-			dlx, _ := p.queue("x.y").Args[ArgDLX].(string)
-			return dlx + " " + p.Park.Exchange + " " + p.Park.Queue
-		}, "y.dlx y.dlx y.dlq"},
+		{"the exchange names its retry and dead-letter exchanges", Options{Preset: PresetTopicTiers, Service: "x-y", Exchange: "e"}},
+		{"without a hyphen", Options{Preset: PresetTopicTiers, Service: "y"}},
+		{"bindings that retries would not match get one more", Options{Preset: PresetTopicTiers, Service: "x-y", Bindings: bound(Binding{Exchange: "x.events", Key: "y.created"})}},
+		{"so do bindings to other exchanges", Options{Preset: PresetTopicTiers, Service: "x-y", Bindings: bound(Binding{Exchange: "other", Key: "#"})}},
+		{"bindings that they match do not", Options{Preset: PresetTopicTiers, Service: "x-y", Bindings: bound(Binding{Exchange: "x.events", Key: "#"})}},
+		{"retries follow the delays", Options{Preset: PresetTopicTiers, Service: "x-y", RetryDelays: second}},
+		{"unless they are set", Options{Preset: PresetTopicTiers, Service: "x-y", RetryDelays: second, MaxRetries: new(7)}},
+		{"a dead-letter queue of its own", Options{Preset: PresetTopicTiers, Service: "x-y", DLX: "y.dlx", DLQ: "y.dlq"}},
 
-		{"two main exchanges", perQueue, func(o *Options) {
-			o.Bindings = []Binding{{Exchange: "domain.events", Key: "a"}, {Exchange: "domain.commands", Key: "b"}, {Exchange: "other", Key: "c"}}
-		}, func(p *Plan) any { return exchange(p, 0) + exchange(p, 1) + exchange(p, 2) }, "domain.events topicdomain.commands topicother "},
-		{"one when it is named", perQueue, func(o *Options) {
-			o.Exchange, o.Bindings = "e", []Binding{{Exchange: "e", Key: "a"}, {Exchange: "domain.commands", Key: "b"}}
-		}, func(p *Plan) any { return exchange(p, 0) + exchange(p, 1) }, "e topicdomain.commands "},
-		{"names made from the queue", perQueue, func(o *Options) { o.Queue = "z" }, func(p *Plan) any { return queues(p) }, []string{"z.dlq", "z.retry", "z"}},
+		{"two main exchanges", Options{Preset: PresetPerQueue, Service: "y", Bindings: bound(
+			Binding{Exchange: "domain.events", Key: "a"}, Binding{Exchange: "domain.commands", Key: "b"}, Binding{Exchange: "other", Key: "c"})}},
+		{"one when it is named", Options{Preset: PresetPerQueue, Service: "y", Exchange: "e", Bindings: bound(
+			Binding{Exchange: "e", Key: "a"}, Binding{Exchange: "domain.commands", Key: "b"})}},
+		{"names made from the queue", Options{Preset: PresetPerQueue, Service: "y", Queue: "z", Bindings: bound(Binding{Exchange: "domain.events", Key: "#"})}},
 
-		{"delays are named in seconds", ladder, func(o *Options) { o.RetryDelays = []time.Duration{1500 * time.Millisecond, 5 * time.Minute} },
-			func(p *Plan) any { return p.Waits[0].Queue + " " + p.Waits[1].Queue }, "x.y.delay_1.5s x.y.delay_300s"},
-		{"an exchange before the delays", ladder, func(o *Options) { o.RetryExchange, o.RetryQueue = "r", "w" },
-			func(p *Plan) any { return p.Waits[0].Route }, Route{"r", "w_2s", "w_2s"}},
-		{"an exchange before the dead-letter queue", ladder, func(o *Options) { o.DLX = "d" }, func(p *Plan) any {
-			dlx, _ := p.queue("x.y").Args[ArgDLX].(string)
-			key, _ := p.queue("x.y").Args[ArgDLKey].(string)
-			return []any{dlx, key, p.Park}
-		}, []any{"d", "x.y.dlq", Route{"d", "x.y.dlq", "x.y.dlq"}}},
+		{"delays are named in seconds", Options{Preset: PresetDelayLadder, Service: "x-y", Bindings: bound(Binding{Exchange: "x.events", Key: "#"}),
+			RetryDelays: []time.Duration{1500 * time.Millisecond, 5 * time.Minute}}},
+		{"exchanges before the delays and the dead-letter queue", Options{Preset: PresetDelayLadder, Service: "x-y",
+			Bindings: bound(Binding{Exchange: "x.events", Key: "#"}), RetryExchange: "r", RetryQueue: "w", DLX: "d"}},
 
-		{"tiers without a plain retry queue", deadLetter, func(o *Options) { o.RetryDelays = []time.Duration{time.Second} },
-			func(p *Plan) any { return queues(p) }, []string{"q.dlq", "q.retry.1s", "q"}},
-		{"nothing kept, quorum", deadLetter, func(o *Options) { o.NoDeadLetter, o.QueueType = true, "quorum" },
-			func(p *Plan) any { return p.queue("q").Args }, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": int64(2147483647)}},
+		{"tiers without a plain retry queue", Options{Preset: PresetDeadLetter, Service: "x-y", Queue: "q", Bindings: bound(Binding{Exchange: "x", Key: "#"}), RetryDelays: second}},
+		{"nothing kept, quorum", Options{Preset: PresetDeadLetter, Service: "x-y", Queue: "q", Bindings: bound(Binding{Exchange: "x", Key: "#"}), NoDeadLetter: true, QueueType: TypeQuorum}},
 
-		{"a limit for each retry", native, func(o *Options) { o.MaxRetries = new(3) }, limit, int64(60)},
-		{"a limit without retries", native, func(o *Options) { o.MaxRetries = new(0) }, limit, int64(20)},
+		{"a limit for each retry", Options{Preset: PresetNative, Service: "x-y", MaxRetries: new(3)}},
+		{"a limit without retries", Options{Preset: PresetNative, Service: "x-y", MaxRetries: new(0)}},
 	} {
-		t.Run(c.o.Preset+": "+c.name, func(t *testing.T) {
-			o := c.o
-			c.set(&o)
-			if got := c.look(build(t, o)); !reflect.DeepEqual(got, c.want) {
-				t.Errorf("%v, want %v", got, c.want)
+		text.WriteString("== " + c.name + "\n" + build(t, c.o).Text() + "\n")
+	}
+	golden(t, "plans/options.txt", text.String())
+}
+
+// TestPresetFiles: each preset has a file without a problem, and the file of no other one.
+func TestPresetFiles(t *testing.T) {
+	t.Parallel()
+	for name := range shown {
+		raw := must.Get(presetFiles.ReadFile("presets/" + name + ".json"))(t)
+		d, err := decodeStrict(raw, new(preset))
+		must.Do(t, err)
+		for _, problem := range d.problems {
+			if !strings.Contains(problem.Error(), mainType) { // which is no type of an exchange
+				t.Errorf("%s: %v", name, problem)
 			}
-		})
+		}
+	}
+	if len(presets()) != len(shown) {
+		t.Errorf("%d files", len(presets()))
 	}
 }
 

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -46,8 +45,6 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 	m.FromDelivery(d, p.Queue, p.MaxRetries)
 	if r.To != "" {
 		r.Reset, route = true, Route{Key: r.To}
-	} else if p.Partitions != nil {
-		route.Key = m.RoutingKey // leads to the partition that the message came from
 	}
 	h := copyHeaders(&m, func(key string) bool {
 		return Bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
@@ -108,7 +105,5 @@ func (p *Plan) Owns(queue string) bool {
 		q := p.queue(p.Park.Queue)
 		return q == nil || !q.Shared
 	}
-	i, err := strconv.Atoi(queue[strings.LastIndex(queue, "p")+1:]) // a partition of another number, too
-	isPart := err == nil && i >= 0 && i < maxPartitions && queue == PartitionName(p.divided(), i)
-	return p.queue(queue) != nil || p.Partitions != nil && (isPart || queue == p.divided())
+	return p.queue(queue) != nil
 }

@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,7 +18,7 @@ func (p *Plan) reach(exchange, key string) []string {
 	x := p.exchange(exchange)
 	var queues []string
 	for _, b := range p.Bindings {
-		if x != nil && b.Exchange == exchange && b.Kind == "" && x.matches(b, key) && !slices.Contains(queues, b.Queue) {
+		if x != nil && b.Exchange == exchange && x.matches(b, key) && !slices.Contains(queues, b.Queue) {
 			queues = append(queues, b.Queue)
 		}
 	}
@@ -35,7 +34,7 @@ func (p *Plan) MayRoute(exchange, key string) bool {
 	x := p.exchange(exchange)
 	return x != nil && slices.ContainsFunc(p.Bindings, func(b Binding) bool {
 		return b.Exchange == exchange &&
-			(x.Type == "fanout" || x.Type == "headers" || x.Type == TypeHash || message.NewTopic(b.Key).Match(key))
+			(x.Type == "fanout" || x.Type == "headers" || message.NewTopic(b.Key).Match(key))
 	})
 }
 
@@ -129,7 +128,7 @@ func (p *Plan) Read(m *message.Message, d *amqp.Delivery) {
 
 // returned reports whether a delivery came a way by which retries and redriven messages return.
 func (p *Plan) returned(d *amqp.Delivery) bool {
-	redriven := d.Exchange == p.Redrive.Exchange && (d.RoutingKey == p.Redrive.Key || p.Partitions != nil)
+	redriven := d.Exchange == p.Redrive.Exchange && d.RoutingKey == p.Redrive.Key
 	if d.Exchange == "" || redriven {
 		return true
 	}
@@ -137,69 +136,3 @@ func (p *Plan) returned(d *amqp.Delivery) bool {
 }
 
 func lastWord(key string) string { return key[strings.LastIndexByte(key, '.')+1:] }
-
-// TypeHash is the type of the exchange of partitions. Its plugin comes with every RabbitMQ, and has to be enabled.
-const TypeHash = "x-consistent-hash"
-
-// partitionsOf returns the exchange that divides the messages of a queue among its partitions.
-func partitionsOf(queue string) string { return queue + ".partitions" }
-
-// divided is the queue in whose place the partitions are.
-func (p *Plan) divided() string { return strings.TrimSuffix(p.Redrive.Exchange, partitionsOf("")) }
-
-// PartitionName returns the name of a partition of a queue, from 0.
-func PartitionName(queue string, i int) string { return fmt.Sprintf("%s.p%d", queue, i) }
-
-// partition puts an exchange and several queues in the place of the service's queue. The bindings of the exchange to
-// those that producers publish to are the last ones: no message arrives before all partitions are there.
-func (b *builder) partition() {
-	if b.o.Partitions == 0 {
-		return
-	}
-	x := Exchange{Name: partitionsOf(b.o.Queue), Type: TypeHash}
-	switch kind, header, _ := strings.Cut(b.o.PartitionBy, ":"); kind {
-	case "header":
-		x.Args = amqp.Table{"hash-header": header}
-	case "correlation-id":
-		x.Args = amqp.Table{"hash-property": "correlation_id"}
-	}
-	b.p.Exchanges = append(b.p.Exchanges, x)
-	for i := range b.o.Partitions {
-		name := PartitionName(b.o.Queue, i)
-		b.p.Partitions = append(b.p.Partitions, name)
-		b.p.Bindings = slices.Insert(b.p.Bindings, i, Binding{Exchange: x.Name, Key: "1", Queue: name}) // its share: equal
-	}
-	b.p.Queue = b.p.Partitions[0]
-	b.p.Redrive = Route{Exchange: x.Name, Queue: b.p.Queue} // with the key of the message
-}
-
-// Consumed are all queues that the service consumes, also for one of the Parts.
-func (p *Plan) Consumed() []string {
-	if p.Partitions != nil {
-		return p.Partitions
-	}
-	return []string{p.Queue}
-}
-
-// Parts returns a plan for each queue that is consumed. The first one is p, the whole, with the objects of all; the
-// others have only their own queue, and do not bind it to what producers publish to. Each has the Partitions of all.
-func (p *Plan) Parts() []*Plan {
-	all := []*Plan{p}
-	for _, own := range p.Consumed()[1:] {
-		part := p.clone()
-		part.Queue = own
-		part.Queues = slices.DeleteFunc(part.Queues, func(q Queue) bool { return q.Kind == KindMain && q.Name != own })
-		part.Bindings = slices.DeleteFunc(part.Bindings, func(b Binding) bool { return part.queue(b.Queue) == nil })
-		all = append(all, part)
-	}
-	return all
-}
-
-// Leftovers are queues that another number of partitions has: none of them may exist beside those of the plan. RabbitMQ
-// logs an error for each that is searched for and does not exist, so they are not searched for at every check.
-func (p *Plan) Leftovers() []string {
-	if p.Partitions == nil || p.Queue != p.Partitions[0] {
-		return nil
-	}
-	return []string{p.divided(), PartitionName(p.divided(), len(p.Partitions))}
-}

@@ -32,14 +32,14 @@ func (p *Plan) Text() string {
 	fmt.Fprintf(w, "topology %s for service %s, %s, %d retries\n", p.Preset, p.Service, p.Variant(), p.MaxRetries)
 	fmt.Fprint(w, "\nEXCHANGE\tTYPE\n")
 	for _, x := range p.Exchanges {
-		fmt.Fprintf(w, "%s\t%s\n", x.Name, strings.TrimSpace(cmp.Or(x.Type, "(not declared here)")+" "+arguments(x.Args)))
+		fmt.Fprintf(w, "%s\t%s\n", x.Name, cmp.Or(x.Type, "(not declared here)"))
 	}
 	fmt.Fprint(w, "\nQUEUE\tKIND\tARGUMENTS\n")
 	for _, q := range p.Queues {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", q.Name, q.Kind, cmp.Or(arguments(q.Args), "-"))
 	}
 	p.bindingsText(w)
-	fmt.Fprintf(w, "\nWHAT HAPPENS\tBY\tTO\na message arrives\tconsume from\t%s\n", strings.Join(p.Consumed(), ", "))
+	fmt.Fprintf(w, "\nWHAT HAPPENS\tBY\tTO\na message arrives\tconsume from\t%s\n", p.Queue)
 	waits := min(len(p.Waits), p.MaxRetries) // others only serve messages that ask for their delay
 	for i, path := range p.Waits[:waits] {
 		if path.By == ByDelay {
@@ -76,9 +76,6 @@ func (w *WaitPath) sentence(attempt, retries, of int) string {
 	}
 	if of > 1 && attempt == of && retries > of {
 		when = fmt.Sprintf("failure %d and later wait %s", attempt, w.Tier())
-	}
-	if w.Route == (Route{}) {
-		return when + "\tkeep in\tthe sidecar"
 	}
 	if w.By == ByReject {
 		return when + "\treject\t" + w.Queue
@@ -122,7 +119,7 @@ func (p *Plan) Warnings() []string {
 // either.
 func (p *Plan) WarningsUnasked() (certain, planned []string) {
 	other := p.clone()
-	if other.Quorum = !p.Quorum; !p.FromFile && p.Partitions == nil && !p.DelaysItself() {
+	if other.Quorum = !p.Quorum; !p.FromFile && !p.DelaysItself() {
 		other.setType(!p.Quorum)
 	}
 	always := other.warnings()
@@ -141,15 +138,9 @@ func (p *Plan) WarningsUnasked() (certain, planned []string) {
 
 func (p *Plan) warnings() []string {
 	var w []string
-	// Only the variables of a preset can change it.
-	lossless, ownDLX, discards := "SIDECAR_QUEUE_TYPE=quorum loses none", "set SIDECAR_DLX as well as SIDECAR_DLQ",
-		"SIDECAR_DEAD_LETTER"
-	if p.FromFile {
-		lossless, ownDLX, discards = "quorum queues lose none", "park through another exchange", at("park")
-	}
-	if !p.Quorum && p.OwnQueue().asFound()[ArgType] != TypeQuorum && p.Partitions == nil {
-		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is "+
-			"killed; %s", p.Queue, lossless))
+	if !p.Quorum && p.OwnQueue().asFound()[ArgType] != TypeQuorum {
+		w = append(w, fmt.Sprintf(p.Say("%s is a classic queue: messages in retry transit can be lost when the broker is "+
+			"killed; {queue-type}=quorum loses none"), p.Queue))
 	}
 	if back := p.WayBack(); back != nil {
 		w = append(w, fmt.Sprintf("retries return through exchange %s: every other queue they match there gets them again; "+
@@ -158,7 +149,7 @@ func (p *Plan) warnings() []string {
 	if x, q := p.exchange(p.Park.Exchange), p.queue(p.Park.Queue); x != nil && x.Shared && x.Type == "fanout" &&
 		!q.Shared {
 		w = append(w, fmt.Sprintf("exchange %s copies what any service parks into every queue bound to it, %s too: %s",
-			x.Name, q.Name, ownDLX))
+			x.Name, q.Name, p.Say("set {dlx} as well as {dlq}")))
 	}
 	for _, d := range p.ownProperties() {
 		if d.Judgement == Weaker {
@@ -166,7 +157,7 @@ func (p *Plan) warnings() []string {
 		}
 	}
 	if p.Park == (Route{}) {
-		w = append(w, discards+": a message that has used up its retries is discarded: nothing keeps it")
+		w = append(w, p.Say("{dead-letter}: a message that has used up its retries is discarded: nothing keeps it"))
 	}
 	return append(w, p.notes...)
 }

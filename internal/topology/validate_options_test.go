@@ -1,7 +1,6 @@
 package topology
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -9,11 +8,6 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 )
-
-// parts are options with partitions by routing key.
-func parts(service string, n int) Options {
-	return Options{Service: service, Partitions: n, PartitionBy: "routing-key", SingleActive: true}
-}
 
 // TestCheckBlames: of a name that is not set, the variable is named that has to change. Build refuses the same.
 func TestCheckBlames(t *testing.T) {
@@ -30,17 +24,17 @@ func TestCheckBlames(t *testing.T) {
 		{"the longest name", Options{Service: "w-" + strings.Repeat("n", 236)}, nil, ""},
 		{"one more", Options{Service: "w-" + strings.Repeat("n", 237)}, []string{"SIDECAR_SERVICE"}, "has 256 bytes and may have 255"},
 		{"a tier", Options{Service: "w-" + strings.Repeat("n", 230), RetryDelays: []time.Duration{time.Second, 11*time.Minute + 22333*time.Millisecond}},
-			[]string{"SIDECAR_SERVICE"}, "retry queue for 11m22.333s"},
-		{"most of it is the prefix", Options{Service: "x", Prefix: long}, []string{"SIDECAR_PREFIX"}, "which has"},
-		{"most of it is the service", Options{Service: "x-" + long, Prefix: "prefix"}, []string{"SIDECAR_SERVICE"}, "which has"},
-		{"the queue", Options{Preset: PresetPerQueue, Service: "x", Queue: long, Bindings: bound}, []string{"SIDECAR_QUEUE"}, "which has"},
-		{"the exchange", Options{Preset: PresetTopicTiers, Service: "x", Exchange: long}, []string{"SIDECAR_EXCHANGE"}, "which has"},
+			[]string{"SIDECAR_SERVICE"}, "has 257 bytes"},
+		{"most of it is the prefix", Options{Service: "x", Prefix: long}, []string{"SIDECAR_PREFIX"}, " bytes and may have 255"},
+		{"most of it is the service", Options{Service: "x-" + long, Prefix: "prefix"}, []string{"SIDECAR_SERVICE"}, " bytes and may have 255"},
+		{"the queue", Options{Preset: PresetPerQueue, Service: "x", Queue: long, Bindings: bound}, []string{"SIDECAR_QUEUE"}, " bytes and may have 255"},
+		{"the exchange", Options{Preset: PresetTopicTiers, Service: "x", Exchange: long}, []string{"SIDECAR_EXCHANGE"}, " bytes and may have 255"},
 		{"the retry queue", Options{Service: "x", RetryQueue: strings.Repeat("n", 253), RetryDelays: []time.Duration{time.Second}},
-			[]string{"SIDECAR_RETRY_QUEUE"}, "retry queue for 1s"},
+			[]string{"SIDECAR_RETRY_QUEUE"}, "has 256 bytes"},
 		{"a routing key", Options{Preset: PresetTopicTiers, Service: "x-" + long, Queue: "q", RetryQueue: "r"}, []string{"SIDECAR_SERVICE"}, "routing key"},
 		{"an exchange that is not there", Options{Preset: PresetDelayLadder, Service: "x", Prefix: long, Queue: "q", Bindings: bound}, nil, ""},
 
-		{"reserved by the service", Options{Service: "amq-x"}, []string{"SIDECAR_SERVICE"}, "set SIDECAR_PREFIX"},
+		{"reserved by the service", Options{Service: "amq-x"}, []string{"SIDECAR_SERVICE"}, "or set SIDECAR_PREFIX or SIDECAR_EXCHANGE"},
 		{"reserved by the prefix", Options{Service: "x", Prefix: "amq"}, []string{"SIDECAR_PREFIX"}, "reserved by the broker"},
 		{"reserved by the exchange", Options{Preset: PresetTopicTiers, Service: "x", Exchange: "amq.topic"}, []string{"SIDECAR_EXCHANGE"}, "reserved by the broker"},
 		{"nothing is named after the exchange", Options{Preset: PresetTopicTiers, Service: "x", Exchange: "amq.topic", RetryExchange: "r", DLX: "d", DLQ: "q"}, nil, ""},
@@ -49,33 +43,27 @@ func TestCheckBlames(t *testing.T) {
 		{"nothing is named after the prefix", Options{Preset: PresetPerQueue, Service: "amq-x", Bindings: bound}, nil, ""},
 		{"a reserved binding", Options{Service: "x", Bindings: []Binding{{Exchange: "amq.mine"}}}, []string{"SIDECAR_BINDINGS"}, "reserved by the broker"},
 
-		{"names of the preset that clash", Options{Preset: PresetTopicTiers, Service: "x-events.dlq"}, []string{"SIDECAR_SERVICE"}, "which SIDECAR_DLQ would change"},
-		{"the one that was given", Options{Service: "x", Queue: "default.dlq.x"}, []string{"SIDECAR_QUEUE"}, "two queues"},
-		{"the retry queue beside tiers", Options{Service: "x", DLQ: "default.retry-queue.x", RetryDelays: []time.Duration{time.Second}}, []string{"SIDECAR_DLQ"}, "two queues"},
+		{"names of the preset that clash", Options{Preset: PresetTopicTiers, Service: "x-events.dlq"}, []string{"SIDECAR_SERVICE"}, " or SIDECAR_DLQ"},
+		{"the one that was given", Options{Service: "x", Queue: "default.dlq.x"}, []string{"SIDECAR_QUEUE"}, "has two roles"},
+		{"the retry queue beside tiers", Options{Service: "x", DLQ: "default.retry-queue.x", RetryDelays: []time.Duration{time.Second}}, []string{"SIDECAR_DLQ"}, "has two roles"},
 		{"no retry queue beside tiers", Options{Preset: PresetDelayLadder, Service: "x-y", DLQ: "x.y.delay", Bindings: bound}, nil, ""},
-		{"partitions", parts("x", 64), nil, ""},
-		{"partitions without a key", Options{Service: "x", Partitions: 2, SingleActive: true}, []string{"SIDECAR_PARTITIONS"}, "needs SIDECAR_ORDER_BY="},
-		{"partitions with one key", Options{Service: "x", Partitions: 2, PartitionBy: "queue", SingleActive: true}, []string{"SIDECAR_PARTITIONS"}, "needs SIDECAR_ORDER_BY="},
-		{"partitions of a replica", Options{Service: "x", Partitions: 2, PartitionBy: "header:a"}, []string{"SIDECAR_PARTITIONS"}, "not SIDECAR_ORDER_SCOPE=replica"},
-		{"partitions with a retry queue", Options{Service: "x", Partitions: 2, PartitionBy: "header:a", SingleActive: true, RetryQueue: "r"},
-			[]string{"SIDECAR_PARTITIONS"}, "wait in the sidecar"},
 		{"order and several consumers", Options{Service: "x", SingleActive: true, QueueArguments: amqp.Table{ArgSingleConsumer: false}},
 			[]string{"SIDECAR_QUEUE_ARGUMENTS"}, "out of order"},
 		{"a name that is not UTF-8", Options{Service: "x", Queue: "a\xff"}, []string{"SIDECAR_QUEUE"}, "UTF-8"},
 		{"an exchange twice", Options{Service: "x", Exchange: "e", RetryExchange: "e"}, []string{"SIDECAR_RETRY_EXCHANGE"},
-			`two exchanges have one name, "e": SIDECAR_EXCHANGE, and SIDECAR_RETRY_EXCHANGE`},
+			`exchange "e" has two roles`},
 		{"listening to retries", Options{Service: "x-y", Preset: PresetTopicTiers, Bindings: []Binding{{Exchange: "x.events.retry", Key: "#"}}},
 			[]string{"SIDECAR_BINDINGS"}, `exchange "x.events.retry" carries retries`},
-		{"a pattern for a queue", Options{Service: "x", Preset: PresetDeadLetter, Queue: "a.*", Bindings: bound}, []string{"SIDECAR_QUEUE"}, `bound by its name "a.*.dlq"`},
-		{"a pattern for a dlq", Options{Service: "x", Preset: PresetDeadLetter, Queue: "q", DLQ: "#.d", Bindings: bound}, []string{"SIDECAR_DLQ"}, `bound by its name "#.d"`},
-		{"the broker's exchange of another type", Options{Service: "x", Exchange: "amq.topic"}, []string{"SIDECAR_EXCHANGE"}, "is the broker's own and of type topic"},
+		{"a pattern for a queue", Options{Service: "x", Preset: PresetDeadLetter, Queue: "a.*", Bindings: bound}, []string{"SIDECAR_QUEUE"}, `the key "a.*.dlq" is a pattern`},
+		{"a pattern for a dlq", Options{Service: "x", Preset: PresetDeadLetter, Queue: "q", DLQ: "#.d", Bindings: bound}, []string{"SIDECAR_DLQ"}, `the key "#.d" is a pattern`},
+		{"the broker's exchange of another type", Options{Service: "x", Exchange: "amq.topic"}, []string{"SIDECAR_EXCHANGE"}, "broker's own and of type topic"},
 		{"direct without bindings", Options{Service: "x", ExchangeType: "direct"}, []string{"SIDECAR_EXCHANGE_TYPE"}, "needs SIDECAR_BINDINGS"},
 		{"no tiers at all", Options{Service: "x", RetryDelays: []time.Duration{}}, []string{"SIDECAR_RETRY_DELAYS"}, "none is for SIDECAR_TOPOLOGY=delay-ladder only"},
 		{"message ttl", Options{Service: "x", MessageTTL: time.Second}, []string{"SIDECAR_MESSAGE_TTL"}, "is for SIDECAR_TOPOLOGY=dead-letter only"},
 		{"nothing behind the hyphen", Options{Service: "x-", Preset: PresetTopicTiers}, []string{"SIDECAR_SERVICE"}, "nothing does"},
 		{"one delay in a ladder", Options{Service: "x", Preset: PresetDelayLadder, Bindings: bound, RetryDelay: time.Second}, []string{"SIDECAR_RETRY_DELAY"}, "use SIDECAR_RETRY_DELAYS"},
 		{"retries without delays", Options{Service: "x", Preset: PresetDelayLadder, Bindings: bound, RetryDelays: []time.Duration{}, MaxRetries: new(1)},
-			[]string{"SIDECAR_MAX_RETRIES"}, "nowhere to wait"},
+			[]string{"SIDECAR_MAX_RETRIES"}, "no queue to wait in"},
 		{"a dlq that is disabled", Options{Service: "x", Preset: PresetDeadLetter, Queue: "q", Bindings: bound, NoDeadLetter: true, DLQ: "d"},
 			[]string{"SIDECAR_DEAD_LETTER"}, "what there is not"},
 		{"several", Options{Service: "x", Preset: PresetDeadLetter, RetryDelays: []time.Duration{}},
@@ -102,25 +90,7 @@ func TestCheckBlames(t *testing.T) {
 	}
 }
 
-// refusedAlone reports whether the configuration refuses a value of o, whatever the others are.
-func refusedAlone(o Options) bool {
-	for _, name := range []string{o.Service, o.Prefix, o.Exchange, o.Queue, o.RetryExchange, o.RetryQueue, o.DLX, o.DLQ} {
-		if nameFault(name) != "" || reserved(name) && (name != o.Exchange || predeclared[name] == "") {
-			return true
-		}
-	}
-	for _, b := range o.Bindings {
-		if b.Exchange == "" || nameFault(b.Exchange) != "" || nameFault(b.Key) != "" {
-			return true
-		}
-	}
-	return !regexp.MustCompile(`^[A-Za-z0-9._][A-Za-z0-9._-]*$`).MatchString(o.Service) ||
-		o.RetryDelay < 0 || o.RetryDelay > maxTTL || o.RetryDelay%time.Millisecond != 0 ||
-		o.MaxRetries != nil && (*o.MaxRetries < 0 || *o.MaxRetries > maxRetriesLimit)
-}
-
-// FuzzCheck: of values that the configuration accepts one by one, Build builds what ValidateOptions accepts; the rules
-// of Validate are never the first to refuse what a user has set.
+// FuzzCheck: whatever is set, each mistake names a variable, and there is a plan without mistakes.
 func FuzzCheck(f *testing.F) {
 	presets := slices.Sorted(slices.Values([]string{PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter, PresetNative}))
 	for i := range presets {
@@ -153,13 +123,13 @@ func FuzzCheck(f *testing.F) {
 				o.Bindings = append(o.Bindings, Binding{Exchange: exchange, Key: key})
 			}
 		}
-		mistakes, refused := ValidateOptions(o), refusedAlone(o)
+		mistakes := ValidateOptions(o)
 		for _, m := range mistakes {
 			if len(m.Variables) == 0 || slices.Contains(m.Variables, "") || m.Reason == "" || strings.Contains(m.Reason, "\n") {
 				t.Fatalf("%+v", m)
 			}
 		}
-		if _, err := Build(o); !refused && (err == nil) != (len(mistakes) == 0) {
+		if p, err := Build(o); (err == nil) != (len(mistakes) == 0) || err == nil && p.Validate() != nil {
 			t.Fatalf("%+v: %+v, and yet %v", o, mistakes, err)
 		}
 	})
@@ -261,13 +231,11 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestMayRouteWhereNoKeyDecides: to a headers exchange, and to one that divides messages by their keys or properties.
+// TestMayRouteWhereNoKeyDecides: a message to a headers exchange may reach the queue.
 func TestMayRouteWhereNoKeyDecides(t *testing.T) {
 	t.Parallel()
-	p := &Plan{Exchanges: []Exchange{{Name: "h", Type: "headers"}, {Name: "hash", Type: TypeHash}}, Bindings: []Binding{
-		{Exchange: "h", Queue: "hash", Args: amqp.Table{"kind": "a"}, Kind: "exchange"}, {Exchange: "hash", Key: "1", Queue: "q"},
-	}}
-	for exchange, want := range map[string]bool{"h": true, "hash": true, "x": false, "": false} {
+	p := &Plan{Exchanges: []Exchange{{Name: "h", Type: "headers"}}, Bindings: []Binding{{Exchange: "h", Queue: "q", Args: amqp.Table{"kind": "a"}}}}
+	for exchange, want := range map[string]bool{"h": true, "x": false, "": false} {
 		if got := p.MayRoute(exchange, "k"); got != want {
 			t.Errorf("exchange %q: %v", exchange, got)
 		}

@@ -13,11 +13,24 @@ import (
 // docs/topologies.md has the stories. It talks to no broker: a valid plan can still meet objects that do not fit, see
 // declare.Ensure.
 func (p *Plan) Validate() error {
-	return errors.Join(p.problems(nil)...)
+	var errs []error
+	for _, found := range p.problems(nil) {
+		errs = append(errs, found)
+	}
+	return errors.Join(errs...)
 }
 
+// problem is something wrong with a plan, at one JSON path or several.
+type problem struct {
+	paths []string
+	text  string
+}
+
+// Error begins with the first path.
+func (p problem) Error() string { return p.paths[0] + ": " + p.text }
+
 // problems lists what Validate joins, without what may follow from values that could not be read.
-func (p *Plan) problems(unread []string) []error {
+func (p *Plan) problems(unread []string) []problem {
 	v := planValidator{Plan: p, unread: unread}
 	v.names()
 	v.ownQueue()
@@ -29,67 +42,28 @@ func (p *Plan) problems(unread []string) []error {
 	v.parking()
 	v.redriving()
 	v.arguments()
-	return v.errs
-}
-
-// Beside lists what keeps p from running in one sidecar with the plan of another subscription: objects that both
-// declare, and differently, and messages of one that would reach a queue of the other. A
-// problem has two variables: that of p and that of the other plan.
-func (p *Plan) Beside(other *Plan, subscription string) (all []OptionError) {
-	refuse := func(variables on, format string, args ...any) {
-		for i := range variables {
-			if [...]*Plan{p, other}[i].FromFile {
-				variables[i] = "SIDECAR_PLAN_FILE"
-			}
-		}
-		all = append(all, OptionError{variables, fmt.Sprintf(format, args...)})
-	}
-	described := func(q *Queue) string { return strings.TrimSpace(string(q.Kind) + " " + arguments(q.Args)) }
-	variables := map[Kind]string{KindMain: "SIDECAR_QUEUE", KindRetry: "SIDECAR_RETRY_QUEUE", KindDLQ: "SIDECAR_DLQ"}
-	for _, q := range p.Queues {
-		if o := other.queue(q.Name); o != nil && q.Kind == KindMain && o.Kind == KindMain {
-			refuse(on{"SIDECAR_QUEUE", "SIDECAR_QUEUE"}, "subscription %s consumes queue %s too", subscription, brief(q.Name))
-		} else if o != nil && described(&q) != described(o) {
-			refuse(on{variables[q.Kind], variables[o.Kind]}, "queue %s is declared here as %s, and for subscription %s as %s",
-				brief(q.Name), described(&q), subscription, described(o))
-		}
-	}
-	for _, x := range p.Exchanges {
-		if o := other.exchange(x.Name); o != nil && o.Type != x.Type && o.Type != "" && x.Type != "" {
-			refuse(on{"SIDECAR_EXCHANGE_TYPE", "SIDECAR_EXCHANGE_TYPE"}, "exchange %s is declared here as %s, and for "+
-				"subscription %s as %s", brief(x.Name), x.Type, subscription, o.Type)
-		}
-	}
-	if len(all) > 0 {
-		return all // what follows may be a consequence
-	}
-	both := Merge(p, other)
-	for _, r := range append(p.PublishRoutes(), other.PublishRoutes()...) {
-		variable := "SIDECAR_RETRY_EXCHANGE"
-		if r == p.Park || r == other.Park {
-			variable = "SIDECAR_DLX"
-		}
-		for _, q := range both.reach(r.Exchange, r.Key) {
-			if (p.queue(q) == nil) != (p.queue(r.Queue) == nil) {
-				refuse(on{variable, variable}, "exchange %s, which subscription %s uses too, routes the key %s to %s and to %s",
-					brief(r.Exchange), subscription, quoteKey(r.Key), brief(r.Queue), brief(q))
-			}
-		}
-	}
-	return all
+	return v.found
 }
 
 // planValidator collects while it goes: no rule ends the others.
 type planValidator struct {
 	*Plan
-	errs   []error
+	found  []problem
 	unread []string // JSON paths of values that could not be read or cannot be used: nothing else is said about them
 }
 
 // refuse records what is wrong at a JSON path of the plan, unless a value there could not be read.
 func (v *planValidator) refuse(wrong bool, path, format string, args ...any) {
 	if wrong && v.read(path) {
-		v.errs = append(v.errs, fmt.Errorf("%s: %s", path, fmt.Sprintf(format, args...)))
+		v.found = append(v.found, problem{[]string{path}, fmt.Sprintf(format, args...)})
+	}
+}
+
+// refuseBoth is refuse for two values that do not fit together.
+func (v *planValidator) refuseBoth(wrong bool, path, other, format string, args ...any) {
+	if wrong && v.read(path) {
+		v.found = append(v.found, problem{[]string{path, other}, fmt.Sprintf(format, args...)})
+		v.unread = append(v.unread, path)
 	}
 }
 
@@ -146,36 +120,40 @@ func below(base string, steps ...any) string {
 var plainField = regexp.MustCompile(`^[$\w-]+$`)
 
 func (v *planValidator) names() {
-	seen := map[string]bool{}
+	seen := map[string]string{}
 	check := func(list string, i int, what, name string) {
 		path, fault := at(list, i, "name"), objectFault(name)
-		v.refuse(name == "", path, "%s has no name", what)
-		v.refuse(fault != "", path, "%s %s %s", what, brief(name), fault)
-		v.refuse(seen[what+name], path, "%s %q has two roles: names must differ", what, name)
-		seen[what+name] = true
+		v.unusable(name == "", path, "%s has no name", what)
+		v.unusable(fault != "", path, "%s %s %s", what, brief(name), fault)
+		v.refuseBoth(seen[what+name] != "", path, seen[what+name], "%s %q has two roles: names must differ", what, name)
+		seen[what+name] = path
 	}
 	for i, e := range v.Exchanges {
 		check("exchanges", i, "exchange", e.Name)
 		path := at("exchanges", i, "type")
-		hash := v.Partitions != nil && e.Type == TypeHash
-		v.refuse(e.Type != "" && !hash && !slices.Contains(exchangeTypes, e.Type), path,
+		v.unusable(e.Type != "" && !slices.Contains(exchangeTypes, e.Type), path,
 			"exchange %q has type %q: use %s", e.Name, e.Type, strings.Join(exchangeTypes, ", "))
 		t := predeclared[e.Name]
-		v.refuse(t != "" && e.Type != "" && e.Type != t, path, "exchange %q is the broker's own and of type %s, not %s",
-			e.Name, t, e.Type)
+		v.refuseBoth(t != "" && e.Type != "" && e.Type != t, path, at("exchanges", i, "name"), "exchange %q is the broker's "+
+			"own and of type %s, not %s: set that type, or use another exchange", e.Name, t, e.Type)
 	}
 	for i, q := range v.Queues {
 		check("queues", i, "queue", q.Name)
 	}
+	// A key that is the name of a queue is judged there.
 	key := func(path, key string) {
 		fault := nameFault(key)
-		v.unusable(fault != "", path, "routing key %s %s", brief(key), fault)
+		v.unusable(fault != "" && v.queue(key) == nil, path, "routing key %s %s", brief(key), fault)
 	}
 	for i, b := range v.Bindings {
 		key(at("bindings", i, "key"), b.Key)
 	}
 	for i, w := range v.Waits {
 		key(at("waits", i, "key"), w.Key)
+	}
+	for _, q := range v.Queues {
+		_, routing, _ := q.DeadLetter()
+		key(v.argument(q.Name, ArgDLKey), routing)
 	}
 	key(at("park", "key"), v.Park.Key)
 	key(at("redrive", "key"), v.Redrive.Key)

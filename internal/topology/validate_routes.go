@@ -27,7 +27,7 @@ func (v *planValidator) ownQueue() {
 		own, path := q.Name == v.Queue, at("queues", i, "kind")
 		v.refuse(own && q.Kind != KindMain, path, "queue %q is the service's: its kind is %s, not %s", q.Name, KindMain,
 			q.Kind)
-		v.refuse(!own && q.Kind == KindMain && !slices.Contains(v.Partitions, q.Name), path,
+		v.refuse(!own && q.Kind == KindMain, path,
 			"queue %q is not the service's: only %q is of kind %s", q.Name, v.Queue, q.Kind)
 	}
 }
@@ -37,7 +37,7 @@ func (v *planValidator) counts() {
 	path := at("max_retries")
 	v.refuse(v.MaxRetries < 0 || v.MaxRetries > maxRetriesLimit, path, "max retries is %d: at least 0, at most %d",
 		v.MaxRetries, maxRetriesLimit)
-	v.refuse(v.MaxRetries > 0 && len(v.Waits) == 0 && v.read(at("waits")), path,
+	v.refuseBoth(v.MaxRetries > 0 && len(v.Waits) == 0 && v.read(at("waits")), path, at("waits"),
 		"max retries is %d, but there is no queue to wait in", v.MaxRetries)
 	h, fault := v.CountHeader, nameFault(v.CountHeader)
 	v.refuse(fault != "", at("count_header"), "header %s %s", brief(h), fault)
@@ -59,7 +59,7 @@ func (v *planValidator) bindings() {
 		x := v.exchange(b.Exchange)
 		v.misrouted(b.Exchange != "" && x == nil, exchange, "queue %q is bound to exchange %q, which is not in the plan",
 			b.Queue, b.Exchange)
-		v.misrouted(v.queue(b.Queue) == nil && b.Kind == "", at("bindings", i, "queue"),
+		v.misrouted(v.queue(b.Queue) == nil, at("bindings", i, "queue"),
 			"binding of %q: queue %q is not in the plan", b.Exchange, b.Queue)
 		match := b.Args[argMatch]
 		v.refuse(x != nil && x.Type == "headers" && !slices.Contains(matches, match),
@@ -94,7 +94,7 @@ func (v *planValidator) waits() {
 			"wait path %s: 1ms to %s, in whole milliseconds", w.Tier(), maxTTL)
 		q := v.queue(w.Queue)
 		if q == nil {
-			v.misrouted(v.Partitions == nil, path+".queue", "wait path %s: queue %q is not in the plan", w.Tier(), w.Queue)
+			v.misrouted(true, path+".queue", "wait path %s: queue %q is not in the plan", w.Tier(), w.Queue)
 			continue
 		}
 		if w.By == ByDelay {
@@ -205,7 +205,7 @@ func (v *planValidator) parking() {
 // redriving: what is taken out of the dead-letter queue reaches the service's queue, at once or after a wait.
 func (v *planValidator) redriving() {
 	r := v.Redrive
-	v.misrouted(v.Partitions == nil && !v.reachesOnly(r) && v.read(at("queue")), at("redrive"), "redriving: exchange %q "+
+	v.misrouted(!v.reachesOnly(r) && v.read(at("queue")), at("redrive"), "redriving: exchange %q "+
 		"with key %q does not reach %q alone", r.Exchange, r.Key, r.Queue)
 	q := v.queue(r.Queue)
 	if q == nil || q.Name == v.Queue {
@@ -214,4 +214,10 @@ func (v *planValidator) redriving() {
 	exchange, key, ok := q.DeadLetter()
 	v.misrouted((!ok || !slices.Contains(v.reach(exchange, key), v.Queue)) && v.read(at("queue")), at("redrive", "queue"),
 		"redriving: queue %q does not lead to %q", q.Name, v.Queue)
+}
+
+// pattern reports whether a topic exchange takes a key for more than itself.
+func pattern(key string) bool {
+	words := strings.Split(key, ".")
+	return slices.Contains(words, "*") || slices.Contains(words, "#")
 }

@@ -1,11 +1,9 @@
 package topologytest
 
 import (
-	"fmt"
 	"maps"
 	"net/http"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,23 +13,9 @@ import (
 	"sidecar/internal/brokertest"
 )
 
-// success: what the app takes it sees once, as it was published, and as a first attempt.
-func success(t *testing.T, r *shared) {
-	ids := named("success", 5)
-	r.send(t, ids...)
-	r.acked(t, ids...)
-	for _, id := range ids {
-		for _, one := range r.attempts(t, id, 1) {
-			if string(one.Body) != "body of "+id || one.Header.Get("Amqp-Queue") != r.plan.Queue {
-				t.Errorf("%s is %q from %q", id, one.Body, one.Header.Get("Amqp-Queue"))
-			}
-		}
-	}
-}
-
 // attempts compares what the app received on each of n receipts of a message that fails every time, from its first
 // attempt on.
-func (r *rig) attempts(t *testing.T, id string, n int) []*apptest.Request {
+func (r *rig) attempts(t *testing.T, id string, n int) {
 	t.Helper()
 	exchange, key, _ := front(r.plan)
 	list := r.receipts(t, id, counting(n-1)...)
@@ -53,7 +37,6 @@ func (r *rig) attempts(t *testing.T, id string, n int) []*apptest.Request {
 		}
 	}
 	waited(t, list, r.tier)
-	return list
 }
 
 // waited compares the time between receipts with the delay after each failed attempt, counted from 0.
@@ -103,25 +86,6 @@ func straight(t *testing.T, r *shared) {
 	}
 	if d != nil && (d.Headers["x-original-exchange"] != "" || d.Headers["x-original-routing-key"] != r.plan.Queue) {
 		t.Errorf("parked with %v", d.Headers)
-	}
-}
-
-// noAnswer: without an answer there is no status to write down, but what happened instead.
-func noAnswer(t *testing.T, r *shared) {
-	const id = "no-answer"
-	r.app.On(id, apptest.Reset)
-	r.send(t, id)
-	d := r.givenUp(t, id, "max_retries")
-	r.attempts(t, id, r.plan.MaxRetries+1)
-	if d == nil {
-		return
-	}
-	r.parkedWith(t, d, amqp.Table{
-		//nolint:gosec // a few
-		"x-final-status-code": nil, "x-final-reason": "max_retries", "x-final-retry-count": int32(r.plan.MaxRetries),
-	})
-	if !strings.HasPrefix(fmt.Sprint(d.Headers["x-final-error"]), "reset") {
-		t.Errorf("x-final-error is %q", d.Headers["x-final-error"])
 	}
 }
 

@@ -96,7 +96,7 @@ func TestChangedDelayWithoutAPlace(t *testing.T) {
 			t.Errorf("%s: %v, waits %v", name, report.Findings, report.Plan.Waits)
 		}
 		for _, f := range report.Findings {
-			if f.Judgement != topology.Harmless || !strings.Contains(f.Reason, "cannot be changed") {
+			if f.Judgement != topology.Weaker || !strings.Contains(f.Reason, "retries wait by its delays") {
 				t.Errorf("%s: %s", name, f)
 			}
 		}

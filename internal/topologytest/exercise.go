@@ -66,9 +66,7 @@ func place(t *testing.T, plan *topology.Plan) {
 // together lists what shares one sidecar and one set of queues: each works on messages of its own.
 func together(plan *topology.Plan) map[string]func(*testing.T, *shared) {
 	tests := map[string]func(*testing.T, *shared){
-		"success":             success,
 		"every attempt":       everyAttempt,
-		"no answer":           noAnswer,
 		"straight":            straight,
 		"forged history":      forgedHistory,
 		"copied history":      copiedHistory,

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,7 +71,7 @@ func (s *shape) full(t *testing.T) {
 func judgementOf(t *testing.T, url string, plan *topology.Plan, property string) topology.Judgement {
 	t.Helper()
 	report := ensure(t, url, plan, topology.ModeDeclare)
-	i := slices.IndexFunc(report.Findings, func(f declare.Finding) bool { return f.Property == property })
+	i := slices.IndexFunc(report.Findings, func(f declare.Finding) bool { return strings.Contains(f.Property, property) })
 	if i < 0 || len(report.Blocking()) > 0 {
 		t.Fatalf("%v", report.Findings)
 	}

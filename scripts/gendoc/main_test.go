@@ -19,13 +19,9 @@ func TestFilesAreUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chart, err := presets()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, want := range map[string]string{
 		"../../docs/configuration.md":                               page,
-		"../../deploy/helm/amqp-sidecar-lib/templates/_presets.tpl": chart,
+		"../../deploy/helm/amqp-sidecar-lib/templates/_presets.tpl": presets(),
 	} {
 		if *update {
 			if err := os.WriteFile(name, []byte(want), 0o644); err != nil {

@@ -25,7 +25,7 @@ func sample(v *config.Variable) string {
 		"SIDECAR_APP_URL": "http://127.0.0.1:3000/events", "SIDECAR_BINDINGS": "orders.main-exchange:a", "SIDECAR_ADMIN_ADDR": ":9190",
 		"SIDECAR_CONTROL_ADDR": "127.0.0.1:9191", "SIDECAR_PARK_ON_STATUS": "400,422", "SIDECAR_SPOOL_DIR": "/tmp/spool",
 		"SIDECAR_APP_HEALTH_PATH": "/healthz", "SIDECAR_AMQP_URL": "amqps://rabbit/", "OTEL_TRACES_SAMPLER_ARG": "0.5",
-		"SIDECAR_PREFETCH": "10", "SIDECAR_MAX_CONCURRENCY": "20", "SIDECAR_PARTITIONS": "8", "SIDECAR_ROUTES": "order.created=/orders", "SIDECAR_MAX_BODY": "1MiB", "SIDECAR_MEMORY": "64MiB", "SIDECAR_RETRY_DELAYS": "1s,5s",
+		"SIDECAR_PREFETCH": "10", "SIDECAR_MAX_CONCURRENCY": "20", "SIDECAR_ROUTES": "order.created=/orders", "SIDECAR_MAX_BODY": "1MiB", "SIDECAR_MEMORY": "64MiB", "SIDECAR_RETRY_DELAYS": "1s,5s",
 		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "SIDECAR_SHUTDOWN_GRACE": "20s", "SIDECAR_RETRY_AFTER_MAX": "1m",
 		"SIDECAR_DEAD_LETTER": "disabled", "SIDECAR_REQUEUE_DELAY_MAX": "2s", "SIDECAR_EXCHANGE_TYPE": "topic",
 		"SIDECAR_MAX_RETRIES": "2", "OTEL_TRACES_SAMPLER": "always_on",
@@ -178,12 +178,12 @@ func TestTheMigrationKnowsSubscriptions(t *testing.T) {
 	args := append([]string{
 		"--set", "outbox.existingSecret=db,outbox.migrate.enabled=true,sidecar.service=wms-cincout,topology.preset=per-queue",
 		"--set-json", `subscriptions={"orders": {"topology": {"bindings": ["domain.events:order.#"]}}, "order-lines": {"app": {"path": "/lines"},
-			"flow": {"concurrency": 2, "orderBy": "routing-key"}, "topology": {"partitions": 2, "bindings": ["domain.events:line.#"]}}}`,
+			"flow": {"concurrency": 2, "orderBy": "routing-key"}, "topology": {"bindings": ["domain.events:line.#"]}}}`,
 	}, twoValues...)
 	job := sidecar(t, pod(find(t, template(t, helm4, chart, args...), "Job")))
 	names := env(t, job)
 	for name, want := range map[string]bool{
-		"SIDECAR_SUBSCRIPTIONS": true, "SIDECAR_SUB_ORDER_LINES_PARTITIONS": true, "SIDECAR_SUB_ORDER_LINES_ORDER_BY": true,
+		"SIDECAR_SUBSCRIPTIONS": true, "SIDECAR_SUB_ORDER_LINES_ORDER_BY": true,
 		"SIDECAR_SUB_ORDER_LINES_APP_URL": false, "SIDECAR_SUB_ORDER_LINES_CONCURRENCY": false,
 	} {
 		if _, found := names[name]; found != want {

@@ -5,7 +5,6 @@ package declare
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -80,22 +79,12 @@ func (e *ensurer) ensure(ctx context.Context) (Report, error) {
 			e.binding(ctx, b)
 		}
 	}
-	for _, name := range e.plan.Leftovers() {
-		q := queueOf(&topology.Queue{Name: name})
-		if refusal := e.ask(ctx, lookFor+q.title, q.passive); refusal == nil && e.err == nil {
-			e.findings = append(e.findings, Finding{
-				Judgement: topology.Weaker, Object: q.title, Problem: ProblemLeftover,
-				Found:  fmt.Sprintf("%d messages", q.counts.Messages),
-				Reason: "nothing consumes it: see \"Another number of partitions\" in docs/topologies.md",
-			})
-		}
-	}
-	return Report{Plan: e.plan, Findings: mergePermissions(e.findings), Undeclared: e.undeclared}, e.err
+	return Report{Plan: e.plan, Findings: merge(e.findings), Undeclared: e.undeclared}, e.err
 }
 
 // EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
-// it sends the same requests without waiting for the answers in between. True means that Ensure would have no findings
-// except leftovers, or those it had when it returned p. After false only Ensure can say which object was refused.
+// it sends the same requests without waiting for the answers in between. True means that Ensure would have no findings,
+// or those it had when it returned p. After false only Ensure can say which object was refused.
 //
 // In ModeDeclare it creates what is missing, but nothing of a plan that adopts what exists: where that is gone, such as
 // on a broker that lost its data, the plan that was asked for is the one to declare. Nor of one whose type is decided
@@ -255,8 +244,7 @@ func (e *ensurer) binding(ctx context.Context, b topology.Binding) {
 		return
 	}
 	known := slices.ContainsFunc(e.findings, func(f Finding) bool {
-		return f.Object == topology.QueueTitle(b.Queue) || f.Object == topology.ExchangeTitle(b.Queue) ||
-			f.Object == topology.ExchangeTitle(b.Exchange)
+		return f.Object == topology.QueueTitle(b.Queue) || f.Object == topology.ExchangeTitle(b.Exchange)
 	})
 	switch {
 	case refusal.Code == amqp.AccessRefused:

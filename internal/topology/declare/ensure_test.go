@@ -241,7 +241,7 @@ func TestBarredQueueOfAnotherDelay(t *testing.T) {
 	waitsFiveSeconds := func(r Report, mode topology.Mode) {
 		t.Helper()
 		w := r.Plan.Waits[0]
-		if len(r.Findings) != 1 || r.Findings[0].Judgement != topology.Weaker || !strings.HasPrefix(r.Findings[0].Fix, "set SIDECAR_RETRY_DELAY=5s, or") {
+		if len(r.Findings) != 1 || r.Findings[0].Judgement != topology.Weaker || !strings.HasPrefix(r.Findings[0].Fix, "set SIDECAR_RETRY_DELAY to 5s, or") {
 			t.Errorf("%s: %v", mode, r.Findings)
 		}
 		if w.Delay != 5*time.Second || w.Queue != old.Waits[0].Queue {

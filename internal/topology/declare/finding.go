@@ -31,7 +31,7 @@ type Finding struct {
 	Judgement topology.Judgement `json:"severity"` // whether messages may be consumed all the same
 	Object    string             `json:"object"`   // e.g. `queue "wms.queue.wms-cincout"`
 	Problem   Problem            `json:"problem"`
-	Property  string             `json:"property"` // of ProblemDrift: the argument or property that differs
+	Property  string             `json:"property"` // of ProblemDrift: the arguments or properties that differ
 	Wanted    string             `json:"wanted"`   // what the plan needs
 	Found     string             `json:"found"`    // what the broker has, or said
 	Reason    string             `json:"reason"`   // of ProblemDrift: what the difference comes to
@@ -86,23 +86,30 @@ func tooLong(o *object, d drift) Finding {
 		Object: o.title, Problem: ProblemDrift, Property: d.property,
 		Wanted: d.property + " " + written(o.properties[d.property]), Found: "unknown",
 		Reason: "the names are so long that the broker's answer ends before the value",
-		Fix:    "SIDECAR_TOPOLOGY_MODE=none consumes without comparing, or use shorter names",
+		Fix:    say("{mode}=none consumes without comparing, or use shorter names"),
 	}
 }
 
-// mergePermissions reports a missing permission once: the line that grants it is the same for all objects.
-func mergePermissions(all []Finding) []Finding {
+// merge makes one finding of those with one reason and one fix: of the properties of an object, and of missing
+// permissions, which one line grants for all objects.
+func merge(all []Finding) []Finding {
 	var merged []Finding
 	for _, f := range all {
 		i := slices.IndexFunc(merged, func(m Finding) bool {
-			return f.Problem == ProblemPermission && m.Problem == f.Problem && m.Fix == f.Fix
+			permission := f.Problem == ProblemPermission
+			property := f.Problem == ProblemDrift && m.Object == f.Object && m.Reason == f.Reason
+			return m.Problem == f.Problem && m.Fix == f.Fix && (permission || property)
 		})
 		if i < 0 {
 			merged = append(merged, f)
 			continue
 		}
 		m := &merged[i]
-		m.Object += ", " + f.Object
+		if f.Problem == ProblemDrift {
+			m.Property, m.Found = m.Property+", "+f.Property, m.Found+", "+f.Found
+		} else {
+			m.Object += ", " + f.Object
+		}
 		if !strings.Contains(m.Wanted, f.Wanted) {
 			m.Wanted += ", " + f.Wanted
 		}
@@ -110,10 +117,13 @@ func mergePermissions(all []Finding) []Finding {
 	return merged
 }
 
-const (
-	fixRun     = "`sidecar run` with SIDECAR_TOPOLOGY_MODE=declare (the default) makes what is missing"
+var (
+	fixRun     = say("`sidecar run` with {mode}=declare (the default) makes what is missing")
 	fixMissing = fixRun + "; or import what `sidecar plan --format definitions` prints"
 )
+
+// say fills in what is set beside a plan file, too.
+func say(text string) string { return (&topology.Plan{}).Say(text) }
 
 // Unroutable is the finding of a mandatory publish that ended with err because it reached no queue: the one of known
 // that is about an object of its route, if there is one. An error that is not about the exchange does not say which
@@ -163,7 +173,7 @@ func TooOld(s Session, p *topology.Plan) (f Finding, ok bool) {
 	case p.DelaysItself():
 		f.Reason = "it ignores the delays of " + queue + ": a rejected message would be delivered again at once, " +
 			"thousands of times"
-		f.Fix = "another topology, such as fanout with SIDECAR_QUEUE_TYPE=quorum" + upgrade
+		f.Fix = p.Say("another topology, such as fanout with {queue-type}=quorum") + upgrade
 	case p.Attempt > topology.MaxHeld:
 		f.Reason = "an attempt can take longer than its half hour, after which it delivers a message of " + queue +
 			" again and again"
@@ -204,7 +214,7 @@ func (o *object) absent() Finding {
 		Declared: o.active != nil,
 	}
 	if o.active == nil {
-		f.Wanted, f.Fix = "an exchange of any type", "its owner has to declare it; SIDECAR_BINDINGS names it"
+		f.Wanted, f.Fix = "an exchange of any type", say("its owner has to declare it; {bindings} names it")
 	}
 	if o.queue != nil && o.queue.Beside { // which sidecar plan cannot print: it has not seen the queue beside it
 		f.Fix = fixRun
@@ -221,9 +231,7 @@ func (e *ensurer) refused(title, wanted string, refusal *amqp.Error) {
 	case atLimit(refusal):
 		fix = "raise that limit, or delete queues that are not needed"
 	case strings.Contains(refusal.Reason, "invalid arg"):
-		fix = "SIDECAR_QUEUE_ARGUMENTS without that argument, or another SIDECAR_QUEUE_TYPE"
-	case unknownType(refusal):
-		fix = fixPlugin
+		fix = e.plan.Say("{queue-arguments} without that argument, or another {queue-type}")
 	case refusal.Code == amqp.ResourceLocked:
 		fix = "use a queue that is not exclusive: another connection holds this one, and the broker deletes it with that " +
 			"connection"
@@ -244,7 +252,7 @@ func (e *ensurer) forbidden(title, name, needs string, refusal *amqp.Error) {
 	fix := "widen the user's permissions, at least to: " + e.plan.Permissions(e.mode).Command(d.vhost, d.user)
 	if e.mode == topology.ModeDeclare {
 		needs = cmp.Or(d.permission, needs)
-		fix += "; or declare the objects some other way and set SIDECAR_TOPOLOGY_MODE=verify"
+		fix += say("; or declare the objects some other way and set {mode}=verify")
 	} // else: asked whether something is there, 4.3 names the right to declare it, which is more than it takes
 	e.findings = append(e.findings, Finding{
 		Object: title, Problem: ProblemPermission, Found: "access refused", Fix: fix,

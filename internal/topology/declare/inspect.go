@@ -95,7 +95,7 @@ func (p *prober) adoptAll(ctx context.Context, title string, properties, planned
 		}
 		d, ok := drifted(refusal)
 		switch {
-		case unknownType(refusal), atLimit(refusal):
+		case atLimit(refusal):
 			return nil, refusal
 		case !ok && refusal.Code == amqp.PreconditionFailed: // it would have been made, were the argument not refused
 			return nil, nil

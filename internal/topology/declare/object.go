@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -60,22 +59,8 @@ func (p *prober) ask(ctx context.Context, name string, q question) (refusal *amq
 		return answer
 	}
 	p.err = fmt.Errorf("%s: %w", name, err)
-	if ok && unknownType(answer) { // before RabbitMQ 4 it ends the connection
-		p.err = fmt.Errorf("%w: %w", ErrPlugin, err)
-	}
 	return nil
 }
-
-// unknownType reports whether the broker has no exchanges of the type that partitions need.
-func unknownType(e *amqp.Error) bool {
-	return strings.Contains(e.Reason, "exchange type '"+topology.TypeHash+"'")
-}
-
-// ErrPlugin is the error of a check at a broker that cannot divide a queue.
-var ErrPlugin = errors.New(fixPlugin)
-
-const fixPlugin = "SIDECAR_PARTITIONS needs a plugin that comes with RabbitMQ; enable it on every node of it: " +
-	"rabbitmq-plugins enable rabbitmq_consistent_hash_exchange"
 
 // answers reports whether e is the broker's answer to a request: it closes the channel only. All others close the
 // connection.
@@ -191,9 +176,6 @@ func (o *object) questions(declare bool) []question {
 
 func bind(b topology.Binding) question {
 	return func(ch *amqp.Channel, noWait bool) error {
-		if b.Kind != "" {
-			return ch.ExchangeBind(b.Queue, b.Key, b.Exchange, noWait, b.Args)
-		}
 		return ch.QueueBind(b.Queue, b.Key, b.Exchange, noWait, b.Args)
 	}
 }

@@ -35,7 +35,7 @@ func Preflight(ctx context.Context, s Session, p *topology.Plan, mode topology.M
 		return nil, e.err
 	}
 	findings, err := MayPublish(ctx, s, p, mode)
-	return mergePermissions(append(e.findings, findings...)), err
+	return merge(append(e.findings, findings...)), err
 }
 
 // MayPublish is the part of Preflight about publishing retries, parked and redriven messages: it tries each exchange.
@@ -62,12 +62,11 @@ func MayPublish(ctx context.Context, s Session, p *topology.Plan, mode topology.
 }
 
 func (e *ensurer) mayConsume(ctx context.Context) {
-	for _, queue := range e.p.Consumed() {
-		e.may(ctx, "consuming from "+topology.QueueTitle(queue), queue, "read", func(ch *amqp.Channel, _ bool) error {
-			_, err := ch.Consume(queue, "", false, false, false, false, amqp.Table{"x-priority": noPriority})
-			return err
-		})
-	}
+	queue := e.p.Queue
+	e.may(ctx, "consuming from "+topology.QueueTitle(queue), queue, "read", func(ch *amqp.Channel, _ bool) error {
+		_, err := ch.Consume(queue, "", false, false, false, false, amqp.Table{"x-priority": noPriority})
+		return err
+	})
 }
 
 // mayConfigure asks for the objects that are this service's own. Where others declare one too, being there is enough:

@@ -106,10 +106,10 @@ type Sightings struct {
 	total  *RedeclaredTotal
 	forget func() (waited int, delays bool)
 
-	mu    sync.Mutex
-	seen  map[string]*sighting // by title
-	begun map[string]sighting  // seen, as it was when the last check began; nil before the first Begin
-	again []Redeclared         // at most maxShown, in the order of the time
+	mu       sync.Mutex
+	checking bool                 // since Begin: depths may be those of objects that the check has declared
+	seen     map[string]*sighting // by title
+	again    []Redeclared         // at most maxShown, in the order of the time
 }
 
 // sighting is the last time that an object was known to exist, and the last depth of a queue.
@@ -131,29 +131,13 @@ func NewSightings(total *RedeclaredTotal, forget func() (waited int, delays bool
 	return &Sightings{total: total, forget: forget, seen: map[string]*sighting{}}
 }
 
-// Begin keeps what is known when a check begins, and returns the time. The watcher may measure a queue that the check
-// has just declared again, before Declared is called: the report of the deletion then has what Begin kept.
+// Begin is called when a check begins, and returns the time. Until Checked nothing is measured: the report of a
+// deletion has the depth of the queue before.
 func (s *Sightings) Begin() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.begun = map[string]sighting{}
-	for title, e := range s.seen {
-		s.begun[title] = *e
-	}
+	s.checking = true
 	return time.Now()
-}
-
-// restore makes what is known of an object what Begin kept. mu is locked.
-func (s *Sightings) restore(title string) {
-	e := s.seen[title]
-	if e == nil || e.lost != nil || s.begun == nil {
-		return
-	}
-	if before, known := s.begun[title]; known {
-		*e = before
-	} else {
-		delete(s.seen, title)
-	}
 }
 
 // Checked records a check of p that began at that time: each object exists unless a finding says that it is missing or
@@ -161,6 +145,7 @@ func (s *Sightings) restore(title string) {
 func (s *Sightings) Checked(p *topology.Plan, findings []Finding, at time.Time) (again []Redeclared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.checking = false
 	for _, o := range objects(p) {
 		if !slices.ContainsFunc(findings, func(f Finding) bool {
 			return f.Problem != ProblemDrift && f.About(o.title)
@@ -186,6 +171,9 @@ func (s *Sightings) sight(title string) *sighting {
 func (s *Sightings) measured(depths []Depth, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.checking {
+		return
+	}
 	for _, d := range depths {
 		if e := s.sight(topology.QueueTitle(d.Queue)); e.lost == nil { // otherwise a check reports first that it is back
 			e.at, e.measured, e.ready = at, at, d.Ready
@@ -200,7 +188,6 @@ func (s *Sightings) Declared(r *Report, begun time.Time) (again []Redeclared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range r.declared {
-		s.restore(o.title)
 		s.lose(&o, begun)
 		again = append(again, s.back(o.title)...)
 	}

@@ -34,7 +34,6 @@ SIDECAR_OUTBOX_COLUMNS: outbox.columns
 SIDECAR_OUTBOX_POLL_INTERVAL: outbox.pollInterval
 SIDECAR_OUTBOX_RETENTION: outbox.retention
 SIDECAR_OUTBOX_TABLE: outbox.table
-SIDECAR_PARTITIONS: topology.partitions
 SIDECAR_PARK_ANSWER: dispatch.parkAnswer
 SIDECAR_PARK_ON_STATUS: dispatch.parkOnStatus
 SIDECAR_PASSTHROUGH_HEADERS: dispatch.passthroughHeaders

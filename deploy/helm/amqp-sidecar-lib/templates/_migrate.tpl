@@ -10,7 +10,7 @@ the Job runs before the objects of the release are there, and could wait for the
 {{- $of := .name -}}
 {{- range $prefixes -}}{{- if hasPrefix . $of -}}{{- $of = trimPrefix . $of | printf "SIDECAR_%s" -}}{{- end -}}{{- end -}}
 {{- $dsn := has .name (list "SIDECAR_OUTBOX_DSN" "SIDECAR_OUTBOX_DSN_FILE") -}}
-{{- if and (regexMatch "^SIDECAR_(SUBSCRIPTIONS$|OUTBOX_|LOG_|TOPOLOGY|SERVICE$|PREFIX$|QUEUE|EXCHANGE|BINDINGS$|RETRY_(DELAY|EXCHANGE|QUEUE)|DL|DEAD_LETTER$|MAX_RETRIES$|MESSAGE_TTL$|PARTITIONS$|ORDER_)" $of) (not (and $own $dsn)) -}}
+{{- if and (regexMatch "^SIDECAR_(SUBSCRIPTIONS$|OUTBOX_|LOG_|TOPOLOGY|SERVICE$|PREFIX$|QUEUE|EXCHANGE|BINDINGS$|RETRY_(DELAY|EXCHANGE|QUEUE)|DL|DEAD_LETTER$|MAX_RETRIES$|MESSAGE_TTL$|ORDER_)" $of) (not (and $own $dsn)) -}}
 {{- $list = append $list . -}}
 {{- end -}}
 {{- end -}}

@@ -48,7 +48,7 @@
 - autoscaling.type: keda goes by the length of the queue that is consumed, and nothing is ({{ .at.SIDECAR_CONSUME }}=off). Set autoscaling.type=hpa
 {{- else if hasKey .env "SIDECAR_PLAN_FILE" }}
 - autoscaling.keda: KEDA has to know the queue's name, and it is in a file (SIDECAR_PLAN_FILE). Set autoscaling.type=hpa, or put a ScaledObject of your own into extraObjects
-{{- else if not (include "amqp-sidecar-lib.plans" .lib | fromJsonArray) }}
+{{- else if not (include "amqp-sidecar-lib.queues" .lib | fromJsonArray) }}
 - autoscaling.keda: KEDA has to know the queue's name, and it is made from a variable that is read in the cluster (valueFrom). Set sidecar.service or topology.queue as a value
 {{- end }}
 {{- end -}}
