@@ -82,7 +82,7 @@ var further = []mutant{
 	},
 	{
 		name:   "reports a wrong attempt to the app",
-		edits:  []edit{{"internal/dispatch/properties.go", "int64(m.RetryCount)+1)", "int64(m.RetryCount))"}},
+		edits:  []edit{{"internal/dispatch/headers.go", "int64(m.RetryCount)+1)", "int64(m.RetryCount))"}},
 		caught: []string{"I5"}, flags: flags(storm, "-faults=0"),
 	},
 	{
@@ -101,7 +101,7 @@ var further = []mutant{
 	},
 	{
 		name:   "leaves a property out",
-		edits:  []edit{{"internal/dispatch/properties.go", "	r.set(\"Amqp-Correlation-Id: \", m.CorrelationID)\n", ""}},
+		edits:  []edit{{"internal/dispatch/headers.go", "	r.set(\"Amqp-Correlation-Id: \", m.CorrelationID)\n", ""}},
 		caught: []string{"I3"}, flags: flags(storm, "-faults=0"),
 	},
 	{

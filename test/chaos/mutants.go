@@ -103,7 +103,7 @@ var mutants = []mutant{
 	{
 		name: "begins to count again when a message is moved back",
 		edits: []edit{{
-			"internal/message/history.go", "	if !hasPublished && !hasFinal && !redriven {",
+			"internal/message/message.go", "	if !hasPublished && !hasFinal && !redriven {",
 			"	if hasFinal {\n		m.RetryCount = 0\n	}\n	if !hasPublished && !hasFinal && !redriven {",
 		}},
 		caught: []string{"I14"}, flags: flags(parks, "-faults=3 -kinds=redrive"),
@@ -126,7 +126,7 @@ var mutants = []mutant{
 	{
 		name: "lets a header value end its line",
 		edits: []edit{{
-			"internal/dispatch/properties.go", "e[c] = c < 0x20 || c > 0x7e",
+			"internal/dispatch/headers.go", "e[c] = c < 0x20 || c > 0x7e",
 			"e[c] = c < 0x20 && c != '\\r' && c != '\\n' || c > 0x7e",
 		}},
 		caught: []string{"I3"}, flags: flags(storm, "-faults=0"),
