@@ -100,7 +100,6 @@ type Consumer struct {
 	overflow    *rate.Limiter // of requeues that found no slot to be held in
 	replies     replies
 	refusal     refusal
-	failures    telemetry.Throttle // log lines about publishes that failed
 	unpublished unpublished
 
 	stop       stop

@@ -4,12 +4,14 @@ import (
 	"sync"
 
 	"sidecar/internal/flow"
+	"sidecar/internal/telemetry"
 )
 
 // unpublished counts the messages that wait for a park or retry publish that has failed at least once.
 type unpublished struct {
-	mu sync.Mutex
-	n  int
+	mu  sync.Mutex
+	n   int
+	log telemetry.Throttle // of each try that failed
 }
 
 // addUnpublished counts the messages whose park or retry publish has failed and is tried again. They hold prefetch

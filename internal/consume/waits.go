@@ -132,7 +132,7 @@ func (s *session) publish(a *attempt, p *message.Publication) error {
 	if p.Kind == message.KindPark {
 		c.metrics.parkFailures.Inc()
 	}
-	c.failures.Do(func(suppressed int) { // during an alarm every try of every message fails
+	c.unpublished.log.Do(func(suppressed int) { // during an alarm every try of every message fails
 		c.o.Logger.Warn("publish failed", "kind", p.Kind, "exchange", p.Exchange, "routing_key", p.Key,
 			"message_id", a.m.MessageID, "error", err, "trace_id", a.span.TraceID(), "suppressed", suppressed)
 	})
