@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -19,11 +21,8 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, cause(err)
 	}
-	switch {
-	case info.IsDir():
-		return nil, nil, errors.New("must be a regular file and is a directory")
-	case !info.Mode().IsRegular():
-		return nil, nil, errors.New("must be a regular file and is a pipe, a device or a socket")
+	if kind := irregular(path, info); kind != "" {
+		return nil, nil, errors.New("must be a regular file and is " + kind)
 	}
 	// #nosec G304 -- a path that the operator has configured
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -36,6 +35,24 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 		err = fmt.Errorf("the file is larger than %v", Size(limit))
 	}
 	return b, info, cause(err)
+}
+
+// irregular says what is not a file to read; "" for one that is. Files of the kernel pass as regular ones, and some,
+// such as /proc/kmsg, block when they are read; such a path in the configuration is a mistake.
+func irregular(path string, info fs.FileInfo) string {
+	path, _ = filepath.Abs(path)
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	switch {
+	case info.IsDir():
+		return "a directory"
+	case strings.HasPrefix(path, "/proc/"), strings.HasPrefix(path, "/sys/"):
+		return "one of the kernel's"
+	case info.Mode().IsRegular():
+		return ""
+	}
+	return "a pipe, a device or a socket"
 }
 
 // cause drops the path from an error of package os: a secret in the wrong variable may have become the path.
