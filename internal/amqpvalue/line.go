@@ -89,6 +89,11 @@ func (l *Line) set(name string, value jsontext.Value) error {
 		l.types = value
 		return nil
 	}
+	return l.setShort(name, value)
+}
+
+// setShort reads a field whose value, as text, fits a short string.
+func (l *Line) setShort(name string, value jsontext.Value) error {
 	if len(value) > maxQuoted {
 		return fmt.Errorf("the field %.100s has %d bytes of JSON; AMQP allows %d bytes", name, len(value), ShortMax)
 	}

@@ -166,10 +166,26 @@ func (r *wireReader) array(n, depth int) []any {
 }
 
 // value reads one value, its type byte first. depth is that of the container around it.
+func (r *wireReader) value(depth int) any {
+	switch kind := r.number(1); kind {
+	case 'S':
+		return r.text(r.size())
+	case 'x':
+		return []byte(r.text(r.size()))
+	case 'A':
+		return r.array(r.size(), depth+1)
+	case 'F':
+		return r.table(r.size(), depth+1)
+	default:
+		return r.fixed(kind)
+	}
+}
+
+// fixed reads a value of a type that has values of one size only.
 //
 //nolint:gosec // every conversion keeps the bits of a number that was read with as many
-func (r *wireReader) value(depth int) any {
-	switch r.number(1) {
+func (r *wireReader) fixed(kind uint64) any {
+	switch kind {
 	case 't':
 		return r.number(1) != 0
 	case 'B':
@@ -194,14 +210,6 @@ func (r *wireReader) value(depth int) any {
 		return amqp.Decimal{Scale: uint8(r.number(1)), Value: int32(r.number(4))}
 	case 'T':
 		return time.Unix(int64(r.number(8)), 0)
-	case 'S':
-		return r.text(r.size())
-	case 'x':
-		return []byte(r.text(r.size()))
-	case 'A':
-		return r.array(r.size(), depth+1)
-	case 'F':
-		return r.table(r.size(), depth+1)
 	case 'V':
 		return nil
 	}

@@ -74,15 +74,7 @@ func withPolicies(s *management.Seen, plan *topology.Plan, major int, findings [
 	})
 	for _, d := range plan.Compare(changed) {
 		by := policies[d.Object][d.Property]
-		switch risk := policyRisk(plan, &d, changed.Queues[d.Name]); {
-		case risk != "" && by != "":
-			d.Judgement, d.Reason = min(d.Judgement, topology.Weaker), risk
-		case !plan.DelaysItself() || d.Name != plan.Queue:
-		case d.Property == topology.ArgRetryType && d.Found == nil:
-			d.Judgement, d.Reason = topology.Breaks, "no policy delays them: rejected messages are delivered again at once"
-		case by != "" && (d.Property == topology.ArgRetryMin || d.Property == topology.ArgRetryMax):
-			d.Reason = "retries wait that long" // in the queue: sidecar run does not see the policy
-		}
+		judgePolicy(plan, &d, by, changed.Queues[d.Name])
 		f := declare.Differs(d)
 		if by != "" {
 			f.Found += ", by " + by
@@ -95,24 +87,38 @@ func withPolicies(s *management.Seen, plan *topology.Plan, major int, findings [
 	return findings
 }
 
+// judgePolicy judges a difference that the policy by makes; "" is none.
+func judgePolicy(plan *topology.Plan, d *topology.Difference, by string, found amqp.Table) {
+	switch risk := policyRisk(plan, d, found); {
+	case risk != "" && by != "":
+		d.Judgement, d.Reason = min(d.Judgement, topology.Weaker), risk
+	case !plan.DelaysItself() || d.Name != plan.Queue:
+	case d.Property == topology.ArgRetryType && d.Found == nil:
+		d.Judgement, d.Reason = topology.Breaks, "no policy delays them: rejected messages are delivered again at once"
+	case by != "" && (d.Property == topology.ArgRetryMin || d.Property == topology.ArgRetryMax):
+		d.Reason = "retries wait that long" // in the queue: sidecar run does not see the policy
+	}
+}
+
 // policyRisk says what can happen by a difference that sidecar run adapts to, but does not see where a policy makes it;
 // "" for one that it does not adapt to anyway.
 func policyRisk(plan *topology.Plan, d *topology.Difference, found amqp.Table) string {
 	rejects := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool { return w.By == topology.ByReject })
-	own, full := d.Name == plan.Queue, found[topology.ArgOverflow] != "drop-head" && found[topology.ArgOverflow] != nil
+	own, full := d.Name == plan.Queue, !slices.Contains([]any{nil, "drop-head"}, found[topology.ArgOverflow])
+	limits := own && d.Property == topology.ArgDeliveryLimit && d.Judgement != topology.Harmless
 	waits := slices.ContainsFunc(plan.Waits, func(w topology.WaitPath) bool {
 		return w.By == topology.ByReject && w.Queue == d.Name
 	})
 	switch {
-	case own && plan.DelaysItself() && d.Property == topology.ArgDeliveryLimit && d.Judgement != topology.Harmless:
+	case limits && plan.DelaysItself():
 		return fmt.Sprintf("after %v failed attempts, of all replicas, and lost connections the broker takes the message "+
 			"away", d.Found)
-	case own && d.Property == topology.ArgDeliveryLimit && d.Judgement != topology.Harmless:
+	case limits:
 		return fmt.Sprintf("after %v deliveries that ended without an answer or with 425 the broker takes the message away",
 			d.Found)
 	case own && rejects && plan.Quorum && d.Property == topology.ArgOverflow:
 		return "rejected messages can be lost when the broker is killed: without reject-publish it dead-letters at most once"
-	case waits && full && (d.Property == "x-max-length" || d.Property == "x-max-length-bytes"):
+	case waits && full && slices.Contains([]string{"x-max-length", "x-max-length-bytes"}, d.Property):
 		if plan.Quorum {
 			return "a message that is rejected for a retry while the queue is full can stay in the service's queue for " +
 				"minutes, neither ready nor unacked"

@@ -186,6 +186,21 @@ func explainVerdict(v message.Verdict, m *message.Message) string {
 	return verdictTexts[v.Action]
 }
 
+// explainWaits says in which queues the settled message waits for its retry.
+func explainWaits(s *topology.Settlement, p *topology.Plan) []string {
+	var lines []string
+	for _, w := range p.Waits {
+		what := fmt.Sprintf("waits %s in %s, then returns to %s", w.Delay, w.Queue, p.Queue)
+		switch {
+		case s.Publish != nil && w.Exchange == s.Publish.Exchange && w.Key == s.Publish.Key:
+			lines = append(lines, what)
+		case s.Final == topology.FinalReject && w.By == topology.ByReject:
+			lines = append(lines, "rejected: "+what)
+		}
+	}
+	return lines
+}
+
 func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
 	var lines []string
 	if s.Hold > 0 || s.Jitter > 0 {
@@ -196,15 +211,7 @@ func explainSettlement(s *topology.Settlement, p *topology.Plan) []string {
 		lines = append(lines, fmt.Sprintf("published to %s, confirmed by the broker, then acked",
 			place(s.Publish.Exchange, s.Publish.Key)))
 	}
-	for _, w := range p.Waits {
-		what := fmt.Sprintf("waits %s in %s, then returns to %s", w.Delay, w.Queue, p.Queue)
-		switch {
-		case s.Publish != nil && w.Exchange == s.Publish.Exchange && w.Key == s.Publish.Key:
-			lines = append(lines, what)
-		case s.Final == topology.FinalReject && w.By == topology.ByReject:
-			lines = append(lines, "rejected: "+what)
-		}
-	}
+	lines = append(lines, explainWaits(s, p)...)
 	if s.Verdict.Action == message.Retry && len(lines) > 0 && !p.InPlace {
 		lines = append(lines, "no broker was asked: so it is with the queues of sidecar plan, "+p.Variant())
 	}

@@ -63,6 +63,18 @@ func (a *AMQP) External() bool {
 	return !named && a.TLSCertFile != "" && a.TLSKeyFile != "" && !a.Username.IsSet() && !a.Password.IsSet()
 }
 
+// links reports whether any link is encrypted, any is not and leaves this machine, and any leaves it for the user guest.
+func links(urls []string) (encrypted, exposed, guest bool) {
+	for _, raw := range urls {
+		u, _ := parseAMQPURL(raw)
+		tls, remote := u.Scheme == "amqps", !loopbackHost(u.Hostname())
+		encrypted = encrypted || tls
+		exposed = exposed || remote && !tls
+		guest = guest || remote && (u.User == nil || u.User.Username() == "guest") // the client library assumes guest
+	}
+	return encrypted, exposed, guest
+}
+
 // checkAMQP refuses TLS settings that would not be used: with them set the link would be taken for encrypted.
 func (l *loader) checkAMQP() {
 	const name, ca, cert, key = "SIDECAR_AMQP_URL", "SIDECAR_AMQP_TLS_CA_FILE", "SIDECAR_AMQP_TLS_CERT_FILE",
@@ -73,14 +85,7 @@ func (l *loader) checkAMQP() {
 		return
 	}
 	list, _ := a.URL.Value() // checked a moment ago, and what is returned even with an error has passed the check
-	var encrypted, exposed, guest bool
-	for _, raw := range itemsOf(list) {
-		u, _ := parseAMQPURL(raw)
-		tls, remote := u.Scheme == "amqps", !loopbackHost(u.Hostname())
-		encrypted = encrypted || tls
-		exposed = exposed || remote && !tls
-		guest = guest || remote && (u.User == nil || u.User.Username() == "guest") // the client library assumes guest
-	}
+	encrypted, exposed, guest := links(itemsOf(list))
 	if exposed {
 		l.warn(name, "the link to the broker is not encrypted and leaves this machine: use amqps")
 	}

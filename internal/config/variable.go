@@ -243,7 +243,8 @@ type Setting struct {
 func (c *Config) Effective() []Setting { return slices.Clone(c.settings) }
 
 func (l *loader) setting(v *Variable) Setting {
-	s := Setting{Name: v.Name, Value: v.public(cmp.Or(v.text, v.raw)), Origin: "environment"}
+	s := Setting{Name: v.Name}
+	s.Origin, s.Value = l.origin(v)
 	if v.Tag.Get("alias") != "" {
 		s.Name = v.from
 	}
@@ -252,21 +253,6 @@ func (l *loader) setting(v *Variable) Setting {
 	s.Changed = v.file != "" || isSet && cmp.Or(v.text, v.raw) != v.Tag.Get("envDefault")
 	if l.cfg.Subscription != "" && isSet {
 		s.Variable = v.key()
-	}
-	switch {
-	case v.file != "":
-		s.Origin = "file:" + v.file
-	case l.cfg.Plan != nil && v.Tag.Get("plan") != "":
-		s.Origin, s.Value = "file:"+l.cfg.Topology.PlanFile, v.Tag.Get("plan")
-	case v.Name == "SIDECAR_CONCURRENCY" && l.cfg.Retry.OrderBy == "queue": // see checkWindow
-		s.Origin, s.Value = "derived", "1"
-	case v.raw != "":
-	case v.Tag.Get("preset") != "":
-		s.Origin = "preset"
-	case v.Tag.Get("derived") != "":
-		s.Origin, s.Value = "derived", fmt.Sprint(v.value)
-	default:
-		s.Origin, s.Value = "default", v.Tag.Get("envDefault")
 	}
 	switch {
 	case !v.secret() || s.Value == "" && v.file == "":
@@ -280,4 +266,24 @@ func (l *loader) setting(v *Variable) Setting {
 		s.Value = masked
 	}
 	return s
+}
+
+// origin returns where the value of v comes from, and the value.
+func (l *loader) origin(v *Variable) (origin, value string) {
+	value = v.public(cmp.Or(v.text, v.raw))
+	switch {
+	case v.file != "":
+		return "file:" + v.file, value
+	case l.cfg.Plan != nil && v.Tag.Get("plan") != "":
+		return "file:" + l.cfg.Topology.PlanFile, v.Tag.Get("plan")
+	case v.Name == "SIDECAR_CONCURRENCY" && l.cfg.Retry.OrderBy == "queue": // see checkWindow
+		return "derived", "1"
+	case v.raw != "":
+		return "environment", value
+	case v.Tag.Get("preset") != "":
+		return "preset", value
+	case v.Tag.Get("derived") != "":
+		return "derived", fmt.Sprint(v.value)
+	}
+	return "default", v.Tag.Get("envDefault")
 }

@@ -58,20 +58,7 @@ func (s *session) take(deliveries *broker.Deliveries) error {
 	for flow.Open() && s.leaving.Err() == nil && s.pump.long == s.c.pace.long.Load() {
 		s.offer()
 		messages := s.pump.offered.messages() // read before a worker has them
-		ready, work, wake := deliveries.Ready(), s.c.offered, s.c.woken
-		if len(s.pump.pending) > 0 {
-			ready = nil
-		}
-		switch { // a nil channel is never ready
-		case messages == 0:
-			work = nil
-		case (s.c.limited || flow.Ramping()) && s.c.counts.posts.Load() >= int64(flow.Limit()):
-			ready, work, wake = nil, nil, s.c.freed
-		case s.c.limited && !s.admit(messages): // one of the channels below says why
-			ready, work = nil, nil
-		case s.pump.collector == nil:
-			ready, wake = nil, nil
-		}
+		ready, work, wake := s.awaited(deliveries, messages)
 		select {
 		case work <- s.pump.offered:
 			s.c.counts.posts.Add(1)
@@ -92,6 +79,27 @@ func (s *session) take(deliveries *broker.Deliveries) error {
 		}
 	}
 	return errPaused
+}
+
+// awaited returns the channels that take waits for, with the number of messages that are offered. A nil channel is
+// never ready.
+func (s *session) awaited(deliveries *broker.Deliveries, messages int) (
+	ready <-chan struct{}, work chan<- offer, wake <-chan struct{}) {
+	ready, work, wake = deliveries.Ready(), s.c.offered, s.c.woken
+	if len(s.pump.pending) > 0 {
+		ready = nil
+	}
+	switch {
+	case messages == 0:
+		work = nil
+	case (s.c.limited || s.c.o.Flow.Ramping()) && s.c.counts.posts.Load() >= int64(s.c.o.Flow.Limit()):
+		ready, work, wake = nil, nil, s.c.freed
+	case s.c.limited && !s.admit(messages): // one of the channels says why
+		ready, work = nil, nil
+	case s.pump.collector == nil:
+		ready, wake = nil, nil
+	}
+	return ready, work, wake
 }
 
 // offer makes s.pump.offered what has to be handled next. A batch that is not full grows with every call until a worker

@@ -102,14 +102,19 @@ func (r *reader) claimQueue(ctx context.Context) error {
 	}
 }
 
-func (r *reader) tryClaimQueue(ctx context.Context, check func() error) (alone bool, err error) {
-	before, err := r.q.depth(ctx, r.s)
-	if err == nil && before.Consumers == 0 && before.Ready > 0 {
-		if err := check(); err != nil {
-			return false, err
+// checkedDepth returns the depth of the queue, which check has checked if there are messages and no consumer.
+func (r *reader) checkedDepth(ctx context.Context, check func() error) (Depth, error) {
+	d, err := r.q.depth(ctx, r.s)
+	if err == nil && d.Consumers == 0 && d.Ready > 0 {
+		if err = check(); err == nil {
+			d, err = r.q.depth(ctx, r.s) // again: the check may have taken a message, and has it until its consumer is gone
 		}
-		before, err = r.q.depth(ctx, r.s) // again: the check may have taken a message, and has it until its consumer is gone
 	}
+	return d, err
+}
+
+func (r *reader) tryClaimQueue(ctx context.Context, check func() error) (alone bool, err error) {
+	before, err := r.checkedDepth(ctx, check)
 	if err != nil || before.Consumers > 0 {
 		return false, err
 	}

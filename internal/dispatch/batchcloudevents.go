@@ -131,7 +131,7 @@ func (r *request) jsonAttribute(key string, v any) {
 	allowed := len(attr) > 0
 	for i, c := range attr {
 		attr[i] = http1.Lower(c)
-		allowed = allowed && ('a' <= attr[i] && attr[i] <= 'z' || '0' <= c && c <= '9')
+		allowed = allowed && strings.IndexByte("abcdefghijklmnopqrstuvwxyz0123456789", attr[i]) >= 0
 	}
 	if v == nil || string(attr) == "datacontenttype" {
 		r.out = r.out[:mark]

@@ -76,9 +76,8 @@ func nameOf(quoted jsontext.Value) int {
 func find(body []byte, declared bool) (p region, problem string) {
 	f := finder{d: newDecoder(body), body: body, declared: declared}
 	f.values()
-	isCut := errors.Is(f.err, io.ErrUnexpectedEOF) && (f.d.StackDepth() > 0 || !isText(body))
 	switch {
-	case isCut, f.d.StackDepth() >= deepest:
+	case f.isCut(), f.d.StackDepth() >= deepest:
 		problem = "JSON that is cut short or nested too deeply, which may hide verdicts"
 	case f.err != nil && (f.quoted || f.unnamed || suspicious(body)):
 		problem = "verdicts in a text that is not JSON"
@@ -96,6 +95,11 @@ func find(body []byte, declared bool) (p region, problem string) {
 		return f.region, ""
 	}
 	return p, lineOf(body, f.next()) + problem
+}
+
+// isCut reports whether the body ends within JSON.
+func (f *finder) isCut() bool {
+	return errors.Is(f.err, io.ErrUnexpectedEOF) && (f.d.StackDepth() > 0 || !isText(f.body))
 }
 
 // lineOf returns the line of an offset in text, as the beginning of an error.

@@ -137,12 +137,17 @@ func (j *judgement) named(v *verdict) (indexes []int, problem string) {
 	default:
 		return []int{*v.index}, ""
 	}
+	return j.identified(*identifier)
+}
+
+// identified returns the indexes of the messages of which identifier is an id, of one and the same kind.
+func (j *judgement) identified(identifier string) (indexes []int, problem string) {
 	j.identify()
 	for kind := range j.ids[0] {
 		isFirst := indexes == nil
 		for i := range j.ids {
 			switch {
-			case j.ids[i][kind] != *identifier:
+			case j.ids[i][kind] != identifier:
 			case isFirst:
 				indexes = append(indexes, i)
 			case isIn(indexes, i):

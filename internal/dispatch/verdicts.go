@@ -53,21 +53,16 @@ func (x *attempt) verdicts(t *Target, ms []*message.Message, leftOut []int) []me
 func (x *attempt) judge(j *judgement) (problem string) {
 	in := &x.exchange.Answer
 	body, declared := plain(in.Body), in.Status == http.StatusMultiStatus || x.answer.kinds&jsonLines != 0
-	isEmpty := len(bytes.TrimLeft(body, blanks)) == 0
+	if problem = x.unreadable(body, declared); problem != "" {
+		return problem
+	}
 	switch {
-	case x.answer.worded:
-		return "an unknown word in Amqp-Disposition"
-	case in.Size > 0 && x.answer.encoded && (declared || x.answer.kinds != html):
-		return "compressed, which may hide verdicts"
-	case !x.answer.encoded && bytes.HasPrefix(body, []byte("\x1f\x8b")):
-		return "compressed without a Content-Encoding, which may hide verdicts"
-	case !x.answer.encoded && bytes.IndexByte(body, 0) >= 0:
-		return "a zero byte, as in UTF-16, which may hide verdicts"
-	case in.CloseDelimited && (declared || x.answer.kinds&jsonText != 0 && isEmpty):
+	case in.CloseDelimited && (declared || x.answer.kinds&jsonText != 0 && len(bytes.TrimLeft(body, blanks)) == 0):
 		return errNoLength
-	case !in.Whole && (declared || !x.answer.encoded && !isPage(body)):
-		return fmt.Sprintf("more than %d bytes, which may hold verdicts on %d messages", in.Limit, len(j.ms))
 	case !in.Whole:
+		if declared || !x.answer.encoded && !isPage(body) {
+			return fmt.Sprintf("more than %d bytes, which may hold verdicts on %d messages", in.Limit, len(j.ms))
+		}
 		return ""
 	}
 	p, problem := find(body, declared)
@@ -78,6 +73,21 @@ func (x *attempt) judge(j *judgement) (problem string) {
 		return errNoLength
 	}
 	return j.read(body[p.from:p.to], p.form)
+}
+
+// unreadable returns why the words or the bytes of the answer cannot be understood, "" if they can.
+func (x *attempt) unreadable(body []byte, declared bool) (problem string) {
+	switch a := &x.answer; {
+	case a.worded:
+		return "an unknown word in Amqp-Disposition"
+	case x.exchange.Answer.Size > 0 && a.encoded && (declared || a.kinds != html):
+		return "compressed, which may hide verdicts"
+	case !a.encoded && bytes.HasPrefix(body, []byte("\x1f\x8b")):
+		return "compressed without a Content-Encoding, which may hide verdicts"
+	case !a.encoded && bytes.IndexByte(body, 0) >= 0:
+		return "a zero byte, as in UTF-16, which may hide verdicts"
+	}
+	return ""
 }
 
 // plain returns the text of a JSON body: without a byte order mark, without the separators of application/json-seq,

@@ -96,24 +96,13 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	isEarly := p.accepted.Load() == 0 && at-r.began <= int64(rejectsEarly)
-	mayCount := isEarly || p.rejects && p.early
-	if slices.Contains(rejectsEarlyStatuses, int(status)) && !mayCount {
-		status = 0
-	}
+	status = p.note(status, isEarly)
 	url := cmp.Or(o.URL, r.c.o.URL)
-	last := p.status.Swap(status)
-	p.mixed = status != 0 && last != 0 && (p.mixed || status != last)
-	if status != redirect {
-		p.redirected = p.redirected[:0]
-	}
-	if status == 0 {
-		p.refused = p.refused[:0]
-		if p.rejects {
-			if p.rejects, r.rejecting = false, r.rejecting-1; r.rejecting == 0 {
-				r.end()
-			}
-			r.c.o.Logger.Info("resumed", "reason", string(AppRejectsAll), "url", url, "status", o.Status)
+	if status == 0 && p.rejects {
+		if p.rejects, r.rejecting = false, r.rejecting-1; r.rejecting == 0 {
+			r.end()
 		}
+		r.c.o.Logger.Info("resumed", "reason", string(AppRejectsAll), "url", url, "status", o.Status)
 	}
 	if !p.rejects && p.enough(m, status, at) {
 		p.rejects, p.early, r.rejecting = true, isEarly, r.rejecting+1
@@ -127,6 +116,22 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 		r.refused(p, m, o, url)
 	}
 	return p.rejects
+}
+
+// note continues or ends the runs of p with the refusal of an answer, and returns it; 0 if a 400 or a 422 is none now.
+func (p *path) note(status int32, isEarly bool) int32 {
+	if slices.Contains(rejectsEarlyStatuses, int(status)) && !isEarly && !(p.rejects && p.early) {
+		status = 0
+	}
+	last := p.status.Swap(status)
+	p.mixed = status != 0 && last != 0 && (p.mixed || status != last)
+	if status != redirect {
+		p.redirected = p.redirected[:0]
+	}
+	if status == 0 {
+		p.refused = p.refused[:0]
+	}
+	return status
 }
 
 // refused takes an answer that refuses m on p, which rejects.

@@ -58,12 +58,14 @@ func (t Topic) Overlaps(other Topic) bool {
 			case i < len(t) && t[i] == "#":
 				meet[j] = next[j] || j < len(other) && meet[j+1]
 			case j < len(other) && other[j] == "#":
-				meet[j] = meet[j+1] || i < len(t) && next[j]
+				meet[j] = meet[j+1] || next[j] // of next nothing is set at the end of t
 			default:
-				meet[j] = i < len(t) && j < len(other) && (t[i] == "*" || other[j] == "*" || t[i] == other[j]) && next[j+1]
+				meet[j] = i < len(t) && j < len(other) && wordsMeet(t[i], other[j]) && next[j+1]
 			}
 		}
 		meet, next = next, meet
 	}
 	return next[0]
 }
+
+func wordsMeet(a, b string) bool { return a == "*" || b == "*" || a == b }

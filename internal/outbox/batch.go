@@ -75,6 +75,9 @@ type batch struct {
 	trouble  error  // why rows were not published that may be
 }
 
+// hasMore reports whether the next claim may find rows at once.
+func (b *batch) hasMore() bool { return b.full && (b.moved || b.keysHeld) || b.moved && b.keysHeld }
+
 // runBatch claims rows, publishes them and marks what was confirmed, in one transaction.
 func (s *session) runBatch(ctx context.Context) (*batch, error) {
 	b := &batch{rows: s.rows[:0]}

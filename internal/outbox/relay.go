@@ -247,7 +247,7 @@ func (s *session) loop(ctx, work context.Context) error {
 			s.r.o.Logger.Warn("outbox batch not published", "table", s.table.String(), "error", b.trouble, "retry_in",
 				d.Round(time.Millisecond).String())
 			sleep(ctx, d)
-		case b.trouble != nil, b.full && (b.moved || b.keysHeld), b.moved && b.keysHeld:
+		case b.trouble != nil, b.hasMore():
 		default:
 			if err := s.listen(ctx, work, b); err != nil {
 				return err

@@ -52,18 +52,11 @@ func readHeaders(h map[string][]string) (amqp.Publishing, *failure) {
 	var m amqp.Publishing
 	_, event := h[ceSpecVersion]
 	for name, values := range h {
-		property, key := propertyHeaders[name], ""
+		property := propertyHeaders[name]
+		key, isOwn := ownHeader(name, event)
 		switch {
-		case property != "":
-		case strings.HasPrefix(name, headerPrefix):
-			if key = strings.ToLower(name[len(headerPrefix):]); message.Reserved(key) {
-				continue
-			}
-		case event && name == ceContentType: // it is the content type
-			continue
-		case event && strings.HasPrefix(name, attributePrefix):
-			key = cloudEvent + strings.ToLower(name[len(attributePrefix):])
-		case strings.HasPrefix(name, propertyPrefix) && !deliveryHeaders[name]:
+		case property != "", isOwn:
+		case strings.HasPrefix(name, propertyPrefix) && !strings.HasPrefix(name, headerPrefix) && !deliveryHeaders[name]:
 			return m, bad("%.100s is not a property. A header of the message's own is Amqp-Header-<name>.", name)
 		default:
 			continue
@@ -86,6 +79,19 @@ func readHeaders(h map[string][]string) (amqp.Publishing, *failure) {
 		return m, bad("%s and %s are both set; one of them is enough.", contentEncoding, amqpEncoding)
 	}
 	return m, readKey(&m, h)
+}
+
+// ownHeader returns the key of the message's own header that a header of the request sets. isOwn is false if it sets
+// none, or one that must not be published.
+func ownHeader(name string, event bool) (key string, isOwn bool) {
+	switch {
+	case strings.HasPrefix(name, headerPrefix):
+		key = strings.ToLower(name[len(headerPrefix):])
+		return key, !message.Reserved(key)
+	case event && strings.HasPrefix(name, attributePrefix) && name != ceContentType: // that is the content type
+		return cloudEvent + strings.ToLower(name[len(attributePrefix):]), true
+	}
+	return "", false
 }
 
 // readKey sets the message id to the idempotency key. Without one an event is named by its source and id, which

@@ -91,38 +91,44 @@ var (
 	errStopping = fail(stopping, "The sidecar is shutting down. Nothing was sent.")
 )
 
+// failures are the failures of the errors of package broker; the first one that matches counts. %s in a detail stands
+// for the text of the error.
+var failures = []struct {
+	cause  error
+	code   code
+	detail string
+}{
+	{broker.ErrUnknown, unknown, // first: its cause may be one of the others
+		"The message was sent and the broker has not answered: it may have been published. Send it again with the same " +
+			"Idempotency-Key, by which its consumers recognise a copy. (%s)"},
+	{broker.ErrNoRequester, unroutable, "No client consumes replies at this address: the requester has gone, or the " +
+		"address is not one of this broker. Nothing was sent. (%s)"},
+	{broker.ErrUnroutable, unroutable, "The message reached no queue and was not kept: %s"},
+	{broker.ErrTooLarge, invalid, "Routing key, properties and headers together do not fit a frame of the broker: %s"},
+	{broker.ErrInvalid, invalid, "AMQP cannot carry this message: %s"},
+	{broker.ErrNacked, nacked, "At least one queue rejected the message and may be full; other queues of the exchange " +
+		"may have it. Send it again with the same Idempotency-Key, by which consumers recognise a copy. (%s)"},
+	{broker.ErrRefused, nacked, "The broker did not accept the message: %s"},
+	{broker.ErrBlocked, blocked, "The broker has a resource alarm and accepts no messages. Nothing was sent."},
+	{broker.ErrBusy, busy, "There was no room on the connection in time. Nothing was sent."},
+	{broker.ErrDisconnected, disconnected, "The broker is not connected. Nothing was sent."},
+}
+
 // failureOf returns the failure of an error of package broker. After an unknown error the message may have been sent.
 func failureOf(err error) *failure {
 	refused, isRefused := errors.AsType[*broker.RefusedError](err)
 	reason := httpguard.Sentence(err)
 	switch {
-	case errors.Is(err, broker.ErrUnknown): // first: its cause may be one of the others
-		return fail(unknown, "The message was sent and the broker has not answered: it may have been published. Send it "+
-			"again with the same Idempotency-Key, by which its consumers recognise a copy. (%s)", reason)
-	case isRefused && refused.Code == amqp.PreconditionFailed && strings.Contains(refused.Text, "size"):
+	case errors.Is(err, broker.ErrUnknown), !isRefused:
+	case refused.Code == amqp.PreconditionFailed && strings.Contains(refused.Text, "size"):
 		return fail(tooLarge, "The broker does not accept a body of this size: %s", reason)
-	case isRefused && refused.Code == amqp.AccessRefused:
+	case refused.Code == amqp.AccessRefused:
 		return fail(forbidden, "The broker does not allow the sidecar to publish this: %s", reason)
-	case errors.Is(err, broker.ErrNoRequester):
-		return fail(unroutable, "No client consumes replies at this address: the requester has gone, or the address is "+
-			"not one of this broker. Nothing was sent. (%s)", reason)
-	case errors.Is(err, broker.ErrUnroutable):
-		return fail(unroutable, "The message reached no queue and was not kept: %s", reason)
-	case errors.Is(err, broker.ErrTooLarge):
-		return bad("Routing key, properties and headers together do not fit a frame of the broker: %s", reason)
-	case errors.Is(err, broker.ErrInvalid):
-		return bad("AMQP cannot carry this message: %s", reason)
-	case errors.Is(err, broker.ErrNacked):
-		return fail(nacked, "At least one queue rejected the message and may be full; other queues of the exchange may "+
-			"have it. Send it again with the same Idempotency-Key, by which consumers recognise a copy. (%s)", reason)
-	case isRefused:
-		return fail(nacked, "The broker did not accept the message: %s", reason)
-	case errors.Is(err, broker.ErrBlocked):
-		return fail(blocked, "The broker has a resource alarm and accepts no messages. Nothing was sent.")
-	case errors.Is(err, broker.ErrBusy):
-		return fail(busy, "There was no room on the connection in time. Nothing was sent.")
-	case errors.Is(err, broker.ErrDisconnected):
-		return fail(disconnected, "The broker is not connected. Nothing was sent.")
+	}
+	for _, f := range failures {
+		if errors.Is(err, f.cause) {
+			return fail(f.code, "%s", strings.Replace(f.detail, "%s", reason, 1))
+		}
 	}
 	return fail(unknown, "The message may have been published. (%s)", reason)
 }

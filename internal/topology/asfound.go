@@ -44,18 +44,9 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 		c.setType(true)
 	}
 	c.besideOwnDelays(f)
-	all, unseen := c.besideChangedDelays(f), false
-	for i := range c.Exchanges {
-		x := &c.Exchanges[i]
-		if seen := f.Exchanges[x.Name]; seen != nil {
-			differences := property{plan: c, exchange: x, all: seen}.differences(x.Properties())
-			if len(differences) > 0 {
-				x.Found, all = seen, append(all, differences...)
-			}
-		}
-		x.Unseen = x.Type != "" && f.Unseen[x.Title()]
-		unseen = unseen || x.Unseen
-	}
+	all := c.besideChangedDelays(f)
+	differences, unseen := c.adoptExchanges(f)
+	all = append(all, differences...)
 	for i := range c.Queues {
 		q := &c.Queues[i]
 		if seen := f.Queues[q.Name]; seen != nil && q.Found == nil {
@@ -77,6 +68,22 @@ func (p *Plan) AsFound(f Found) (*Plan, []Difference) {
 		return p, nil
 	}
 	return c, all
+}
+
+// adoptExchanges takes the exchanges as they exist, and returns how they differ and whether one of them is not seen.
+func (p *Plan) adoptExchanges(f Found) (all []Difference, unseen bool) {
+	for i := range p.Exchanges {
+		x := &p.Exchanges[i]
+		if seen := f.Exchanges[x.Name]; seen != nil {
+			differences := property{plan: p, exchange: x, all: seen}.differences(x.Properties())
+			if len(differences) > 0 {
+				x.Found, all = seen, append(all, differences...)
+			}
+		}
+		x.Unseen = x.Type != "" && f.Unseen[x.Title()]
+		unseen = unseen || x.Unseen
+	}
+	return all, unseen
 }
 
 func (p *Plan) compareQueue(q *Queue, seen amqp.Table, major int) []Difference {

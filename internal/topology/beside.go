@@ -42,6 +42,15 @@ func (p *Plan) Beside(other *Plan, subscription string) (all []OptionError) {
 	if len(all) > 0 {
 		return all // what follows may be a consequence
 	}
+	p.strays(other, func(through string, r Route, queue string) {
+		refuse(through, through, "exchange %s, which subscription %s uses too, routes the key %s to %s and to %s",
+			brief(r.Exchange), subscription, quoteKey(r.Key), brief(r.Queue), brief(queue))
+	})
+	return all
+}
+
+// strays calls found for each route that also leads to a queue of the other plan, with the word for the exchange.
+func (p *Plan) strays(other *Plan, found func(through string, r Route, queue string)) {
 	both := Merge(p, other)
 	for _, r := range append(p.PublishRoutes(), other.PublishRoutes()...) {
 		through := "{retry-exchange}"
@@ -50,10 +59,8 @@ func (p *Plan) Beside(other *Plan, subscription string) (all []OptionError) {
 		}
 		for _, q := range both.reach(r.Exchange, r.Key) {
 			if (p.queue(q) == nil) != (p.queue(r.Queue) == nil) {
-				refuse(through, through, "exchange %s, which subscription %s uses too, routes the key %s to %s and to %s",
-					brief(r.Exchange), subscription, quoteKey(r.Key), brief(r.Queue), brief(q))
+				found(through, r, q)
 			}
 		}
 	}
-	return all
 }

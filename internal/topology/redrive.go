@@ -46,11 +46,7 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 	if r.To != "" {
 		r.Reset, route = true, Route{Key: r.To}
 	}
-	h := copyHeaders(&m, func(key string) bool {
-		return Bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
-			r.Reset && (strings.HasPrefix(key, headerFinalPrefix) || strings.HasPrefix(key, "x-retry-")) ||
-			r.To != "" && (key == message.HeaderOriginalQueue || key == p.CountHeader)
-	})
+	h := copyHeaders(&m, func(key string) bool { return p.redriveDrops(&r, key) })
 	keepDropped(h, &m)
 	keepDead(h, &m)
 	if attempts, ok := m.Headers[message.HeaderDeliveryCount].(string); ok && !r.Reset {
@@ -80,6 +76,13 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 	}
 	pub = route.publication(message.KindRedrive, &m, h)
 	return pub, !overweight(&pub.Msg, 0)
+}
+
+// redriveDrops reports whether a redriven message loses the header.
+func (p *Plan) redriveDrops(r *Redriving, key string) bool {
+	return Bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
+		r.Reset && (strings.HasPrefix(key, headerFinalPrefix) || strings.HasPrefix(key, "x-retry-")) ||
+		r.To != "" && (key == message.HeaderOriginalQueue || key == p.CountHeader)
 }
 
 // RestorePublication is d on its way into the dead-letter queue as it is: one that was taken out of it before. What

@@ -121,18 +121,7 @@ func (p *Plan) setBy(path string) string {
 	i, _ := strconv.Atoi(steps[2])
 	switch list {
 	case "queues":
-		_, word := queueRole(&p.Queues[i])
-		switch arg, isArg := strings.CutPrefix(rest, ".arguments."); {
-		case isArg && arg == ArgType:
-			return "{queue-type}"
-		case isArg && arg == ArgDLKey:
-			return "{service}"
-		case isArg && arg == ArgTTL && word == "{queue}" && p.arguments[arg] == nil:
-			return "{message-ttl}"
-		case isArg && word == "{queue}":
-			return "{queue-arguments}"
-		}
-		return word
+		return p.queueSetBy(&p.Queues[i], rest)
 	case "exchanges":
 		if rest == ".type" {
 			return "{exchange-type}"
@@ -158,4 +147,20 @@ func (p *Plan) setBy(path string) string {
 		return "{dlx}"
 	}
 	return "{queue}"
+}
+
+// queueSetBy returns the word for the part of a preset's queue that the rest of a JSON path leads to.
+func (p *Plan) queueSetBy(q *Queue, rest string) string {
+	_, word := queueRole(q)
+	switch arg, isArg := strings.CutPrefix(rest, ".arguments."); {
+	case arg == ArgType:
+		return "{queue-type}"
+	case arg == ArgDLKey:
+		return "{service}"
+	case arg == ArgTTL && word == "{queue}" && p.arguments[arg] == nil:
+		return "{message-ttl}"
+	case isArg && word == "{queue}":
+		return "{queue-arguments}"
+	}
+	return word
 }

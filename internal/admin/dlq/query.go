@@ -57,9 +57,7 @@ func readQuery(r *http.Request, known parameters) (readParams, error) {
 		case name == "scan" && known.scan:
 			l.scan.Depth, err = one(name, list, maxScan)
 		case name == "body" && known.body:
-			if l.bodies = len(list) == 1 && list[0] == "true"; !l.bodies && (len(list) > 1 || list[0] != "false") {
-				err = fmt.Errorf("%w: body must be true or false", deadletter.ErrInvalid)
-			}
+			l.bodies, err = oneBool(name, list)
 		case known.conditions:
 			filter[name] = list
 		default:
@@ -79,4 +77,12 @@ func one(name string, list []string, limit int) (int, error) {
 		return 0, fmt.Errorf("%w: %s must be an integer from 1 to %d", deadletter.ErrInvalid, name, limit)
 	}
 	return int(n), nil // #nosec G115 -- 31 bits
+}
+
+// oneBool reads true or false that is given once.
+func oneBool(name string, list []string) (bool, error) {
+	if len(list) > 1 || list[0] != "true" && list[0] != "false" {
+		return false, fmt.Errorf("%w: %s must be true or false", deadletter.ErrInvalid, name)
+	}
+	return list[0] == "true", nil
 }

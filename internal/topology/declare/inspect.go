@@ -3,6 +3,7 @@ package declare
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -110,7 +111,7 @@ func (p *prober) adoptAll(ctx context.Context, title string, properties, planned
 		default:
 			properties[d.property] = d.value
 		}
-		if t := properties[topology.ArgType]; t != nil && t != topology.TypeClassic && t != topology.TypeQuorum {
+		if !slices.Contains([]any{nil, topology.TypeClassic, topology.TypeQuorum}, properties[topology.ArgType]) {
 			return properties, nil // a stream is compared by the argument that guards
 		}
 	}
