@@ -38,9 +38,10 @@ type subscription struct {
 	target   *dispatch.Target
 	flow     *flow.Control
 	consumer *consume.Consumer
-	watcher  *declare.Watcher
 
-	sightings *declare.Sightings
+	sightings  *declare.Sightings
+	measured   atomic.Pointer[[]declare.Depth] // of the queues, by the last measurement of the session; nil: none
+	unconsumed unconsumed
 
 	checkEvery time.Duration // declare.DefaultEvery; tests shorten it before run
 	check      chan struct{} // asks for a check of the topology; capacity 1
@@ -48,7 +49,7 @@ type subscription struct {
 	status     topologyStatus
 
 	routesMu    sync.Mutex
-	absent      []declare.Finding // objects that the watcher found missing in mode none
+	absent      []declare.Finding // objects that the last measurement missed in mode none
 	returned    *returned         // the last publication that reached no queue; nil: forgotten
 	unexplained atomic.Bool       // no check that began after it has ended
 
@@ -59,7 +60,7 @@ type subscription struct {
 	oneByOne bool                           // see ensure
 	session  atomic.Pointer[broker.Session] // the last one on which the topology was checked; nil: none yet
 	isolated atomic.Bool                    // it has a consume connection of its own, see isolate
-	// cancelled: the broker has ended the consumer, and the watcher has not checked the queue since.
+	// cancelled: the broker has ended the consumer, and the queue was not measured since.
 	cancelled atomic.Bool
 }
 
@@ -82,14 +83,6 @@ func newSubscription(
 	}
 	s.flow = flow.New(s.flowOptions())
 	s.sightings = declare.NewSightings(s.redeclared, func() (int, bool) { return s.consumer.Forget() })
-	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Depths: s.depths, Sightings: s.sightings, Ask: s.measure,
-		Registered: s.registered,
-		Report: func(missing []declare.Finding) {
-			s.reportCancelled(missing)
-			s.missing(missing)
-		},
-	})
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
 		LongPrefetch: cfg.LongPrefetch,
@@ -198,12 +191,4 @@ func ask(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// registered is the consumer that this process has at the broker; nil, and no nil pointer in it, when there is none.
-func (s *subscription) registered() declare.Consumer {
-	if c := s.consumer.Registered(); c != nil {
-		return c
-	}
-	return nil
 }

@@ -1,5 +1,5 @@
 // Package declare makes and watches the objects of a topology.Plan in the broker. Ensure declares or compares them,
-// Preflight checks the user's permissions, and Depths and Watcher count the messages that wait. None of them changes or
+// Preflight checks the user's permissions, and Measure counts the messages that wait. None of them changes or
 // deletes an object that exists, or handles messages.
 package declare
 
@@ -145,8 +145,6 @@ type ensurer struct {
 	overtaken  bool            // an object is not any more what it was when it was inspected
 	declared   []object
 	findings   []Finding
-	unconsumed bool // at the last measure messages were ready in the queue that is consumed, and it had no consumer
-
 	undeclared []Finding
 }
 
