@@ -28,7 +28,7 @@ type subscription struct {
 	shared
 
 	plan    *topology.Plan
-	found   *topology.Plan                // plan as the broker was found; nil: not yet, or it does not fit
+	found   *topology.Plan                // plan as the broker was found, at first as it is; nil: it does not fit
 	current atomic.Pointer[topology.Plan] // what settles: the last one found, and plan before that
 	seen    atomic.Bool                   // current was found in the broker
 	warned  []string                      // warnings about the topology that were logged last
@@ -57,7 +57,6 @@ type subscription struct {
 	checkedAt time.Time     // when the last check began
 	pending   chan struct{} // closed at the end of the next check; nil: nothing waits for it
 
-	oneByOne bool                           // see ensure
 	session  atomic.Pointer[broker.Session] // the last one on which the topology was checked; nil: none yet
 	isolated atomic.Bool                    // it has a consume connection of its own, see isolate
 	// cancelled: the broker has ended the consumer, and the queue was not measured since.
@@ -71,7 +70,7 @@ func newSubscription(
 ) (*subscription, error) {
 	sh.cfg, sh.tracing = cfg, sh.tracing.ForQueue(plan.Queue, cfg.App.URL)
 	s := &subscription{
-		shared: sh, plan: plan, log: sh.log.With("queue", plan.Queue),
+		shared: sh, plan: plan, found: plan, log: sh.log.With("queue", plan.Queue),
 		metrics:    prometheus.WrapRegistererWith(prometheus.Labels{"queue": plan.Queue}, sh.registry),
 		checkEvery: declare.DefaultEvery, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
 	}

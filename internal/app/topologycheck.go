@@ -170,25 +170,19 @@ func (s *subscription) measureQueues(ctx context.Context, link *broker.Session) 
 }
 
 // ensure declares or verifies the topology, and keeps the gate shut while something blocks. The plan of the last check
-// is compared in one round trip, whatever the size of the topology. After that has failed, the objects are checked one
-// at a time until they fit.
+// is compared in one round trip, whatever the size of the topology. After that has failed, the objects are checked, and
+// missing ones declared, one at a time until they fit.
 func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 	begun := time.Now()
-	if !s.oneByOne {
-		plan, tolerated := s.found, s.status.tolerated()
-		check := declare.CompareAtOnce
-		if plan == nil {
-			plan, tolerated, check = s.plan, nil, declare.EnsureAtOnce
-		}
-		if check(ctx, link, plan, modeOf(s.cfg)) {
-			s.use(plan)
-			s.reportRedeclared(s.sightings.Checked(plan, nil, begun))
-			s.checked(begun)
-			s.report(objects, tolerated)
-			s.explainReturned(nil, nil, begun)
-			return nil
-		}
-		s.oneByOne = true // also if the session has ended: the broker may take too long over all at once
+	plan := s.found
+	s.found = nil // also if the session ends: the broker may take too long over all at once
+	if plan != nil && declare.Compare(ctx, link, plan, modeOf(s.cfg)) {
+		s.use(plan)
+		s.reportRedeclared(s.sightings.Checked(plan, nil, begun))
+		s.checked(begun)
+		s.report(objects, s.status.tolerated())
+		s.explainReturned(nil, nil, begun)
+		return nil
 	}
 	r, err := declare.Ensure(ctx, link, s.plan, modeOf(s.cfg))
 	s.reportRedeclared(s.sightings.Declared(&r, begun))
@@ -196,8 +190,7 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 		return err
 	}
 	s.reportRedeclared(s.sightings.Checked(r.Plan, r.Findings, begun))
-	if s.found = nil; len(r.Blocking()) == 0 {
-		s.oneByOne = false
+	if len(r.Blocking()) == 0 {
 		s.use(r.Plan)
 	} else {
 		s.publishRetries()

@@ -104,7 +104,7 @@ func (s *sidecar) connect(ctx context.Context, name string) (net.Conn, error) {
 
 // serve is one session, as in app: first the topology, then messages, and the manager.
 func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
-	if !declare.EnsureAtOnce(ctx, session, s.w.used, s.w.mode) {
+	if !declare.Compare(ctx, session, s.w.used, s.w.mode) {
 		if err := s.ensure(ctx, session); err != nil {
 			return err
 		}

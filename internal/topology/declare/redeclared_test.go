@@ -74,7 +74,7 @@ func TestDeclaredAgain(t *testing.T) {
 				kind := kindOf(&o)
 				o.delete(t, ch)
 				want[kind]++
-				if CompareAtOnce(t.Context(), s, p, topology.ModeDeclare) {
+				if Compare(t.Context(), s, p, topology.ModeDeclare) {
 					t.Errorf("%s is gone, and it was not missed", o.title)
 				}
 				again := check(seen)
@@ -208,9 +208,7 @@ func TestReplaced(t *testing.T) {
 			s, ch := session(t, url), channel(t, url)
 			check := func(seen *Sightings) []Redeclared { return checked(t, s, p, seen) }
 			counted := map[topology.Kind]float64{}
-			if !EnsureAtOnce(t.Context(), s, p, topology.ModeDeclare) {
-				must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
-			}
+			must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
 			atOnce, inFull := NewSightings(total, delaysNothing), NewSightings(total, delaysNothing)
 			atOnce.Checked(p, nil, time.Now())
 			ready := func(n int) { inFull.Measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: n}}, time.Now()) }

@@ -22,7 +22,7 @@ func TestSessionTrouble(t *testing.T) {
 	p := build(t, topology.Options{Service: "wms-cincout"})
 	s := session(t, brokertest.URL(t))
 	s.Kill()
-	if EnsureAtOnce(context.Background(), s, p, topology.ModeDeclare) {
+	if Compare(context.Background(), s, p, topology.ModeDeclare) {
 		t.Error("a lost connection fits")
 	}
 	for name, do := range map[string]func() error{
