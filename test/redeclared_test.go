@@ -74,7 +74,7 @@ func TestNothingIsRejectedIntoNothing(t *testing.T) {
 }
 
 // TestMissingObjectIsDeclaredAtOnce: the broker answers 404 to a read of the dead-letter queue, and returns a message of the
-// app. Either makes the sidecar declare what is missing at once, before the watcher has missed it.
+// app. Either makes the sidecar declare what is missing at once, before a measurement has missed it.
 func TestMissingObjectIsDeclaredAtOnce(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("PUBLISH_ADDR", "127.0.0.1:0")
@@ -82,7 +82,7 @@ func TestMissingObjectIsDeclaredAtOnce(t *testing.T) {
 	sc.warm(s, 1)
 	atOnce := func(kind string, deleteIt, meetIt func()) {
 		t.Helper()
-		for n := 1.0; n <= 4; n++ { // on a busy machine the watcher may be first
+		for n := 1.0; n <= 4; n++ { // on a busy machine a measurement may be first
 			time.Sleep(1100 * time.Millisecond) // longer than a check is taken for granted
 			missed := strings.Count(s.log.String(), "topology fits")
 			deleteIt()
@@ -92,7 +92,7 @@ func TestMissingObjectIsDeclaredAtOnce(t *testing.T) {
 				return
 			}
 		}
-		t.Errorf("the watcher missed it first, each time:\n%s", s.log.tail(10))
+		t.Errorf("a measurement missed it first, each time:\n%s", s.log.tail(10))
 	}
 	atOnce("dlq", func() { sc.deleteQueue(sc.dlq()) }, func() {
 		if code, body := s.get(s.control, "/dlq/groups"); code != 404 {

@@ -39,7 +39,6 @@ type shared struct {
 	registry   *prometheus.Registry
 	budget     *budget.Budget // memory for everything that is received
 	spool      *broker.Spool  // disk for bodies that do not fit into it
-	depths     *declare.Depths
 	redeclared *declare.RedeclaredTotal
 	each       func(do func(*subscription)) // calls do for every subscription, not before New returns
 	tracing    *telemetry.Tracing
@@ -63,6 +62,7 @@ type App struct {
 	endpoint      *publish.Server // of one of them; nil without a listener for messages of the app
 	admin         *admin.Server
 
+	depths   *declare.Depths
 	measured time.Time // when Flow last asked for the depths of the queues
 
 	drainAsk  chan struct{} // closed by the first request to drain
@@ -97,7 +97,7 @@ func New(cfg *config.Config, build Build, w io.Writer) (*App, error) {
 		drainAsk: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
 	}
 	a.budget.Register(a.registry)
-	a.depths, a.redeclared = declare.NewDepths(a.registry), declare.NewRedeclaredTotal(a.registry)
+	a.depths, a.redeclared = declare.NewDepths(a.registry, a.lastDepths), declare.NewRedeclaredTotal(a.registry)
 	a.each = a.eachSubscription
 	a.alarm = broker.NewAlarm(a.log)
 	telemetry.AdoptLibraries(a.log)

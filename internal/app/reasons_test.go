@@ -15,7 +15,7 @@ import (
 	"sidecar/internal/topology/declare"
 )
 
-// measured waits until a whole measurement of the watcher has begun and ended since the call.
+// measured waits until a whole measurement has begun and ended since the call.
 func measured(t *testing.T, s *subscription) {
 	t.Helper()
 	for range 3 {

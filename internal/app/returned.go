@@ -11,7 +11,7 @@ import (
 )
 
 // unroutable pauses consuming after a publication that reached no queue: the next one would not reach it either. The
-// check that follows reports why, see explainReturned; in mode none the watcher does.
+// check that follows reports why, see explainReturned; in mode none a measurement does.
 func (s *subscription) unroutable(exchange, key string, err error) {
 	s.routesMu.Lock()
 	s.returned = &returned{exchange, key, err, time.Now()}
@@ -62,7 +62,7 @@ func (s *subscription) explainReturned(findings, undeclared []declare.Finding, b
 	}
 }
 
-// explainByAbsent is explainReturned for mode none, by the objects that the watcher missed. When the object that
+// explainByAbsent is explainReturned for mode none, by the objects that a measurement missed. When the object that
 // explained the publication is there again, another one tries the route. routesMu is locked.
 func (s *subscription) explainByAbsent(absent []declare.Finding) {
 	before, r := s.absent, s.returned
@@ -77,8 +77,8 @@ func (s *subscription) explainByAbsent(absent []declare.Finding) {
 	}
 }
 
-// retryRoute forgets the last returned publication that was explained, so that another one tries its route, unless the
-// watcher misses an object of that route.
+// retryRoute forgets the last returned publication that was explained, so that another one tries its route, unless an
+// object of that route is missing.
 func (s *subscription) retryRoute() {
 	s.routesMu.Lock()
 	defer s.routesMu.Unlock()

@@ -24,14 +24,14 @@ func (a *App) Drained() <-chan struct{} { return a.drained }
 // Subscriptions returns the names of the subscriptions; none when there is one without a name.
 func (a *App) Subscriptions() (names []string) {
 	for _, s := range a.subscriptions {
-		if name := s.cfg.Subscription; name != "" && !slices.Contains(names, name) {
+		if name := s.cfg.Subscription; name != "" {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// of returns what the subscription with that name consumes by, one for each of its queues; "": of all.
+// of returns the subscription with that name, in a list; "": all.
 func (a *App) of(name string) []*subscription {
 	if name == "" {
 		return a.subscriptions
@@ -64,18 +64,13 @@ func (a *App) Resume(subscription string) {
 // topology with findings and a drain are not. The
 // connection is one check, the rest is a check for each subscription.
 func (a *App) Ready(subscription string) admin.Readiness {
-	names := []string{subscription}
-	if all := a.Subscriptions(); subscription == "" && len(all) > 0 {
-		names = all
-	}
 	broker := admin.Check{Name: admin.CheckBroker, OK: a.publishing().Connected}
 	var checks, apps []admin.Check
 	if len(a.subscriptions) > 0 {
 		broker.OK = connected(a.of(subscription))
-		for _, name := range names {
-			subs := a.of(name)
-			checks = append(checks, conditions(name, subs)...)
-			apps = append(apps, admin.Check{Name: "app", Subscription: name, OK: appUp(subs)})
+		for _, s := range a.of(subscription) {
+			checks = append(checks, s.conditions()...)
+			apps = append(apps, admin.Check{Name: "app", Subscription: s.cfg.Subscription, OK: s.flow.AppUp()})
 		}
 	}
 	draining := admin.Check{Name: "not_draining", OK: !admin.Closed(a.draining)}
@@ -90,32 +85,29 @@ func (a *App) Ready(subscription string) admin.Readiness {
 	return r
 }
 
-// conditions are those of the readiness of a subscription: each is OK if it is for all of its queues, and has the
-// first detail.
-func conditions(name string, subs []*subscription) []admin.Check {
-	objects := admin.Check{Name: "topology", Subscription: name, OK: true}
-	consuming := admin.Check{Name: "consuming", Subscription: name, OK: true}
-	publishing := admin.Check{Name: "publishing", Subscription: name, OK: true}
-	for _, s := range subs {
-		findings, checked := s.status.last()
-		objects.OK = objects.OK && checked && len(findings) == 0
-		if len(findings) > 0 {
-			objects.Detail = cmp.Or(objects.Detail, findings[0].String())
+// conditions are those of the readiness of a subscription.
+func (s *subscription) conditions() []admin.Check {
+	name := s.cfg.Subscription
+	findings, checked := s.status.last()
+	objects := admin.Check{Name: "topology", Subscription: name, OK: checked && len(findings) == 0}
+	if len(findings) > 0 {
+		objects.Detail = findings[0].String()
+	}
+	var paused []string
+	consuming := admin.Check{Name: "consuming", Subscription: name}
+	for _, h := range s.flow.Holds() {
+		paused = append(paused, string(h.Reason))
+		if h.Reason == flow.Queue {
+			consuming.Detail = h.Detail
 		}
-		var paused []string
-		for _, h := range s.flow.Holds() {
-			paused = append(paused, string(h.Reason))
-			publishing.OK = publishing.OK && h.Reason != flow.Publishing
-			if h.Reason == flow.Queue {
-				consuming.Detail = cmp.Or(consuming.Detail, h.Detail)
-			}
-		}
-		onPurpose := s.connected() && len(paused) > 0 && !s.flow.Has(flow.Queue)
-		consuming.OK = consuming.OK && (s.consumer.Active() || onPurpose)
-		if len(paused) > 0 {
-			consuming.Detail = cmp.Or(consuming.Detail, "paused: "+strings.Join(paused, ", "))
-		}
-		publishing.Detail = cmp.Or(publishing.Detail, s.unpublished())
+	}
+	onPurpose := s.connected() && len(paused) > 0 && !s.flow.Has(flow.Queue)
+	consuming.OK = s.consumer.Active() || onPurpose
+	if len(paused) > 0 {
+		consuming.Detail = cmp.Or(consuming.Detail, "paused: "+strings.Join(paused, ", "))
+	}
+	publishing := admin.Check{
+		Name: "publishing", Subscription: name, OK: !s.flow.Has(flow.Publishing), Detail: s.unpublished(),
 	}
 	return []admin.Check{objects, consuming, publishing}
 }

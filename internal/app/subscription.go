@@ -28,7 +28,7 @@ type subscription struct {
 	shared
 
 	plan    *topology.Plan
-	found   *topology.Plan                // plan as the broker was found; nil: not yet, or it does not fit
+	found   *topology.Plan                // plan as the broker was found, at first as it is; nil: it does not fit
 	current atomic.Pointer[topology.Plan] // what settles: the last one found, and plan before that
 	seen    atomic.Bool                   // current was found in the broker
 	warned  []string                      // warnings about the topology that were logged last
@@ -38,9 +38,10 @@ type subscription struct {
 	target   *dispatch.Target
 	flow     *flow.Control
 	consumer *consume.Consumer
-	watcher  *declare.Watcher
 
-	sightings *declare.Sightings
+	sightings  *declare.Sightings
+	measured   atomic.Pointer[[]declare.Depth] // of the queues, by the last measurement of the session; nil: none
+	unconsumed unconsumed
 
 	checkEvery time.Duration // declare.DefaultEvery; tests shorten it before run
 	check      chan struct{} // asks for a check of the topology; capacity 1
@@ -48,7 +49,7 @@ type subscription struct {
 	status     topologyStatus
 
 	routesMu    sync.Mutex
-	absent      []declare.Finding // objects that the watcher found missing in mode none
+	absent      []declare.Finding // objects that the last measurement missed in mode none
 	returned    *returned         // the last publication that reached no queue; nil: forgotten
 	unexplained atomic.Bool       // no check that began after it has ended
 
@@ -56,10 +57,9 @@ type subscription struct {
 	checkedAt time.Time     // when the last check began
 	pending   chan struct{} // closed at the end of the next check; nil: nothing waits for it
 
-	oneByOne bool                           // see ensure
 	session  atomic.Pointer[broker.Session] // the last one on which the topology was checked; nil: none yet
 	isolated atomic.Bool                    // it has a consume connection of its own, see isolate
-	// cancelled: the broker has ended the consumer, and the watcher has not checked the queue since.
+	// cancelled: the broker has ended the consumer, and the queue was not measured since.
 	cancelled atomic.Bool
 }
 
@@ -70,7 +70,7 @@ func newSubscription(
 ) (*subscription, error) {
 	sh.cfg, sh.tracing = cfg, sh.tracing.ForQueue(plan.Queue, cfg.App.URL)
 	s := &subscription{
-		shared: sh, plan: plan, log: sh.log.With("queue", plan.Queue),
+		shared: sh, plan: plan, found: plan, log: sh.log.With("queue", plan.Queue),
 		metrics:    prometheus.WrapRegistererWith(prometheus.Labels{"queue": plan.Queue}, sh.registry),
 		checkEvery: declare.DefaultEvery, check: make(chan struct{}, 1), measure: make(chan struct{}, 1),
 	}
@@ -82,14 +82,6 @@ func newSubscription(
 	}
 	s.flow = flow.New(s.flowOptions())
 	s.sightings = declare.NewSightings(s.redeclared, func() (int, bool) { return s.consumer.Forget() })
-	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Depths: s.depths, Sightings: s.sightings, Ask: s.measure,
-		Registered: s.registered,
-		Report: func(missing []declare.Finding) {
-			s.reportCancelled(missing)
-			s.missing(missing)
-		},
-	})
 	s.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: newPolicy(cfg), Concurrency: cfg.Window.Concurrency, Prefetch: cfg.Window.Prefetch,
 		LongPrefetch: cfg.LongPrefetch,
@@ -198,12 +190,4 @@ func ask(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// registered is the consumer that this process has at the broker; nil, and no nil pointer in it, when there is none.
-func (s *subscription) registered() declare.Consumer {
-	if c := s.consumer.Registered(); c != nil {
-		return c
-	}
-	return nil
 }

@@ -31,20 +31,14 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	s.session.Store(link)
 	ctx, cancel := context.WithCancel(ctx)
 	group, ctx := errgroup.WithContext(ctx)
-	checks := []func() error{
-		func() error { return s.watcher.Watch(ctx, link, s.current.Load) },
-		func() error { return s.repair(ctx, link) },
-	}
-	for _, check := range checks {
-		group.Go(func() error {
-			err := check()
-			if ctx.Err() == nil {
-				link.Kill() // without its checks the session must not go on
-				return err
-			}
-			return nil
-		})
-	}
+	group.Go(func() error {
+		err := s.watch(ctx, link)
+		if ctx.Err() == nil {
+			link.Kill() // without its checks the session must not go on
+			return err
+		}
+		return nil
+	})
 	group.Go(func() error {
 		defer cancel()
 		return s.consume(ctx, link)
@@ -52,9 +46,9 @@ func (s *subscription) serve(ctx context.Context, link *broker.Session) error {
 	return group.Wait()
 }
 
-// missing pauses consuming when the watcher finds that objects are gone, and has a check declare or report them.
-// Objects that a check has reported already need neither. Mode none goes on: there an object that the watcher misses is
-// a finding only when a publication needed it.
+// missing pauses consuming when a measurement finds that objects are gone, and has a check declare or report them.
+// Objects that a check has reported already need neither. Mode none goes on: there a missing object is a finding only
+// when a publication needed it.
 func (s *subscription) missing(findings []declare.Finding) {
 	mode := modeOf(s.cfg)
 	if mode == topology.ModeNone {
@@ -117,55 +111,78 @@ func (s *subscription) undelayed() {
 	s.report(delays, []declare.Finding{declare.Undelayed(s.current.Load())})
 }
 
-// repair checks the topology when it is asked to. Every checkEvery it checks a topology with findings again, and
-// declares a declared one again, because a deleted binding shows in no other way. A missing route shows only when used:
-// unless declaring restores it, messages have to try it again after a while.
-func (s *subscription) repair(ctx context.Context, link *broker.Session) error {
+// watch checks the topology and measures its queues, each when it is asked to, and the queues at once. Every checkEvery
+// it measures them, checks a topology with findings again, and declares a declared one again, because a deleted binding
+// shows in no other way. A missing route shows only when used: unless declaring restores it, messages have to try it
+// again after a while.
+func (s *subscription) watch(ctx context.Context, link *broker.Session) error {
 	t := time.NewTicker(s.checkEvery)
 	defer t.Stop()
-	declares := modeOf(s.cfg) == topology.ModeDeclare
+	defer s.measured.Store(nil) // old depths would look current
+	ask(s.measure)
 	for {
 		periodic := false
 		select {
 		case <-s.check:
-		case <-t.C:
-			if !s.status.bad() && !declares {
-				continue
+			if err := s.ensure(ctx, link); err != nil {
+				return err
 			}
+			continue
+		case <-s.measure:
+		case <-t.C:
 			periodic = true
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if err := s.ensure(ctx, link); err != nil {
+		if err := s.measureQueues(ctx, link); err != nil {
 			return err
 		}
-		if periodic {
+		if periodic && (s.status.bad() || modeOf(s.cfg) == topology.ModeDeclare) {
+			if err := s.ensure(ctx, link); err != nil {
+				return err
+			}
 			s.retryRoute()
 			s.report(delays, nil)
 		}
 	}
 }
 
+// measureQueues counts the messages in the queues, and reports missing objects and a consumer that the broker does not
+// have any more.
+func (s *subscription) measureQueues(ctx context.Context, link *broker.Session) error {
+	begun, before := time.Now(), s.consumer.Registered()
+	m, err := declare.Measure(ctx, link, s.current.Load())
+	if err != nil {
+		return err
+	}
+	s.measured.Store(&m.Depths)
+	s.sightings.Measured(m.Depths, begun)
+	s.reportCancelled(m.Missing)
+	s.missing(m.Missing)
+	after := s.consumer.Registered()
+	if !m.Unconsumed {
+		before, after = nil, nil
+	}
+	if s.unconsumed.see(before, after, begun, s.checkEvery/2) {
+		before.Lost()
+	}
+	return nil
+}
+
 // ensure declares or verifies the topology, and keeps the gate shut while something blocks. The plan of the last check
-// is compared in one round trip, whatever the size of the topology. After that has failed, the objects are checked one
-// at a time until they fit.
+// is compared in one round trip, whatever the size of the topology. After that has failed, the objects are checked, and
+// missing ones declared, one at a time until they fit.
 func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
-	begun := s.sightings.Begin()
-	if !s.oneByOne {
-		plan, tolerated := s.found, s.status.tolerated()
-		check := declare.CompareAtOnce
-		if plan == nil {
-			plan, tolerated, check = s.plan, nil, declare.EnsureAtOnce
-		}
-		if check(ctx, link, plan, modeOf(s.cfg)) {
-			s.use(plan)
-			s.reportRedeclared(s.sightings.Checked(plan, nil, begun))
-			s.checked(begun)
-			s.report(objects, tolerated)
-			s.explainReturned(nil, nil, begun)
-			return nil
-		}
-		s.oneByOne = true // also if the session has ended: the broker may take too long over all at once
+	begun := time.Now()
+	plan := s.found
+	s.found = nil // also if the session ends: the broker may take too long over all at once
+	if plan != nil && declare.Compare(ctx, link, plan, modeOf(s.cfg)) {
+		s.use(plan)
+		s.reportRedeclared(s.sightings.Checked(plan, nil, begun))
+		s.checked(begun)
+		s.report(objects, s.status.tolerated())
+		s.explainReturned(nil, nil, begun)
+		return nil
 	}
 	r, err := declare.Ensure(ctx, link, s.plan, modeOf(s.cfg))
 	s.reportRedeclared(s.sightings.Declared(&r, begun))
@@ -173,8 +190,7 @@ func (s *subscription) ensure(ctx context.Context, link *broker.Session) error {
 		return err
 	}
 	s.reportRedeclared(s.sightings.Checked(r.Plan, r.Findings, begun))
-	if s.found = nil; len(r.Blocking()) == 0 {
-		s.oneByOne = false
+	if len(r.Blocking()) == 0 {
 		s.use(r.Plan)
 	} else {
 		s.publishRetries()

@@ -292,24 +292,6 @@ func TestReplacedQueue(t *testing.T) {
 	}
 }
 
-// TestLostConsumer: the queue is consumed again, and the log says what it says of a consumer that the broker cancels.
-func TestLostConsumer(t *testing.T) {
-	t.Parallel()
-	a, sub, log := consuming(t, live(t))
-	before := sub.registered()
-	before.Lost()
-	brokertest.Eventually(t, time.Minute, "consuming again", func() bool {
-		now := sub.registered()
-		return now != nil && now != before
-	})
-	brokertest.Publish(t, brokertest.Channel(t, brokertest.URL(t)), "", a.plan.Queue, amqp.Publishing{})
-	brokertest.Eventually(t, time.Minute, "a message is received", func() bool { return sub.consumer.Received() == 1 })
-	brokertest.Eventually(t, time.Minute, "the log has it", func() bool {
-		return len(log.Lines(`"broker channel over"`, `"cause":"cancelled"`, "messages wait and the queue has no consumer")) == 1 &&
-			len(log.Lines(`"consumer cancelled"`, a.plan.Queue)) == 1
-	})
-}
-
 // TestRequestedCheckLeavesThePause: after messages that returned at once nothing is consumed until a periodic check,
 // whatever asks for a check before.
 func TestRequestedCheckLeavesThePause(t *testing.T) {

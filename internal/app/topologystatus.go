@@ -70,6 +70,29 @@ func (s *subscription) consume(ctx context.Context, link *broker.Session) error 
 	return err
 }
 
+// unconsumed is a consumer of this process that the broker did not have at a measurement. RabbitMQ 3.10 sends no
+// basic.cancel for some queues that are deleted and declared again at once.
+type unconsumed struct {
+	consumer *broker.Consumer // nil: none
+	since    time.Time
+}
+
+// see records a measurement that began at that time and reports whether the consumer is lost. before and after are the
+// consumers that were registered then, if the broker did not have one, else nil. One measurement alone may be wrong,
+// and measurements on request follow one another at once, so it takes another one, at least gap later, that finds the
+// same.
+func (u *unconsumed) see(before, after *broker.Consumer, begun time.Time, gap time.Duration) (lost bool) {
+	switch {
+	case before != after: // it may have been registered after the broker answered
+		*u = unconsumed{}
+	case before == nil || before != u.consumer:
+		*u = unconsumed{before, begun}
+	default:
+		lost = begun.Sub(u.since) >= gap
+	}
+	return lost
+}
+
 // reportCancelled logs, after the broker has ended the consumer, that the queue exists although this process has not
 // declared it again. It is not a Redeclared: the broker gives no reason, and a deletion is only one of several.
 func (s *subscription) reportCancelled(missing []declare.Finding) {

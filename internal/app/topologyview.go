@@ -6,6 +6,7 @@ import (
 	"sidecar/internal/admin"
 	"sidecar/internal/message"
 	"sidecar/internal/topology"
+	"sidecar/internal/topology/declare"
 )
 
 // topologyView returns the plan of a subscription in the form of the control listener.
@@ -39,6 +40,16 @@ func (a *App) Flow() admin.Flow {
 	return admin.Flow{
 		Totals: admin.Totals{Received: received(a.subscriptions), Settled: a.settledByOutcome()}, Depths: a.depths.All(),
 	}
+}
+
+// lastDepths are the last measured depths, in the order of the subscriptions and of their plans.
+func (a *App) lastDepths() (all []declare.Depth) {
+	for _, sub := range a.subscriptions {
+		if depths := sub.measured.Load(); depths != nil {
+			all = append(all, *depths...)
+		}
+	}
+	return all
 }
 
 // received returns how many messages were delivered to some subscriptions.

@@ -38,7 +38,6 @@ type sidecar struct {
 	registry *prometheus.Registry
 	flow     *flow.Control
 	consumer *consume.Consumer
-	watcher  *declare.Watcher
 	checkNow chan struct{}
 	severed  atomic.Bool // killed: whatever it still sends, the broker does not receive it
 
@@ -62,9 +61,6 @@ func (w *world) startSidecar() *sidecar {
 	s.flow = flow.New(flow.Options{
 		Concurrency: w.concurrency, Probe: w.app.probe, Interval: time.Second, Connects: true,
 		Refused: func(err error) bool { return errors.Is(err, errRefused) }, Logger: log, Registerer: s.registry,
-	})
-	s.watcher = declare.NewWatcher(declare.WatchOptions{
-		Every: checkEvery, Depths: declare.NewDepths(s.registry), Report: s.report,
 	})
 	real := broker.NewPublisher(dialer(publishing))
 	var publisher consume.Publisher = real
@@ -108,7 +104,7 @@ func (s *sidecar) connect(ctx context.Context, name string) (net.Conn, error) {
 
 // serve is one session, as in app: first the topology, then messages, and the manager.
 func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
-	if !declare.EnsureAtOnce(ctx, session, s.w.used, s.w.mode) {
+	if !declare.Compare(ctx, session, s.w.used, s.w.mode) {
 		if err := s.ensure(ctx, session); err != nil {
 			return err
 		}
@@ -117,8 +113,7 @@ func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
 	}
 	used := func() *topology.Plan { return s.w.used }
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.watcher.Watch(ctx, session, used) })
-	group.Go(func() error { return s.repair(ctx, session) })
+	group.Go(func() error { return s.watch(ctx, session) })
 	group.Go(func() error {
 		if err := s.consumer.Serve(ctx, session, used); err != nil {
 			return err
@@ -131,13 +126,18 @@ func (s *sidecar) serve(ctx context.Context, session *broker.Session) error {
 	return nil
 }
 
-func (s *sidecar) repair(ctx context.Context, session *broker.Session) error {
+func (s *sidecar) watch(ctx context.Context, session *broker.Session) error {
 	t := time.NewTicker(checkEvery)
 	defer t.Stop()
 	for {
 		select {
 		case <-s.checkNow:
 		case <-t.C:
+			m, err := declare.Measure(ctx, session, s.w.used)
+			if err != nil {
+				return err
+			}
+			s.report(m.Missing)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

@@ -46,7 +46,6 @@ type rig struct {
 	registry *prometheus.Registry
 	flow     *flow.Control
 	consumer *consume.Consumer
-	watcher  *declare.Watcher
 	look     chan struct{}
 	found    atomic.Pointer[topology.Plan] // uses what exists; nil: something blocks
 
@@ -135,9 +134,6 @@ func startIn(t testing.TB, plan *topology.Plan, mode topology.Mode) *rig {
 		Concurrency: concurrency, Probe: target.Probe, Interval: time.Second, Connects: true,
 		Refused: func(err error) bool { return errors.Is(err, dispatch.ErrRefused) }, Logger: log, Registerer: r.registry,
 	})
-	r.watcher = declare.NewWatcher(declare.WatchOptions{
-		Every: watchEvery, Depths: declare.NewDepths(r.registry), Report: r.report,
-	})
 	r.publishing = brokertest.NewProxy(t, r.url)
 	publisher := broker.NewPublisher(dialer("publish", r.publishing.URL(t, r.url)))
 	r.consumer = consume.New(consume.Options{
@@ -189,7 +185,7 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 	}
 	plan := cmp.Or(r.found.Load(), r.plan)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.watcher.Watch(ctx, s, func() *topology.Plan { return plan }) })
+	group.Go(func() error { return r.watch(ctx, s, plan) })
 	group.Go(func() error {
 		for {
 			select {
@@ -215,6 +211,24 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 		return err
 	}
 	return nil
+}
+
+// watch measures on its own, because a test may keep the checks from going on, see repairing.
+func (r *rig) watch(ctx context.Context, s *broker.Session, plan *topology.Plan) error {
+	t := time.NewTicker(watchEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		m, err := declare.Measure(ctx, s, plan)
+		if err != nil {
+			return err
+		}
+		r.report(m.Missing)
+	}
 }
 
 func (r *rig) ensure(ctx context.Context, s *broker.Session) error {

@@ -60,7 +60,7 @@ func get(t testing.TB, ch *amqp.Channel, queue string) (d amqp.Delivery) {
 func ensure(t testing.TB, url string, p *topology.Plan, mode topology.Mode) []Finding {
 	t.Helper()
 	f := must.Get(Ensure(context.Background(), session(t, url), p, mode))(t).Findings
-	if EnsureAtOnce(context.Background(), session(t, url), p, mode) && len(f) > 0 {
+	if Compare(context.Background(), session(t, url), p, mode) && len(f) > 0 {
 		t.Errorf("%s: at once everything fits, one by one not: %v", mode, f)
 	}
 	return f

@@ -166,7 +166,7 @@ func TestVhostThatMakesQuorumQueues(t *testing.T) {
 				}
 			}
 			travels(t, url, r.Plan)
-			if !EnsureAtOnce(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
+			if !Compare(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
 				t.Error("at once it does not fit")
 			}
 		})
@@ -224,11 +224,11 @@ func TestTypeIsDecidedByWhatExists(t *testing.T) {
 			t.Parallel()
 			url := brokertest.URL(t)
 			must.Get(channel(t, url).QueueDeclare(p.Queue, true, false, false, false, amqp.Table{topology.ArgType: own}))(t)
-			if EnsureAtOnce(t.Context(), session(t, url), p, topology.ModeDeclare) {
+			if Compare(t.Context(), session(t, url), p, topology.ModeDeclare) {
 				t.Error("the type is not seen")
 			}
 			r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
-			if len(r.Blocking()) > 0 || !EnsureAtOnce(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
+			if len(r.Blocking()) > 0 || !Compare(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
 				t.Fatalf("%v", r.Findings)
 			}
 			s := prober{s: session(t, url)}

@@ -1,5 +1,5 @@
 // Package declare makes and watches the objects of a topology.Plan in the broker. Ensure declares or compares them,
-// Preflight checks the user's permissions, and Depths and Watcher count the messages that wait. None of them changes or
+// Preflight checks the user's permissions, and Measure counts the messages that wait. None of them changes or
 // deletes an object that exists, or handles messages.
 package declare
 
@@ -82,25 +82,13 @@ func (e *ensurer) ensure(ctx context.Context) (Report, error) {
 	return Report{Plan: e.plan, Findings: merge(e.findings), Undeclared: e.undeclared}, e.err
 }
 
-// EnsureAtOnce is Ensure for a topology that most likely has no findings, in one round trip instead of one per object:
-// it sends the same requests without waiting for the answers in between. True means that Ensure would have no findings,
-// or those it had when it returned p. After false only Ensure can say which object was refused.
-//
-// In ModeDeclare it creates what is missing, but nothing of a plan that adopts what exists: where that is gone, such as
-// on a broker that lost its data, the plan that was asked for is the one to declare. Nor of one whose type is decided
-// by the service's queue, where that queue is missing: Ensure inspects first.
+// Compare reports in one round trip whether every queue and exchange of p exists and is as the plan has it, or as it
+// was found; in ModeDeclare it declares the bindings, too. It sends all requests without waiting for the answers in
+// between. True means that Ensure would have no findings, or those it had when it returned p. After false only Ensure can say
+// which object was refused.
 //
 // All requests together have the time that Ensure gives to each, and the session is lost when it runs out.
-func EnsureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
-	return ensureAtOnce(ctx, s, p, mode, mode == topology.ModeDeclare && !p.Adopts)
-}
-
-// CompareAtOnce is EnsureAtOnce without the declaration of queues and exchanges: false also means that one is missing.
-func CompareAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
-	return ensureAtOnce(ctx, s, p, mode, false)
-}
-
-func ensureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode, declares bool) bool {
+func Compare(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
 	if _, old := TooOld(s, p); old {
 		return false
 	}
@@ -108,11 +96,8 @@ func ensureAtOnce(ctx context.Context, s Session, p *topology.Plan, mode topolog
 		return true
 	}
 	var questions []question
-	if p.AutoType && declares { // a service queue of another type decides
-		questions = append(questions, compareQueue(p.Queue, p.OwnQueue().Properties()))
-	}
 	for _, o := range objects(p) {
-		questions = append(questions, o.questions(declares)...)
+		questions = append(questions, o.questions()...)
 	}
 	if mode == topology.ModeDeclare {
 		for _, b := range p.Bindings {
@@ -145,8 +130,6 @@ type ensurer struct {
 	overtaken  bool            // an object is not any more what it was when it was inspected
 	declared   []object
 	findings   []Finding
-	unconsumed bool // at the last measure messages were ready in the queue that is consumed, and it had no consumer
-
 	undeclared []Finding
 }
 

@@ -38,15 +38,15 @@ func variants(t testing.TB) map[string]*topology.Plan {
 	return plans
 }
 
-// TestEnsure: one by one and in one round trip the same is made, and each object that does not fit is noticed, the
-// first as well as the last.
+// TestEnsure: one by one and in one round trip each object that does not fit is noticed, the first as well as the last.
+// Only one by one it is made.
 func TestEnsure(t *testing.T) {
 	t.Parallel()
 	for name, p := range variants(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			url := brokertest.URL(t)
-			atOnce := func(mode topology.Mode) bool { return EnsureAtOnce(context.Background(), session(t, url), p, mode) }
+			atOnce := func(mode topology.Mode) bool { return Compare(t.Context(), session(t, url), p, mode) }
 			missing := ensure(t, url, p, topology.ModeVerify)
 			want := len(p.Exchanges) + len(p.Queues)
 			if name == "every override" {
@@ -63,16 +63,17 @@ func TestEnsure(t *testing.T) {
 			if f := ensure(t, url, p, topology.ModeNone); f != nil || !atOnce(topology.ModeNone) {
 				t.Errorf("checked although it must not: %v", f)
 			}
-			if !atOnce(topology.ModeDeclare) {
-				t.Error("cannot be declared")
+			if atOnce(topology.ModeDeclare) {
+				t.Error("nothing is there, and it fits")
 			}
+			fits(t, url, p, topology.ModeDeclare)
 			fits(t, url, p, topology.ModeVerify)
 			travels(t, url, p)
 			ch := channel(t, url)
 			for i := range p.Queues {
 				q := p.Queues[i].Name
 				must.Get(ch.QueueDelete(q, false, false, false))(t)
-				if atOnce(topology.ModeVerify) {
+				if atOnce(topology.ModeVerify) || atOnce(topology.ModeDeclare) {
 					t.Errorf("%s is gone, and it was not reported", q)
 				}
 				must.Get(ch.QueueDeclare(q, true, false, false, false, amqp.Table{"x-max-length": 1}))(t)
@@ -80,9 +81,7 @@ func TestEnsure(t *testing.T) {
 					t.Errorf("%s is different, and it was not reported", q)
 				}
 				must.Get(ch.QueueDelete(q, false, false, false))(t)
-				if !atOnce(topology.ModeDeclare) {
-					t.Errorf("%s is not declared again", q)
-				}
+				fits(t, url, p, topology.ModeDeclare)
 			}
 			remove(t, ch, p)
 			for range 2 { // declaring again changes nothing
@@ -96,13 +95,13 @@ func TestEnsure(t *testing.T) {
 	}
 }
 
-// TestEnsureAtOnceTakesOneRoundTrip: opening the channel, and asking.
-func TestEnsureAtOnceTakesOneRoundTrip(t *testing.T) {
+// TestCompareTakesOneRoundTrip: opening the channel, and asking.
+func TestCompareTakesOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	url, p := declared(t, topology.Options{Service: "wms-cincout"})
 	for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
 		s := &counted{Session: session(t, url)}
-		if !EnsureAtOnce(context.Background(), s, p, mode) {
+		if !Compare(context.Background(), s, p, mode) {
 			t.Errorf("%s: does not fit", mode)
 		}
 		if n := s.asked.Load(); n != 1 {
@@ -217,11 +216,11 @@ func TestFoundPlanOnAnEmptyBroker(t *testing.T) {
 	asked := build(t, topology.Options{Service: "wms-cincout", RetryDelay: time.Second, QueueType: topology.TypeQuorum})
 	fits(t, url, asked, topology.ModeDeclare)
 	r := must.Get(Ensure(t.Context(), session(t, url), p, topology.ModeDeclare))(t)
-	if len(r.Blocking()) > 0 || !r.Plan.Quorum || !EnsureAtOnce(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
+	if len(r.Blocking()) > 0 || !r.Plan.Quorum || !Compare(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
 		t.Fatalf("%v", r.Findings)
 	}
 	remove(t, ch, r.Plan)
-	if EnsureAtOnce(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
+	if Compare(t.Context(), session(t, url), r.Plan, topology.ModeDeclare) {
 		t.Error("nothing of it is there")
 	}
 	for _, q := range r.Plan.Queues {
@@ -252,7 +251,7 @@ func TestBarredQueueOfAnotherDelay(t *testing.T) {
 	for mode, as := range map[topology.Mode]string{topology.ModeVerify: url, topology.ModeDeclare: u} {
 		r := must.Get(Ensure(t.Context(), session(t, as), p, mode))(t)
 		waitsFiveSeconds(r, mode)
-		if !EnsureAtOnce(t.Context(), session(t, as), r.Plan, mode) {
+		if !Compare(t.Context(), session(t, as), r.Plan, mode) {
 			t.Errorf("%s: does not fit when asked again", mode)
 		}
 	}
@@ -275,7 +274,7 @@ func TestUnseenIsAskedForOnce(t *testing.T) {
 		if len(r.Findings) > 0 || (r.Plan.RequeueLimit > 0) != (mode == topology.ModeVerify) {
 			t.Errorf("%s: %v, %d", mode, r.Findings, r.Plan.RequeueLimit)
 		}
-		if EnsureAtOnce(t.Context(), session(t, u), p, mode) || !EnsureAtOnce(t.Context(), session(t, u), r.Plan, mode) {
+		if Compare(t.Context(), session(t, u), p, mode) || !Compare(t.Context(), session(t, u), r.Plan, mode) {
 			t.Errorf("%s: what was found does not fit", mode)
 		}
 		if f, err := Preflight(t.Context(), session(t, u), p, mode); err != nil || f != nil { // others may own what is shared

@@ -3,24 +3,25 @@ package declare
 import (
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Depths has the depths that all watchers of a process measured last, for those who show them: the metric
-// sidecar_queue_messages_ready is one. A queue may be part of more than one plan.
+// DefaultEvery is how often the queues are measured, how often a topology with findings is checked again, and how often
+// a declared topology is declared again.
+const DefaultEvery = 15 * time.Second
+
+// Depths are the last measured depths of all plans of a process. They are the metric sidecar_queue_messages_ready. A
+// queue may be part of more than one plan.
 type Depths struct {
 	desc *prometheus.Desc
-
-	mu       sync.Mutex
-	watchers []*Watcher
+	last func() []Depth
 }
 
-// NewDepths registers the metric.
-func NewDepths(r prometheus.Registerer) *Depths {
-	d := &Depths{desc: prometheus.NewDesc("sidecar_queue_messages_ready",
+// NewDepths registers the metric. last returns what was measured last.
+func NewDepths(r prometheus.Registerer, last func() []Depth) *Depths {
+	d := &Depths{last: last, desc: prometheus.NewDesc("sidecar_queue_messages_ready",
 		fmt.Sprintf("Messages ready in a queue of the topology, updated every %d seconds: main is the service's "+
 			"queue, retry what waits to be tried again, dlq what is parked.", DefaultEvery/time.Second),
 		[]string{"queue", "kind", "main"}, nil)}
@@ -28,22 +29,12 @@ func NewDepths(r prometheus.Registerer) *Depths {
 	return d
 }
 
-func (d *Depths) add(w *Watcher) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.watchers = append(d.watchers, w)
-}
-
-// All returns each queue once for each kind that it has, in the order of the watchers and of their plans; never nil.
+// All returns each queue once for each kind that it has; never nil.
 func (d *Depths) All() []Depth {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	all := []Depth{}
-	for _, w := range d.watchers {
-		for _, depth := range w.depths() {
-			if !slices.ContainsFunc(all, func(a Depth) bool { return a.Queue == depth.Queue && a.Kind == depth.Kind }) {
-				all = append(all, depth)
-			}
+	for _, depth := range d.last() {
+		if !slices.ContainsFunc(all, func(a Depth) bool { return a.Queue == depth.Queue && a.Kind == depth.Kind }) {
+			all = append(all, depth)
 		}
 	}
 	return all

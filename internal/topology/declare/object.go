@@ -153,25 +153,18 @@ func (o *object) untyped() bool { return o.queue != nil && o.queue.Args[topology
 // lookFor is the verb of a passive question.
 const lookFor = "look for "
 
-// questions are those that the broker answers well for an object that is as it was found or planned. declare is whether
-// they create one that is missing.
-func (o *object) questions(declare bool) []question {
-	var all []question
+// questions are those that the broker answers well for an object that is as it was found or planned. They create
+// nothing.
+func (o *object) questions() []question {
 	switch {
 	case o.active == nil, o.unseen, o.found != nil && o.queue == nil:
 		return []question{o.passive}
 	case o.found != nil:
 		return []question{compareQueue(o.name, o.found)}
-	case declare:
-		all = append(all, o.active)
 	case o.queue == nil:
-		all = append(all, o.passive, o.active)
+		return []question{o.passive, o.active} // the first one misses it, the second one compares it
 	}
-	if o.queue != nil && (!declare || o.queue.Args[topology.ArgType] == nil) {
-		// A virtual host can make quorum queues of declarations that name no type.
-		all = append(all, o.guarded)
-	}
-	return all
+	return []question{o.guarded}
 }
 
 func bind(b topology.Binding) question {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sidecar/internal/brokertest"
+	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
 
@@ -31,9 +32,8 @@ func TestPermissionsAreEnough(t *testing.T) {
 				if mode == topology.ModeNone {
 					continue
 				}
-				depths, missing, err := depthsOf(context.Background(), session(t, u), p)
-				if err != nil || missing != nil || len(depths) != len(p.Queues) {
-					t.Errorf("%s: %v, %v, %v", mode, depths, missing, err)
+				if m := must.Get(Measure(t.Context(), session(t, u), p))(t); m.Missing != nil || len(m.Depths) != len(p.Queues) {
+					t.Errorf("%s: %+v", mode, m)
 				}
 			}
 		})

@@ -101,15 +101,15 @@ func (t *RedeclaredTotal) count(d *Redeclared, begun time.Time) bool {
 	return true
 }
 
-// Sightings remembers when the objects of one subscription were known to exist, over all sessions of the process.
+// Sightings remembers when the objects of one subscription were known to exist, over all sessions of the process. A
+// measurement must not run beside a check: the report of a deletion has the depth of the queue before.
 type Sightings struct {
 	total  *RedeclaredTotal
 	forget func() (waited int, delays bool)
 
-	mu       sync.Mutex
-	checking bool                 // since Begin: depths may be those of objects that the check has declared
-	seen     map[string]*sighting // by title
-	again    []Redeclared         // at most maxShown, in the order of the time
+	mu    sync.Mutex
+	seen  map[string]*sighting // by title
+	again []Redeclared         // at most maxShown, in the order of the time
 }
 
 // sighting is the last time that an object was known to exist, and the last depth of a queue.
@@ -131,21 +131,11 @@ func NewSightings(total *RedeclaredTotal, forget func() (waited int, delays bool
 	return &Sightings{total: total, forget: forget, seen: map[string]*sighting{}}
 }
 
-// Begin is called when a check begins, and returns the time. Until Checked nothing is measured: the report of a
-// deletion has the depth of the queue before.
-func (s *Sightings) Begin() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.checking = true
-	return time.Now()
-}
-
 // Checked records a check of p that began at that time: each object exists unless a finding says that it is missing or
 // was not seen. It counts and returns the deleted ones that another client has declared again.
 func (s *Sightings) Checked(p *topology.Plan, findings []Finding, at time.Time) (again []Redeclared) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.checking = false
 	for _, o := range objects(p) {
 		if !slices.ContainsFunc(findings, func(f Finding) bool {
 			return f.Problem != ProblemDrift && f.About(o.title)
@@ -167,13 +157,10 @@ func (s *Sightings) sight(title string) *sighting {
 	return e
 }
 
-// measured records the depths of queues.
-func (s *Sightings) measured(depths []Depth, at time.Time) {
+// Measured records the depths of queues.
+func (s *Sightings) Measured(depths []Depth, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.checking {
-		return
-	}
 	for _, d := range depths {
 		if e := s.sight(topology.QueueTitle(d.Queue)); e.lost == nil { // otherwise a check reports first that it is back
 			e.at, e.measured, e.ready = at, at, d.Ready

@@ -18,12 +18,11 @@ import (
 
 func delaysNothing() (int, bool) { return 0, false }
 
-// checked makes a check in mode declare, calls meanwhile before its end, and returns what it reports.
-func checked(t *testing.T, s Session, p *topology.Plan, seen *Sightings, meanwhile func()) []Redeclared {
+// checked makes a check in mode declare and returns what it reports.
+func checked(t *testing.T, s Session, p *topology.Plan, seen *Sightings) []Redeclared {
 	t.Helper()
-	begun := seen.Begin()
+	begun := time.Now()
 	r := must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
-	meanwhile()
 	return append(seen.Declared(&r, begun), seen.Checked(r.Plan, r.Findings, begun)...)
 }
 
@@ -65,7 +64,7 @@ func TestDeclaredAgain(t *testing.T) {
 			t.Parallel()
 			url, total := brokertest.URL(t), NewRedeclaredTotal(prometheus.NewRegistry())
 			s, ch := session(t, url), channel(t, url)
-			check := func(seen *Sightings) []Redeclared { return checked(t, s, p, seen, func() {}) }
+			check := func(seen *Sightings) []Redeclared { return checked(t, s, p, seen) }
 			seen := NewSightings(total, delaysNothing)
 			if again := check(seen); len(again) > 0 {
 				t.Errorf("on an empty broker: %v", again)
@@ -75,7 +74,7 @@ func TestDeclaredAgain(t *testing.T) {
 				kind := kindOf(&o)
 				o.delete(t, ch)
 				want[kind]++
-				if CompareAtOnce(t.Context(), s, p, topology.ModeDeclare) {
+				if Compare(t.Context(), s, p, topology.ModeDeclare) {
 					t.Errorf("%s is gone, and it was not missed", o.title)
 				}
 				again := check(seen)
@@ -110,7 +109,7 @@ func TestRedeclaredIsShown(t *testing.T) {
 	p := build(t, topology.Options{Service: "wms-cincout"})
 	s := NewSightings(NewRedeclaredTotal(prometheus.NewRegistry()), delaysNothing)
 	measured := time.Now().Add(-12 * time.Second)
-	s.measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: 2400}}, measured)
+	s.Measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: 2400}}, measured)
 	checked := measured.Add(time.Second)
 	s.Checked(p, []Finding{{Object: topology.QueueTitle(p.Park.Queue), Problem: ProblemMissing}}, checked)
 	again := s.Declared(&Report{Plan: p, declared: objects(p)}, time.Now())
@@ -155,7 +154,7 @@ func TestEachDeletionIsShown(t *testing.T) {
 		}
 		return again[0]
 	}
-	s.measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: 50}}, time.Now())
+	s.Measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: 50}}, time.Now())
 	shown := []Redeclared{deleted()}
 	for range 2 * maxShown {
 		unmeasured := deleted()
@@ -198,33 +197,6 @@ func TestDeletionsOfAMergedFinding(t *testing.T) {
 	}
 }
 
-// TestDepthOfTheQueueBefore: the watcher measures a queue that a check has just declared. The report of the deletion has
-// the depth of the queue before.
-func TestDepthOfTheQueueBefore(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	p := build(t, topology.Options{Service: "wms-cincout"})
-	s, ch := session(t, url), channel(t, url)
-	seen := NewSightings(NewRedeclaredTotal(prometheus.NewRegistry()), delaysNothing)
-	measured := func(ready int) {
-		seen.measured([]Depth{{Queue: p.Park.Queue, Kind: topology.KindDLQ, Ready: ready}}, time.Now())
-	}
-	check := func() []Redeclared {
-		t.Helper()
-		return checked(t, s, p, seen, func() { measured(0) })
-	}
-	if again := check(); len(again) > 0 {
-		t.Errorf("the first declaration is reported: %+v", again)
-	}
-	measured(5)
-	known := time.Now()
-	must.Get(ch.QueueDelete(p.Park.Queue, false, false, false))(t)
-	again := check()
-	if len(again) != 1 || again[0].LastDepth == nil || *again[0].LastDepth != 5 || again[0].LostSince.After(known) {
-		t.Errorf("declared again: %+v", again)
-	}
-}
-
 // TestReplaced: each object that another client deletes, and declares again with other properties, is
 // reported once with its kind and the depth before. A check that compares nothing else than before reports nothing.
 func TestReplaced(t *testing.T) {
@@ -234,14 +206,12 @@ func TestReplaced(t *testing.T) {
 			t.Parallel()
 			url, total := brokertest.URL(t), NewRedeclaredTotal(prometheus.NewRegistry())
 			s, ch := session(t, url), channel(t, url)
-			check := func(seen *Sightings) []Redeclared { return checked(t, s, p, seen, func() {}) }
+			check := func(seen *Sightings) []Redeclared { return checked(t, s, p, seen) }
 			counted := map[topology.Kind]float64{}
-			if !EnsureAtOnce(t.Context(), s, p, topology.ModeDeclare) {
-				must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
-			}
+			must.Get(Ensure(t.Context(), s, p, topology.ModeDeclare))(t)
 			atOnce, inFull := NewSightings(total, delaysNothing), NewSightings(total, delaysNothing)
 			atOnce.Checked(p, nil, time.Now())
-			ready := func(n int) { inFull.measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: n}}, time.Now()) }
+			ready := func(n int) { inFull.Measured([]Depth{{Queue: p.Queue, Kind: topology.KindMain, Ready: n}}, time.Now()) }
 			for _, o := range ours(p) {
 				if o.active == nil {
 					continue

@@ -22,13 +22,13 @@ func TestSessionTrouble(t *testing.T) {
 	p := build(t, topology.Options{Service: "wms-cincout"})
 	s := session(t, brokertest.URL(t))
 	s.Kill()
-	if EnsureAtOnce(context.Background(), s, p, topology.ModeDeclare) {
+	if Compare(context.Background(), s, p, topology.ModeDeclare) {
 		t.Error("a lost connection fits")
 	}
 	for name, do := range map[string]func() error{
 		"ensure":    func() error { _, err := Ensure(context.Background(), s, p, topology.ModeDeclare); return err },
 		"verify":    func() error { _, err := Ensure(context.Background(), s, p, topology.ModeVerify); return err },
-		"depths":    func() error { _, _, err := depthsOf(context.Background(), s, p); return err },
+		"depths":    func() error { _, err := Measure(context.Background(), s, p); return err },
 		"preflight": func() error { _, err := Preflight(context.Background(), s, p, topology.ModeDeclare); return err },
 		"publishing": func() error {
 			_, err := MayPublish(context.Background(), s, p, topology.ModeDeclare)
@@ -177,9 +177,7 @@ func TestNodeDown(t *testing.T) {
 			t.Errorf("%q is not understood", says)
 		}
 		for _, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify} {
-			e := newEnsurer(session(t, url), p, topology.ModeVerify)
-			_, watched, err := e.measure(t.Context())
-			must.Do(t, err)
+			watched := must.Get(Measure(t.Context(), session(t, url), p))(t).Missing
 			for _, all := range [][]Finding{ensure(t, url, p, mode), must.Get(Inspect(t.Context(), session(t, url), p, mode))(t).Findings, watched} {
 				all = slices.DeleteFunc(all, func(f Finding) bool { return f.Object != q.Title() })
 				if !down && len(all) == 0 {
