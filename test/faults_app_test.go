@@ -63,33 +63,6 @@ func TestAppKilledInTheHandler(t *testing.T) {
 	sc.settledAll(s, 0)
 }
 
-// TestBothStop: in a pod without a native sidecar container app and sidecar are asked to end in any order, here the app
-// first. Nothing is parked, nothing is lost, the sidecar ends within its grace, and the next pod finishes the work.
-func TestBothStop(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "1").seed() // one, so that a request that dies with the app may count once
-	app := withAppProcess(t, sc)
-	ids := numbered("m", 1000)
-	sc.send(ids...)
-	s := sc.run()
-	eventually(t, "work under way", func() bool { return app.got.Total() > 100 })
-	app.signal(syscall.SIGTERM)
-	app.wait()
-	s.stop()
-	if left := sc.ready(sc.queue()); left == 0 {
-		t.Fatal("all was done before the stop: this proves nothing")
-	}
-	app.start()
-	s = sc.run()
-	eventually(t, "every message received", func() bool {
-		return !slices.ContainsFunc(ids, func(id string) bool { return app.got.Of(id) == 0 })
-	})
-	eventually(t, "empty queues", func() bool {
-		return sc.ready(sc.queue()) == 0 && sc.ready(sc.retryQueue()) == 0 && s.metric("sidecar_inflight_messages") == 0
-	})
-	sc.settledAll(s, 0)
-}
-
 // TestAppDownAtStart: nothing is consumed, nothing counted, and the process is fine.
 func TestAppDownAtStart(t *testing.T) {
 	t.Parallel()

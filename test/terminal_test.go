@@ -3,7 +3,6 @@ package test
 import (
 	"bufio"
 	"context"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -133,32 +132,6 @@ func firstEvents(t *testing.T, s *sidecar) (text string) {
 		t.Errorf("no operation in %s", text)
 	}
 	return text
-}
-
-// TestACheckHarmsNoTerminal: the management API may be another server, or a proxy before it.
-func TestACheckHarmsNoTerminal(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).declared()
-	for name, reply := range map[string]string{
-		"reason":      "HTTP/1.1 403 no\r\nContent-Length: 54\r\n\r\n" + `{"reason":"\u001b[2J\u009b31m\u007f\u202e\u2028\u200b"}` + "  ",
-		"redirection": "HTTP/1.1 302 Found" + evil + "\r\nLocation: http://x" + evil + "/\r\nContent-Length: 0\r\n\r\n",
-		"no HTTP":     "\x1b[2J\u009b31m\x7f\u202e\r\n\r\n",
-	} {
-		api := listen(t, "127.0.0.1:0")
-		t.Cleanup(func() { _ = api.Close() })
-		go func() { // until api is closed
-			for c, err := api.Accept(); err == nil; c, err = api.Accept() {
-				_, _ = http.ReadRequest(bufio.NewReader(c))
-				_, _ = io.WriteString(c, reply)
-				_ = c.Close()
-			}
-		}()
-		r := command(t, sc.envWith("SIDECAR_MANAGEMENT_URL", "http://"+api.Addr().String()), "check")
-		wantHarmless(t, name, r.all())
-		if r.code != 1 || !strings.Contains(r.stderr, "management API") {
-			t.Errorf("%s: exit %d, %s", name, r.code, r.all())
-		}
-	}
 }
 
 // TestCommandsHarmNoTerminal: a value of the environment or of the command line may come from another system.

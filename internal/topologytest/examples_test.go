@@ -114,34 +114,6 @@ func version(t *testing.T) (major, minor int) {
 	return major, minor
 }
 
-// TestTooOld: a broker that ignores the delays gets nothing declared, and nothing is taken from it, in every mode. A
-// newer one is used, so there is nothing to see there.
-func TestTooOld(t *testing.T) {
-	t.Parallel()
-	plan, url := build(t, topology.Options{Preset: topology.PresetNative, RetryDelay: brief}), brokertest.URL(t)
-	if major, minor := version(t); major > 4 || major == 4 && minor >= 3 {
-		declareTopology(t, url, plan)
-		return
-	}
-	for n, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify, topology.ModeNone} {
-		r := startIn(t, plan, mode)
-		brokertest.Eventually(t, patience, "the broker is too old", r.brokenTopology)
-		if hold := r.flow.Holds()[0].Detail; !strings.Contains(hold, "RabbitMQ 4.3") {
-			t.Errorf("%s: %s", mode, hold)
-		}
-		if n == 0 {
-			for _, q := range plan.Queues {
-				if brokertest.Ready(t, url, q.Name) >= 0 {
-					t.Errorf("%s was declared", q.Name)
-				}
-			}
-			brokertest.Queue(t, url, plan.Queue, plan.OwnQueue().Args) // as this broker takes it, and ignores it
-		}
-		r.consumesNothing(t)
-		r.stop()
-	}
-}
-
 // structures are one plan of each structure: how a retry leaves (a reject, a publish, a delay of the queue itself), whether
 // it waits in one queue or in tiers, how it returns, and how a message is parked.
 var structures = []string{
