@@ -60,9 +60,6 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if addr := os.Getenv(appProcessEnv); addr != "" {
-		os.Exit(runAppProcess(addr))
-	}
 	os.Exit(run(m))
 }
 

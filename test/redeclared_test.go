@@ -8,10 +8,7 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"sidecar/internal/brokertest"
-	"sidecar/internal/testkit/must"
 )
 
 // TestDeletedObjectIsReported: it is declared again, and that is an error in the log, a count by kind, and a warning.
@@ -103,16 +100,6 @@ func TestMissingObjectIsDeclaredAtOnce(t *testing.T) {
 		s.refused("/publish/default/a", "posted", nil, 404, "unroutable")
 	})
 	s.published("/publish/default/a", "again", nil)
-}
-
-// routed publishes a message and reports whether it reached a queue.
-func routed(sc *scene, exchange, key string) bool {
-	ch := sc.channel()
-	defer func() { _ = ch.Close() }()
-	returned := ch.NotifyReturn(make(chan amqp.Return, 1))
-	must.Do(sc.t, ch.Confirm(false))
-	c, err := ch.PublishWithDeferredConfirm(exchange, key, true, false, message(key))
-	return err == nil && c.Wait() && len(returned) == 0
 }
 
 // TestMissingObjectIsNamed: a park that is returned says which object is missing, where the sidecar declares nothing. A stop

@@ -133,34 +133,3 @@ func firstEvents(t *testing.T, s *sidecar) (text string) {
 	}
 	return text
 }
-
-// TestCommandsHarmNoTerminal: a value of the environment or of the command line may come from another system.
-func TestCommandsHarmNoTerminal(t *testing.T) {
-	t.Parallel()
-	const name = "q\u202e\u2066\u200b" // what the names of queues may have
-	env := map[string]string{"SIDECAR_SERVICE": "shop-billing", "SIDECAR_QUEUE": name, "SIDECAR_DLQ": name + "2"}
-	for _, args := range [][]string{
-		{"config"}, {"config", "--json"}, {"plan"}, {"plan", "--json"}, {"plan", "--format", "mermaid"},
-		{"plan", "--format", "permissions"}, {"explain", "--status", "500"},
-	} {
-		r := command(t, env, args...)
-		wantHarmless(t, strings.Join(args, " "), r.all())
-		if r.code != 0 {
-			t.Errorf("%q: exit %d: %s", args, r.code, r.all())
-		}
-	}
-	for _, args := range [][]string{{"plan", "--" + evil}, {evil}, {"dlq", "list", "--status", evil}} {
-		r := command(t, env, args...)
-		wantHarmless(t, strings.Join(args, " "), r.all())
-		if r.code != 64 {
-			t.Errorf("%q: exit %d", args, r.code)
-		}
-	}
-	for _, variable := range []string{"SIDECAR_QUEUE", "SIDECAR_APP_URL", "SIDECAR_" + evil, "SIDECAR_ROUTES"} {
-		r := command(t, map[string]string{"SIDECAR_SERVICE": "shop-billing", variable: "http://x/" + evil}, "config")
-		wantHarmless(t, variable, r.all())
-		if r.code != 64 {
-			t.Errorf("%s: exit %d: %s", variable, r.code, r.all())
-		}
-	}
-}
