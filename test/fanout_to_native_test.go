@@ -84,6 +84,38 @@ func TestFanoutToNativeRefuses(t *testing.T) {
 	})
 }
 
+// TestFanoutToNativeFinishesLast: while a sidecar with fanout runs, or a message is under way to the retry exchange, finish
+// deletes no retry queue.
+func TestFanoutToNativeFinishesLast(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	sc := newScene(t).with("QUEUE_TYPE", "quorum")
+	s := sc.run()
+	wantStep(t, 0, "next: roll all", "begin", sc.queue())
+	wantStep(t, 1, "has declared \""+sc.retryExchange()+"\" again", "finish", sc.queue())
+	s.stop()
+	if sc.ready(sc.retryQueue()) != 0 {
+		t.Error("the retry queue is deleted")
+	}
+
+	sc.deleteExchange(sc.retryExchange())
+	sc.send("late")
+	ch := sc.channel()
+	eventually(t, "the message", func() bool {
+		d, ok, err := ch.Get(sc.queue(), false)
+		return err == nil && ok && d.Reject(false) == nil
+	})
+	wantStep(t, 1, "1 messages are on their way", "finish", sc.queue())
+	sc.run().stop()
+	eventually(t, "the message has waited and is back", func() bool { return sc.ready(sc.queue()) == 1 })
+
+	sc.deleteExchange(sc.retryExchange())
+	wantStep(t, 0, "\""+sc.retryQueue()+"\" returns messages", "finish", sc.queue())
+	if sc.ready(sc.retryQueue()) != 0 {
+		t.Error("a queue is deleted that no retry exchange leads to")
+	}
+}
+
 // policyOf is what policies say of a queue.
 func policyOf(t testing.TB, queue string) map[any]any {
 	t.Helper()

@@ -64,21 +64,6 @@ func TestTwoParts(t *testing.T) {
 	}
 }
 
-// TestNullInAPart: the chart around it may set its values to null as well.
-func TestNullInAPart(t *testing.T) {
-	t.Parallel()
-	dir := umbrella(t, "billing: {app: {image: {repository: app, tag: '1'}, env: null}, broker: {existingSecret: broker}, extraContainers: null, "+
-		"sidecar: null, topology: {preset: null}, workload: {kind: null}, autoscaling: {enabled: true, minReplicas: null, "+
-		"type: null, scaleDownStabilizationSeconds: null, keda: {existingSecret: k}}}\n", "billing")
-	for _, helm := range []string{helm3, helm4} {
-		o := find(t, template(t, helm, dir), "ScaledObject")
-		window := o.at("spec", "advanced", "horizontalPodAutoscalerConfig", "behavior", "scaleDown", "stabilizationWindowSeconds")
-		if o.at("spec", "minReplicaCount") != 1.0 || window != 300.0 {
-			t.Errorf("%v", o.at("spec"))
-		}
-	}
-}
-
 // TestNamesLikeOtherYAMLTypes: YAML takes these for a number, a boolean or nothing, unless they are quoted.
 func TestNamesLikeOtherYAMLTypes(t *testing.T) {
 	t.Parallel()
