@@ -8,32 +8,6 @@ import (
 	"time"
 )
 
-// TestRestartInAnOutage: while the app fails everything the backlog is not pushed into the dead-letter queue, also by a
-// sidecar that is restarted in the outage and finds only messages that failed before.
-func TestRestartInAnOutage(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("RETRY_DELAY", "300ms")
-	well := make(chan struct{})
-	sc.app.otherwise(func(*delivery) answer {
-		select {
-		case <-well:
-			return status(200)
-		default:
-			return status(503)
-		}
-	})
-	s := sc.run()
-	ids := numbered("m", 100)
-	sc.send(ids...)
-	sc.app.awaitAll(ids...)
-	s.stop()
-	s = sc.run()
-	time.Sleep(5 * time.Second) // longer than eleven attempts at 300 ms take
-	close(well)
-	s.awaitAcked(ids...)
-	sc.settledAll(s, 0)
-}
-
 // rejectsAll is how many log lines say that consumption stops, or goes on, because the app refuses every message.
 func (s *sidecar) rejectsAll(msg string) int {
 	return len(s.log.find(func(e entry) bool { return e.text("msg") == msg && e.text("reason") == "app_rejects_all" }))

@@ -77,34 +77,3 @@ func TestRoundTrip(t *testing.T) {
 		})
 	}
 }
-
-// TestTypeIsNamedAfterTheBrokerWasAsked: a warning about the type of a queue is about the type that it has. Commands that ask no
-// broker say that it holds where none exists.
-func TestTypeIsNamedAfterTheBrokerWasAsked(t *testing.T) {
-	t.Parallel()
-	for existing, classic := range map[string]bool{"": true, "quorum": false} {
-		t.Run("exists: "+existing, func(t *testing.T) {
-			t.Parallel()
-			sc := newScene(t)
-			if existing != "" {
-				sc.with("QUEUE_TYPE", existing).run().stop()
-			}
-			sc.with("QUEUE_TYPE", "auto")
-			is, unasked := sc.queue()+" is a classic queue: ", sc.queue()+" is a classic queue where none exists: "
-			if r := command(t, sc.env, "config"); !strings.Contains(r.all(), unasked) {
-				t.Errorf("config: %s", r.all())
-			}
-			s := sc.run()
-			if code, page := s.get(s.control, "/status"); code != 200 || strings.Contains(page, is) != classic {
-				t.Errorf("/status: %d %s", code, page)
-			}
-			if r := command(t, sc.env, "check"); r.code != 0 || strings.Contains(r.all(), is) != classic || strings.Contains(r.all(), "where none exists") {
-				t.Errorf("check: %d %s", r.code, r.all())
-			}
-			s.stop()
-			if got := s.log.mentions(is[:len(is)-1]); got != classic || s.log.mentions("where none exists") {
-				t.Errorf("logged: %v, want %v\n%s", got, classic, s.log.String())
-			}
-		})
-	}
-}

@@ -7,38 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"sidecar/internal/brokertest"
 )
-
-// TestDeletedObjectIsReported: it is declared again, and that is an error in the log, a count by kind, and a warning.
-func TestDeletedObjectIsReported(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("RETRY_DELAY", "1h")
-	sc.app.on("m", status(500))
-	s := sc.run().listen()
-	if n := s.metric("sidecar_objects_redeclared_total"); n != 0 || s.log.mentions("declared again") {
-		t.Errorf("%v objects were declared again at the start", n)
-	}
-	sc.send("m")
-	eventually(t, "the message waits, and its depth is measured", func() bool {
-		return s.metric("sidecar_queue_messages_ready", `kind="retry"`) == 1
-	})
-	sc.deleteQueue(sc.retryQueue())
-	brokertest.Eventually(t, 90*time.Second, "it is there again, and reported", func() bool {
-		return s.metric("sidecar_objects_redeclared_total", `kind="retry"`) == 1 && s.ready()
-	})
-	if n := s.metric("sidecar_objects_redeclared_total"); n != 1 {
-		t.Errorf("%v objects are counted in all", n)
-	}
-	if !s.log.mentions(`"msg":"queue declared again"`, `"last_depth":1`) || !s.log.mentions("messages may be lost since ") {
-		t.Errorf("the log does not report it:\n%s", s.log.tail(10))
-	}
-	_, body := s.get(s.control, "/status")
-	if strings.Count(body, `"lost_since"`) != 1 || !strings.Contains(body, "(retry) was deleted and was declared again") {
-		t.Errorf("the state is %s", body)
-	}
-}
 
 // TestNothingIsRejectedIntoNothing: the way of retries is deleted while nothing happens, and then messages fail. The
 // topology is checked before the first reject of a second, so none of them is lost.

@@ -28,7 +28,7 @@ func wantHarmless(t testing.TB, what, text string) {
 // a message, an answer of the app or a request that a terminal obeys.
 func TestNothingHarmsATerminal(t *testing.T) {
 	t.Parallel()
-	sc, s := harmful(t, "json")
+	sc, s := harmful(t)
 	s.listening()
 	c := s.api("")
 	var list apiPage
@@ -84,8 +84,8 @@ func TestNothingHarmsATerminal(t *testing.T) {
 }
 
 // harmful runs a sidecar until two messages with such characters are parked, for an answer that has them too.
-func harmful(t *testing.T, format string) (*scene, *sidecar) {
-	sc := publishing(t).with("LOG_FORMAT", format, "PUBLISH_EXCHANGES", "orders=gone")
+func harmful(t *testing.T) (*scene, *sidecar) {
+	sc := publishing(t).with("PUBLISH_EXCHANGES", "orders=gone")
 	sc.app.otherwise(func(*delivery) answer {
 		return answer{
 			status: 503, header: map[string]string{"Amqp-Reason": "reason\u009b\u202e\u2028\u200b", "Content-Type": "application/problem+json"},
@@ -101,17 +101,6 @@ func harmful(t *testing.T, format string) (*scene, *sidecar) {
 	s := launch(t, sc.env)
 	eventually(t, "both are parked", func() bool { return sc.ready(sc.dlq()) == 3 })
 	return sc, s
-}
-
-// TestTheLogAsTextHarmsNoTerminal is the same for SIDECAR_LOG_FORMAT=text.
-func TestTheLogAsTextHarmsNoTerminal(t *testing.T) {
-	t.Parallel()
-	_, s := harmful(t, "text")
-	s.stop()
-	wantHarmless(t, "the log", s.log.String())
-	if log := s.log.String(); strings.HasPrefix(log, "{") || !strings.Contains(log, `bad-1\x1b[2J`) {
-		t.Error("the log is JSON, or does not have the message")
-	}
 }
 
 // firstEvents returns the first events of the stream that the console reads.
