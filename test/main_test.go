@@ -12,46 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
 	"sidecar/internal/testkit/must"
 )
-
-// script runs one of the project's scripts in dir and returns what it printed, and whether it succeeded.
-func script(t *testing.T, dir, name string, args ...string) (out string, ok bool) {
-	t.Helper()
-	path := must.Get(filepath.Abs(filepath.Join("..", "scripts", name)))(t)
-	cmd := exec.CommandContext(t.Context(), path, args...)
-	cmd.Dir = dir
-	raw, err := cmd.CombinedOutput()
-	return string(raw), err == nil
-}
-
-// TestWords: a text or a file name with a refused word fails the lint, with the word to use instead; others pass.
-func TestWords(t *testing.T) {
-	t.Parallel()
-	for text, better := range map[string]string{
-		"// the relay te" + "lls the app":              "report",
-		"some" + "body else has the lock":              "another process",
-		"What " + "became of the message is logged.":   "the outcome of",
-		"func TestSome" + "bodyElseHasTheLock() {":     "in a name too",
-		"A message that is in flight may be requeued.": "",
-	} {
-		file := filepath.Join(t.TempDir(), "page.md")
-		must.Do(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
-		out, ok := script(t, ".", "words.sh", file)
-		if ok != (better == "") || !strings.Contains(out, better) || !ok && !strings.Contains(out, "page.md:1:") {
-			t.Errorf("%q: passed: %v, want %q in\n%s", text, ok, better, out)
-		}
-	}
-	file := filepath.Join(t.TempDir(), "bytes-"+"of-others.md")
-	must.Do(t, os.WriteFile(file, nil, 0o600))
-	if out, ok := script(t, ".", "words.sh", file); ok || !strings.Contains(out, "received data: the file name") {
-		t.Errorf("a file name passed: %v\n%s", ok, out)
-	}
-}
 
 var (
 	program   string // the sidecar under test

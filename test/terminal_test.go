@@ -1,15 +1,11 @@
 package test
 
 import (
-	"bufio"
-	"context"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 	"unicode"
-
-	"sidecar/internal/testkit/must"
 )
 
 // evil has a character of each kind that a terminal obeys: a control character of ASCII and one of C1, DEL, overrides of
@@ -66,7 +62,6 @@ func TestNothingHarmsATerminal(t *testing.T) {
 	const lines = `{"exchange":"` + "\u009b\u202e" + `","body":"x"}` + "\n" + `{"` + "\u009b" + `":1}` + "\n"
 	_, _, text := s.send("/publish:batch", lines, map[string]string{"Content-Type": "application/jsonl"})
 	wantHarmless(t, "/publish:batch", text)
-	wantHarmless(t, "/events", firstEvents(t, s))
 	s.stop()
 	for _, args := range [][]string{
 		{"list"}, {"list", "--json"}, {"groups"}, {"groups", "--json"}, {"export"}, {"redrive", "--all", "--dry-run"},
@@ -101,24 +96,4 @@ func harmful(t *testing.T) (*scene, *sidecar) {
 	s := launch(t, sc.env)
 	eventually(t, "both are parked", func() bool { return sc.ready(sc.dlq()) == 3 })
 	return sc, s
-}
-
-// firstEvents returns the first events of the stream that the console reads.
-func firstEvents(t *testing.T, s *sidecar) (text string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.control+"/events", nil))(t)
-	res := must.Get(plain.Do(req))(t)
-	defer res.Body.Close()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		text += lines.Text() + "\n"
-		if strings.Contains(text, "event: flow") && strings.HasSuffix(text, "}\n") {
-			break
-		}
-	}
-	if !strings.Contains(text, "event: operation") {
-		t.Errorf("no operation in %s", text)
-	}
-	return text
 }

@@ -56,21 +56,6 @@ func TestExamplePlans(t *testing.T) {
 	}
 }
 
-// TestReturnByAnExchange: a plan whose messages are rejected into the retry queue, and return by a named exchange.
-func TestReturnByAnExchange(t *testing.T) {
-	t.Parallel()
-	four := 4
-	plan := build(t, topology.Options{RetryDelay: brief, MaxRetries: &four})
-	plan.StampQueue = true
-	for i := range plan.Queues {
-		if q := &plan.Queues[i]; q.Name == waitQueue {
-			q.Args = with(q.Args, topology.ArgDLX, retryExchange, topology.ArgDLKey, "back")
-		}
-	}
-	plan.Bindings = append(plan.Bindings, topology.Binding{Exchange: retryExchange, Key: "back", Queue: ownQueue})
-	Exercise(t, plan, checksOf("return by an exchange"))
-}
-
 // Retry-After counts in seconds, so that tiers have to be longer than a second for one of them to cover it.
 var (
 	tiers = []time.Duration{150 * time.Millisecond, time.Second, 1100 * time.Millisecond}
