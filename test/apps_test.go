@@ -24,9 +24,9 @@ func TestAppsDispatchByRoutingKey(t *testing.T) {
 		argv   []string
 	}{
 		"node":  {0, []string{"node", "../examples/app-node/app.mjs"}},
-		"flask": {2, []string{exampleTool(t, "EXAMPLES_FLASK"), "../examples/app-flask/app.py"}},
-		"go":    {4, []string{exampleProgram(t, "app-go")}},
-		"java":  {5, []string{"java", "-XX:TieredStopAtLevel=1", "../examples/app-java/App.java"}},
+		"flask": {1, []string{exampleTool(t, "EXAMPLES_FLASK"), "../examples/app-flask/app.py"}},
+		"go":    {2, []string{exampleProgram(t, "app-go")}},
+		"java":  {3, []string{"java", "-XX:TieredStopAtLevel=1", "../examples/app-java/App.java"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -141,7 +141,7 @@ func settled(t *testing.T, output string) string {
 	return strings.Join(kept, "\n")
 }
 
-// declare declares the objects of the lines; the others say where messages go.
+// declare declares the objects of the lines.
 func (e *existing) declare(t *testing.T) {
 	t.Helper()
 	ch := brokertest.Channel(t, brokertest.URL(t))

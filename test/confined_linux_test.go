@@ -240,33 +240,6 @@ func TestAMessageLargerThanAllMemory(t *testing.T) {
 	}
 }
 
-// TestLargeMessagesAndASlowApp: more than memory holds at a time. None is lost or comes twice, and the connection
-// stays.
-func TestLargeMessagesAndASlowApp(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).seed()
-	alone(t)
-	gate := make(chan struct{})
-	sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: gate} })
-	load := largeLoad{10, 15}
-	sc.putLarge(sc.exchange(), "k", load)
-	sc.send("innocent")
-	s := sc.confined(plainLimit)
-	eventually(t, "memory is used up", func() bool { return s.metric("sidecar_memory_bytes", `of="deliveries"`) > 40<<20 })
-	close(gate)
-	s.awaitAcked(append(numbered("large-15", load.count), "innocent")...)
-	if n := sc.app.total(); n != load.count+1 {
-		t.Errorf("%d attempts for %d messages", n, load.count+1)
-	}
-	for _, cause := range []string{"network", "timeout", "broker", "channel"} {
-		if n := s.metric("sidecar_amqp_reconnects_total", `cause="`+cause+`"`); n != 0 {
-			t.Errorf("%v reconnects by %s", n, cause)
-		}
-	}
-	s.alive()
-	sc.settledAll(s.sidecar, 0)
-}
-
 // TestARowWithCostlyHeaders: 18 MB of headers that PostgreSQL stores in 726 KB. The row fails alone.
 func TestARowWithCostlyHeaders(t *testing.T) {
 	t.Parallel()

@@ -54,19 +54,3 @@ func TestPublishersBesideLargeMessages(t *testing.T) {
 	s.alive()
 	sc.settledAll(s.sidecar, 0)
 }
-
-// TestMixedLargeMessages: bodies of many sizes at once, most of which do not fit into memory together.
-func TestMixedLargeMessages(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("CONCURRENCY", "20", "LOG_LEVEL", "info").seed()
-	sc.with("APP_URL", newLargeApp(t, statuses(200)).URL)
-	alone(t)
-	for _, load := range []largeLoad{{1, 60}, {3, 30}, {20, 8}, {2, 60}, {3, 30}, {20, 8}} {
-		sc.putLarge(sc.exchange(), "k", load)
-	}
-	s := sc.confined(plainLimit)
-	s.awaitSettled("park", 9)
-	s.awaitSettled("ack", 40)
-	s.within()
-	sc.settledAll(s.sidecar, 9)
-}

@@ -112,36 +112,6 @@ func choice(t *testing.T, p *prometheus.Server, name, definition string) string 
 	return "(" + strings.Join(values, "|") + ")"
 }
 
-// checkSelectors: whatever an alert asks for has been there, under the name and with the labels that it asks for.
-func checkSelectors(t *testing.T, p *prometheus.Server) {
-	t.Helper()
-	var data struct {
-		Groups []struct {
-			Rules []struct{ Name, Query, Health, LastError string }
-		}
-	}
-	if err := p.Get("/api/v1/rules", nil, &data); err != nil || len(data.Groups) != 1 {
-		t.Fatalf("%v %+v", err, data)
-	}
-	seen := map[string]bool{}
-	for _, r := range data.Groups[0].Rules {
-		if r.Health != "ok" {
-			t.Errorf("%s: %s %s", r.Name, r.Health, r.LastError)
-		}
-		for _, selector := range regexp.MustCompile(`\w+\{[^}]*\}`).FindAllString(r.Query, -1) {
-			seen[selector] = true
-		}
-	}
-	if len(seen) < 15 {
-		t.Errorf("only %d selectors: has the form of the file changed?", len(seen))
-	}
-	for selector := range seen {
-		if n, err := p.Numbers(selector); err != nil || n == 0 {
-			t.Errorf("%s is never there: %v", selector, err)
-		}
-	}
-}
-
 // checkMetricsPage has promtool read it.
 func checkMetricsPage(t *testing.T, s *sidecar) {
 	t.Helper()

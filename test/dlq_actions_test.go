@@ -7,9 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"sidecar/internal/testkit/must"
 )
@@ -50,52 +48,6 @@ func TestDLQActions(t *testing.T) {
 	sc.cli(1, "discard", "gone", "--yes")
 	sc.says(0, "discard --all --yes", "1 of 1 message discarded")
 	sc.says(0, "discard --all --yes", "the queue is empty")
-}
-
-// TestDLQRedriveEnded: the first SIGINT or SIGTERM ends a redrive at a safe point, whenever it comes. The command
-// says how far it has come, and that is exactly what has been moved.
-func TestDLQRedriveEnded(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("QUEUE_TYPE", "quorum").declared()
-	ids := numbered("m", 200)
-	sc.parkIDs(503, ids...)
-	moved := 0
-	stopped := func(sig syscall.Signal, least int, args ...string) {
-		t.Helper()
-		r := launch(t, sc.env, append([]string{"dlq", "redrive", "--all", "--json"}, args...)...)
-		eventually(t, "some more messages", func() bool { return sc.ready(sc.queue()) >= moved+least })
-		if least == 1 { // it goes on for hours
-			other := sc.cli(1, "list")
-			if !strings.Contains(other.stderr, "is in use: another operation runs on ") || !strings.Contains(other.stderr, sc.dlq()) {
-				t.Errorf("beside it: %q", other.stderr)
-			}
-		}
-		r.signal(sig)
-		code := r.exitCode()
-		text := r.log.String()
-		var d done
-		for line := range strings.Lines(text) {
-			if strings.HasPrefix(line, "{") {
-				must.Do(t, json.Unmarshal([]byte(line), &d))
-			}
-		}
-		if code != 1 || !strings.Contains(text, "the rest is still in the queue") || d.Failed != 0 || !strings.Contains(d.Error, "stopped by a signal") {
-			t.Errorf("exit %d: %s", code, text)
-		}
-		moved += d.Done
-		if n := sc.ready(sc.queue()); n != moved {
-			t.Errorf("%d messages moved, said to be: %d", n, moved)
-		}
-		if got := sc.listedIDs(); !slices.Equal(got, ids[moved:]) {
-			t.Errorf("%d moved, parked still: %q", moved, got)
-		}
-	}
-	stopped(syscall.SIGINT, 20, "--rate", "50/s")
-	stopped(syscall.SIGTERM, 1, "--rate", "1/m")
-	stopped(syscall.SIGTERM, 3, "--canary", "3")
-	if d := sc.acted("redrive", "--all"); d.Done != len(ids)-moved {
-		t.Errorf("%d moved, then %+v", moved, d)
-	}
 }
 
 // audited returns the log lines in text about what was done to dead letters.
@@ -161,67 +113,5 @@ func TestDLQAudit(t *testing.T) {
 	r = sc.cli(0, "discard", "--all", "--yes", "--as", "erin")
 	if !strings.Contains(r.stderr, ` info  control operation ended  action=discard`) || !strings.Contains(r.stderr, " by=erin ") {
 		t.Errorf("%s", r.stderr)
-	}
-}
-
-// TestDLQRedriveWhileOneIsKilled: the command as it begins, the command and the sidecar while messages move; the command is
-// run again each time. No message is lost, and each is repeated at most once for each kill.
-func TestDLQRedriveWhileOneIsKilled(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "1", "CONCURRENCY", "30", "LOG_LEVEL", "info")
-	sc.app.otherwise(func(d *delivery) answer {
-		if strings.HasPrefix(d.ID, "bad") {
-			return status(500)
-		}
-		return status(200)
-	})
-	run := sc.run()
-	good, bad := numbered("ok", 360), numbered("bad", 40)
-	for i, id := range bad {
-		sc.parkIDs(503, append(good[9*i:9*i+9:9*i+9], id)...)
-	}
-	again := func() *sidecar { return launch(t, sc.env, "dlq", "redrive", "--all", "-q", "--rate", "200/s") }
-	kills := 0
-	for i := range 3 { // while it connects, locks, takes the first
-		cmd := again()
-		time.Sleep(time.Duration(30*(i+1)) * time.Millisecond)
-		cmd.kill()
-		kills++
-	}
-	for i := range 3 {
-		cmd := again()
-		eventually(t, "more messages on their way", func() bool {
-			return cmd.ended() || sc.app.total()+max(sc.ready(sc.queue()), 0) >= 80*(i+1)
-		})
-		kills++
-		if i == 1 {
-			run.kill()
-			run = sc.run()
-		}
-		cmd.kill()
-	}
-	eventually(t, "the command exits with 0", func() bool { return again().exitCode() == 0 })
-	sc.app.awaitAll(append(good, bad...)...)
-	eventually(t, "all are tried and parked", func() bool { return sc.ready(sc.queue()) == 0 && sc.ready(sc.dlq()) >= len(bad) })
-	run.stop()
-	copies := map[string]int{}
-	for _, d := range sc.take(sc.queue(), sc.ready(sc.queue())) { // what the stop gave back
-		copies[d.MessageId]++
-	}
-	for _, d := range sc.take(sc.dlq(), sc.ready(sc.dlq())) {
-		copies[d.MessageId]++
-		if asInt(d.Headers["x-redriven-count"]) < 1 || asInt(d.Headers["x-final-status-code"]) != 500 {
-			t.Errorf("%s is parked with %v", d.MessageId, d.Headers)
-		}
-	}
-	for _, id := range good {
-		if n := len(sc.app.Seen(id)); n < 1 || n+copies[id] > kills+1 {
-			t.Errorf("%s came %d times in %d kills, and is left %d times", id, n, kills, copies[id])
-		}
-	}
-	for _, id := range bad {
-		if n := copies[id]; n < 1 || n > kills+1 {
-			t.Errorf("%s is parked %d times after %d kills", id, n, kills)
-		}
 	}
 }

@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// exampleTables are the objects of the systems that the files in examples/topologies describe, one line each, and where
-// messages go in them: the queue that is consumed, each wait in its order, the routes of parked and redriven messages,
-// the number of retries, and the header in which other consumers look for the attempt. They are written down here from
-// those systems' own documents, not from what the sidecar prints. Comments say where the two differ, and why.
+// exampleTables are the objects of the systems that the files in examples/topologies describe, one line each. They are
+// written down here from those systems' own documents, not from what the sidecar prints. Comments say where the two
+// differ, and why. Where messages go in them is in the golden plans of package topology.
 var exampleTables = map[string]string{
 	"topic-tiers/freeflow-user.env":         topicTiers("user"),
 	"topic-tiers/freeflow-auth.env":         topicTiers("auth"),
@@ -45,27 +44,15 @@ queue demo.order_processor.delay_5s x-dead-letter-exchange="" x-dead-letter-rout
 queue demo.order_processor.delay_15s x-dead-letter-exchange="" x-dead-letter-routing-key="demo.order_processor" x-message-ttl=15000 x-queue-type="quorum"
 queue demo.order_processor.dlq x-queue-type="quorum"
 binding demo.events order.process demo.order_processor
-consume demo.order_processor
-wait 1 2s publish "" demo.order_processor.delay_2s demo.order_processor.delay_2s
-wait 2 5s publish "" demo.order_processor.delay_5s demo.order_processor.delay_5s
-wait 3 15s publish "" demo.order_processor.delay_15s demo.order_processor.delay_15s
-park "" demo.order_processor.dlq demo.order_processor.dlq
-redrive "" demo.order_processor demo.order_processor
-retries 3
-count x-delivery-count
 `,
 	"dead-letter/order-placed.env":     deadLetter(""),
 	"dead-letter/order-placed-ttl.env": deadLetter(" x-message-ttl=300000"),
-	// Without a dead-letter exchange no queue keeps a message after its last attempt, so the route of redrives is not used.
+	// Without a dead-letter exchange no queue keeps a message after its last attempt.
 	"dead-letter/order-placed-disabled.env": `
 exchange foodies topic
 queue order-service.order-placed
 queue order-service.order-placed.retry x-dead-letter-exchange="" x-dead-letter-routing-key="order-service.order-placed" x-message-ttl=5000
 binding foodies order.placed order-service.order-placed
-consume order-service.order-placed
-wait 1 5s publish "" order-service.order-placed.retry order-service.order-placed.retry
-redrive "" order-service.order-placed order-service.order-placed
-retries 4
 `,
 	"fanout/wms-cincout.env": fanout("wms", "wms-cincout"),
 	"fanout/xyz-service.env": fanout("xyz", "xyz-service"),
@@ -79,11 +66,6 @@ queue wms.retry-queue.wms-cincout x-dead-letter-exchange="" x-dead-letter-routin
 queue wms.dlq.wms-cincout x-delivery-limit=2147483647 x-queue-type="quorum"
 binding wms.main-exchange "" wms.queue.wms-cincout
 binding wms.retry-exchange.wms-cincout retry wms.retry-queue.wms-cincout
-consume wms.queue.wms-cincout
-wait 1 5s reject wms.retry-exchange.wms-cincout retry wms.retry-queue.wms-cincout
-park "" wms.dlq.wms-cincout wms.dlq.wms-cincout
-redrive "" wms.queue.wms-cincout wms.queue.wms-cincout
-retries 10
 `,
 	// The document has one delay of 5 s. Its retry queue stays, for what the broker or another consumer dead-letters.
 	"fanout/wms-cincout-tiers.env": `
@@ -100,13 +82,6 @@ binding wms.retry-exchange.wms-cincout retry wms.retry-queue.wms-cincout
 binding wms.retry-exchange.wms-cincout 5s wms.retry-queue.wms-cincout.5s
 binding wms.retry-exchange.wms-cincout 1m wms.retry-queue.wms-cincout.1m
 binding wms.retry-exchange.wms-cincout 10m wms.retry-queue.wms-cincout.10m
-consume wms.queue.wms-cincout
-wait 1 5s publish wms.retry-exchange.wms-cincout 5s wms.retry-queue.wms-cincout.5s
-wait 2 1m publish wms.retry-exchange.wms-cincout 1m wms.retry-queue.wms-cincout.1m
-wait 3 10m publish wms.retry-exchange.wms-cincout 10m wms.retry-queue.wms-cincout.10m
-park "" wms.dlq.wms-cincout wms.dlq.wms-cincout
-redrive "" wms.queue.wms-cincout wms.queue.wms-cincout
-retries 10
 `,
 	// No system had these before the sidecar: the golden plans of package topology, and the plan itself, say what there is.
 	"native/shop-billing.env": "", "native/shop-billing-rising.env": "", "headers/billing.json": "",
@@ -123,17 +98,11 @@ queue PREFIX.retry-queue.SERVICE x-dead-letter-exchange="" x-dead-letter-routing
 queue PREFIX.dlq.SERVICE
 binding PREFIX.main-exchange "" PREFIX.queue.SERVICE
 binding PREFIX.retry-exchange.SERVICE retry PREFIX.retry-queue.SERVICE
-consume PREFIX.queue.SERVICE
-wait 1 5s reject PREFIX.retry-exchange.SERVICE retry PREFIX.retry-queue.SERVICE
-park "" PREFIX.dlq.SERVICE PREFIX.dlq.SERVICE
-redrive "" PREFIX.queue.SERVICE PREFIX.queue.SERVICE
-retries 10
 `)
 }
 
 // topicTiers are the objects of one of the services of freeflow, which differ in nothing but the name. The document
-// leaves open: the type of freeflow.events.dlx (here fanout, because every service rejects to one queue), the number of
-// retries (one for each delay), and how a message of freeflow.events.dlq is moved back (to its own queue alone).
+// leaves open the type of freeflow.events.dlx: here fanout, because every service rejects to one queue.
 func topicTiers(name string) string {
 	return strings.ReplaceAll(`
 exchange freeflow.events topic
@@ -149,19 +118,11 @@ binding freeflow.events.dlx "" freeflow.events.dlq
 binding freeflow.events.retry NAME.30s freeflow.NAME.retry.30s
 binding freeflow.events.retry NAME.5m freeflow.NAME.retry.5m
 binding freeflow.events.retry NAME.30m freeflow.NAME.retry.30m
-consume freeflow.NAME
-wait 1 30s publish freeflow.events.retry NAME.30s freeflow.NAME.retry.30s
-wait 2 5m publish freeflow.events.retry NAME.5m freeflow.NAME.retry.5m
-wait 3 30m publish freeflow.events.retry NAME.30m freeflow.NAME.retry.30m
-park freeflow.events.dlx freeflow.NAME freeflow.events.dlq
-redrive "" freeflow.NAME freeflow.NAME
-retries 3
 `, "NAME", name)
 }
 
 // perQueue are the objects of a queue with exchanges of its own, and the keys by which it is bound. Of the two main
-// exchanges only the one that the queue is bound to is declared: the other is no part of this service. The document
-// counts attempts by the passages through the retry queue, so its 3 is the number of retries.
+// exchanges only the one that the queue is bound to is declared: the other is no part of this service.
 func perQueue(exchange, name string, keys ...string) string {
 	var bindings strings.Builder
 	for _, key := range keys {
@@ -176,11 +137,6 @@ queue q.NAME.retry x-dead-letter-exchange="" x-dead-letter-routing-key="q.NAME" 
 queue q.NAME.dlq
 `+bindings.String()+`binding retry.q.NAME retry q.NAME.retry
 binding dlq.q.NAME parking q.NAME.dlq
-consume q.NAME
-wait 1 15s reject retry.q.NAME retry q.NAME.retry
-park dlq.q.NAME parking q.NAME.dlq
-redrive retry.q.NAME retry q.NAME.retry
-retries 3
 `, "NAME", name)
 }
 
@@ -191,28 +147,22 @@ retries 3
 // What a consumer rejects has to reach the dead-letter queue, so the service queue dead-letters there. The name and type
 // of the main exchange, which the document binds by keys with dots, are the preset's.
 func delayLadder(name, key string, seconds ...int) string {
-	var queues, waits strings.Builder
-	for i, n := range seconds {
+	var queues strings.Builder
+	for _, n := range seconds {
 		fmt.Fprintf(&queues, `queue demo.NAME.delay_%ds x-dead-letter-exchange="" x-dead-letter-routing-key="demo.NAME" `+
 			`x-dead-letter-strategy="at-least-once" x-message-ttl=%d000 x-overflow="reject-publish" x-queue-type="quorum"`+"\n", n, n)
-		fmt.Fprintf(&waits, "wait %d %ds publish \"\" demo.NAME.delay_%ds demo.NAME.delay_%ds\n", i+1, n, n, n)
 	}
 	return strings.ReplaceAll(`
 exchange demo.events topic
 queue demo.NAME x-dead-letter-exchange="" x-dead-letter-routing-key="demo.NAME.dlq" x-dead-letter-strategy="at-least-once" x-delivery-limit=2147483647 x-overflow="reject-publish" x-queue-type="quorum"
 `+queues.String()+`queue demo.NAME.dlq x-delivery-limit=2147483647 x-queue-type="quorum"
 binding demo.events `+key+` demo.NAME
-consume demo.NAME
-`+waits.String()+`park "" demo.NAME.dlq demo.NAME.dlq
-redrive "" demo.NAME demo.NAME
-retries `+fmt.Sprint(len(seconds))+`
-count x-delivery-count
 `, "NAME", name)
 }
 
 // deadLetter are the objects of order-service.order-placed, with more arguments of its queue. The document leaves retry
 // queues for later; the one here is the preset's. It also leaves open the type of foodies (topic, as that of foodies.dlx,
-// because its queues are bound by routing keys) and the key of the order (order.placed). Five attempts are four retries.
+// because its queues are bound by routing keys) and the key of the order (order.placed).
 func deadLetter(more string) string {
 	return strings.ReplaceAll(`
 exchange foodies topic
@@ -222,10 +172,5 @@ queue order-service.order-placed.retry x-dead-letter-exchange="" x-dead-letter-r
 queue order-service.order-placed.dlq
 binding foodies order.placed order-service.order-placed
 binding foodies.dlx order-service.order-placed.dlq order-service.order-placed.dlq
-consume order-service.order-placed
-wait 1 5s publish "" order-service.order-placed.retry order-service.order-placed.retry
-park foodies.dlx order-service.order-placed.dlq order-service.order-placed.dlq
-redrive "" order-service.order-placed order-service.order-placed
-retries 4
 `, "MORE", more)
 }

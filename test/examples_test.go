@@ -17,7 +17,7 @@ import (
 
 const examples = "../examples/topologies"
 
-// TestExamples: every file in examples/topologies comes to exactly the objects and routes of its table, and there is a
+// TestExamples: every file in examples/topologies comes to exactly the objects of its table, and there is a
 // file for every table and a table for every file. A plan file is as `sidecar plan` prints it, and points to its schema; the
 // README says `set -a; . FILE` for the others, which must mean what `docker run --env-file FILE` does.
 func TestExamples(t *testing.T) {
@@ -29,23 +29,15 @@ func TestExamples(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			environ := exampleEnviron(t, name)
-			planned := func(format string, args ...string) string {
-				r := command(t, environ, append([]string{"plan", "--format", format}, args...)...)
+			planned := func(format string) string {
+				r := command(t, environ, "plan", "--format", format)
 				if r.code != 0 {
 					t.Fatalf("exit %d: %s", r.code, r.all())
 				}
 				return r.stdout
 			}
-			got := objects(t, planned("definitions"))
-			for s := range strings.SplitSeq(environ["SIDECAR_SUBSCRIPTIONS"], ",") {
-				args := []string{"--subscription", s}
-				if s == "" {
-					args = nil
-				}
-				got = append(got, routes(t, planned("json", args...))...)
-			}
 			// Some lines hold for several subscriptions.
-			got = slices.Compact(slices.Sorted(slices.Values(got)))
+			got := slices.Compact(slices.Sorted(slices.Values(objects(t, planned("definitions")))))
 			want := slices.Compact(slices.Sorted(slices.Values(strings.Split(strings.TrimSpace(table), "\n"))))
 			want = slices.DeleteFunc(want, func(line string) bool { return line == "" })
 			if table != "" && !slices.Equal(got, want) {
@@ -116,37 +108,6 @@ func envFile(t *testing.T, name string) map[string]string {
 		env[k] = v
 	}
 	return env
-}
-
-// routes writes a plan down as lines: where its messages come from and where they go.
-func routes(t *testing.T, plan string) []string {
-	t.Helper()
-	type route struct{ Delay, By, Exchange, Key, Queue string }
-	var p struct {
-		Queue         string
-		Waits         []route
-		Park, Redrive *route
-		MaxRetries    int    `json:"max_retries"`
-		CountHeader   string `json:"count_header"`
-	}
-	if err := json.Unmarshal([]byte(plan), &p); err != nil {
-		t.Fatalf("%v in %s", err, plan)
-	}
-	lines := []string{"consume " + p.Queue, fmt.Sprintf("retries %d", p.MaxRetries)}
-	add := func(what string, r *route) {
-		if r != nil {
-			lines = append(lines, fmt.Sprintf("%s %s %s %s", what, visible(r.Exchange), r.Key, r.Queue))
-		}
-	}
-	for i, w := range p.Waits {
-		add(fmt.Sprintf("wait %d %s %s", i+1, w.Delay, w.By), &w)
-	}
-	add("park", p.Park)
-	add("redrive", p.Redrive)
-	if p.CountHeader != "" {
-		lines = append(lines, "count "+p.CountHeader)
-	}
-	return lines
 }
 
 // visible is a name that may be empty.

@@ -84,36 +84,6 @@ func TestFanoutToNativeRefuses(t *testing.T) {
 	})
 }
 
-// TestFanoutToNativeTakesAnyPolicy that delays retries: one set by hand need not be removed, which would let a sidecar
-// with native use up its retries.
-func TestFanoutToNativeTakesAnyPolicy(t *testing.T) {
-	t.Parallel()
-	brokertest.Delaying(t)
-	sc := newScene(t).with("QUEUE_TYPE", "quorum")
-	sc.run().stop()
-	set := func(definition string) { brokertest.Ctl(t, "set_policy", "theirs", `.*`, definition) }
-	set(`{"delayed-retry-type":"disabled"}`)
-	wantStep(t, 1, "run begin", "finish", sc.queue())
-
-	set(`{"max-length":9,"delayed-retry-type":"failed","delayed-retry-min":700}`)
-	wantStep(t, 0, `"theirs" delays retries`, "begin", sc.queue())
-	if got := policyOf(t, sc.queue()); got["delayed-retry-min"] != 700.0 {
-		t.Errorf("%v applies", got)
-	}
-	wantStep(t, 0, `remove its keys`, "back", sc.queue())
-
-	wantStep(t, 0, `{"max-length":9,"delayed-retry-type":"failed","delayed-retry-min":900,"delayed-retry-max":900}`, "begin", sc.queue(), "900")
-	if got := policyOf(t, sc.queue()); got["delayed-retry-min"] != 900.0 {
-		t.Errorf("%v applies", got)
-	}
-	wantStep(t, 0, "run begin again", "back", sc.queue())
-	if got := policyOf(t, sc.queue()); got["delayed-retry-min"] != 700.0 {
-		t.Errorf("%v applies", got)
-	}
-	wantStep(t, 0, "moved", "finish", sc.queue())
-	wantStep(t, 0, "nothing is left to do", "check", sc.queue())
-}
-
 // TestFanoutToNativeFinishesLast: while a sidecar with fanout runs, or a message is under way to the retry exchange, finish
 // deletes no retry queue.
 func TestFanoutToNativeFinishesLast(t *testing.T) {

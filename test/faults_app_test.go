@@ -2,25 +2,23 @@ package test
 
 import (
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
 	"sidecar/internal/brokertest"
 )
 
-// TestAppSuspended: a process that is stopped still has its port open, the kernel accepts for it. The sidecar must
-// find out by its timeouts, stop taking messages before the retries of all are used up, and go on by itself.
+// TestAppSuspended: an app that is suspended still has its port open, and answers nothing. The sidecar must find out by its
+// timeouts, stop taking messages before the retries of all are used up, and go on by itself.
 func TestAppSuspended(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("APP_TIMEOUT", "500ms", "MAX_RETRIES", "3").seed()
-	app := withAppProcess(t, sc)
 	s := sc.run()
 	warm := numbered("warm", 40)
 	sc.send(warm...)
 	s.awaitAcked(warm...)
-	app.signal(syscall.SIGSTOP)
-	t.Cleanup(func() { _ = app.cmd.Process.Signal(syscall.SIGCONT) })
+	resumed := make(chan struct{})
+	sc.app.otherwise(func(*delivery) answer { return answer{status: 200, gate: resumed} })
 	ids := numbered("m", 60)
 	sc.send(ids...)
 	eventually(t, "a pause for the app's sake", func() bool {
@@ -28,7 +26,7 @@ func TestAppSuspended(t *testing.T) {
 	})
 	// Longer than four attempts and their delays take: a sidecar that went on would park now.
 	stays(t, 4*time.Second, "up, and nothing parked", func() bool { return !s.ended() && sc.ready(sc.dlq()) == 0 })
-	app.signal(syscall.SIGCONT)
+	close(resumed)
 	brokertest.Eventually(t, 90*time.Second, "everything acked", func() bool {
 		return !slices.ContainsFunc(ids, func(id string) bool { return !slices.Contains(s.log.outcomes(id), "ack") })
 	})
@@ -40,53 +38,28 @@ func TestAppSuspended(t *testing.T) {
 func TestAppKilledInTheHandler(t *testing.T) {
 	t.Parallel()
 	sc := newScene(t).with("CONCURRENCY", "4").seed()
-	app := withAppProcess(t, sc)
+	never := make(chan struct{})
+	t.Cleanup(func() { close(never) })
+	sc.app.on("hang", answer{gate: never}, status(200))
 	s := sc.run()
 	sc.send("hang")
-	eventually(t, "the message in the handler", func() bool { return app.got.Of("hang") == 1 })
-	app.kill()
+	sc.app.await("hang", 1)
+	sc.app.Shut()
 	waiting := numbered("later", 20)
 	sc.send(waiting...)
 	eventually(t, "the app found down", func() bool { return s.metric("sidecar_app_up") == 0 })
-	app.start()
-	eventually(t, "both attempts settled", func() bool { return slices.Contains(s.log.outcomes("hang"), "ack") && app.got.Of("hang") >= 2 })
+	sc.app.Up()
+	s.awaitOutcome("hang", "ack")
 	list := slices.DeleteFunc(s.log.outcomes("hang"), func(o string) bool { return o == "release" }) // its retry may find the app down
-	if !slices.Equal(list, []string{"retry", "ack"}) || app.got.Of("hang") != 2 {
-		t.Errorf("settled as %v after %d receipts", list, app.got.Of("hang"))
+	if n := len(sc.app.Seen("hang")); !slices.Equal(list, []string{"retry", "ack"}) || n != 2 {
+		t.Errorf("settled as %v after %d receipts", list, n)
 	}
+	s.awaitAcked(waiting...)
 	for _, id := range waiting {
-		s.awaitOutcome(id, "ack")
 		if last := s.log.settled(id); last[len(last)-1]["retry_count"] != 0.0 {
 			t.Errorf("%s was charged for the app's death: %v", id, s.log.outcomes(id))
 		}
 	}
-	sc.settledAll(s, 0)
-}
-
-// TestBothStop: in a pod without a native sidecar container app and sidecar are asked to end in any order, here the app
-// first. Nothing is parked, nothing is lost, the sidecar ends within its grace, and the next pod finishes the work.
-func TestBothStop(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("MAX_RETRIES", "1").seed() // one, so that a request that dies with the app may count once
-	app := withAppProcess(t, sc)
-	ids := numbered("m", 1000)
-	sc.send(ids...)
-	s := sc.run()
-	eventually(t, "work under way", func() bool { return app.got.Total() > 100 })
-	app.signal(syscall.SIGTERM)
-	app.wait()
-	s.stop()
-	if left := sc.ready(sc.queue()); left == 0 {
-		t.Fatal("all was done before the stop: this proves nothing")
-	}
-	app.start()
-	s = sc.run()
-	eventually(t, "every message received", func() bool {
-		return !slices.ContainsFunc(ids, func(id string) bool { return app.got.Of(id) == 0 })
-	})
-	eventually(t, "empty queues", func() bool {
-		return sc.ready(sc.queue()) == 0 && sc.ready(sc.retryQueue()) == 0 && s.metric("sidecar_inflight_messages") == 0
-	})
 	sc.settledAll(s, 0)
 }
 

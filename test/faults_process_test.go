@@ -46,30 +46,6 @@ func TestStopsUnderLoad(t *testing.T) {
 	checkUncounted(t, sc, ids)
 }
 
-// TestSidecarSuspended: a sidecar that is suspended for longer than its heartbeats allow resumes with a dead session. The
-// app's answer that arrived meanwhile settles the message when the broker delivers it again.
-func TestSidecarSuspended(t *testing.T) {
-	t.Parallel()
-	brokertest.OwnNode(t).Heartbeat(1)
-	sc := newScene(t).with("MAX_RETRIES", "0").seed()
-	gate := make(chan struct{})
-	sc.app.on("m", answer{status: 200, gate: gate}, status(200))
-	s := sc.run()
-	sc.send("m")
-	sc.app.await("m", 1)
-	s.signal(syscall.SIGSTOP)
-	eventually(t, "the broker gives the sidecar up", func() bool { return sc.ready(sc.queue()) == 1 && sc.consumers(sc.queue()) == 0 })
-	close(gate)
-	s.signal(syscall.SIGCONT)
-	s.awaitReady()
-	s.awaitOutcome("m", "ack")
-	eventually(t, "the late answer counted as stale", func() bool { return s.metric("sidecar_stale_deliveries_total") > 0 })
-	sc.settledAll(s, 0)
-	if n := len(sc.app.Seen("m")); n != 1 {
-		t.Errorf("%d receipts, want 1", n)
-	}
-}
-
 // TestOneCore: the sidecar uses one core, and as many as its environment says.
 func TestOneCore(t *testing.T) {
 	t.Parallel()

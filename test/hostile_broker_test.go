@@ -135,7 +135,6 @@ func endless(begin func(l *link, ch uint16) []byte, size uint64, piece int) func
 }
 
 func delivering(l *link, ch uint16) []byte { return deliver(ch, l.consumer, 1) }
-func returning(_ *link, ch uint16) []byte  { return returned(ch) }
 
 // one is a whole message of one byte.
 func one(l *link, ch uint16, tag uint64) []byte {
@@ -149,12 +148,10 @@ func hostileMessages() []mode {
 			return append(deliver(ch, "unknown", uint64(n)), content(ch, 0)...)
 		}),
 		consumed("deliveries without a header", func(l *link, ch uint16, n int) []byte { return deliver(ch, l.consumer, uint64(n)) }),
-		consumed("bodies without a method", func(_ *link, ch uint16, _ int) []byte { return body(ch, 1000) }),
 		once("a body longer than announced", func(l *link, ch uint16) []byte {
 			return append(append(deliver(ch, l.consumer, 1), content(ch, 1)...), body(ch, 2)...)
 		}),
 		consumed("a body of 2^62", endless(delivering, 1<<62, 64<<10)),
-		consumed("a body in frames of no bytes", endless(delivering, 1000, 0)),
 		once("a header of 1 MiB", func(l *link, ch uint16) []byte {
 			return append(deliver(ch, l.consumer, 1), content(ch, 0, bytes.Repeat([]byte(named("k", "V")), 350_000)...)...)
 		}),
@@ -187,9 +184,6 @@ func floods() []mode {
 			return method(ch, basicCancel, short(l.consumer), []byte{1})
 		}),
 		consumed("channel.close for ever", there(closeChannel, []byte{1, 0x94}, short("NOT_FOUND"), make([]byte, 4))),
-		consumed("channel.close of unknown channels", func(_ *link, _ uint16, n int) []byte {
-			return method(uint16(n%60000)+1000, closeChannel, []byte{1, 0x94}, short("x"), make([]byte, 4))
-		}),
 		consumed("random bytes", fixed(bytes.Repeat([]byte{1, 0, 1, 0, 0, 0, 9, 0xfe, 0x7f, 0x3c, 0x80}, 100))),
 	}
 }
@@ -227,7 +221,6 @@ func confirms() []mode {
 			}
 			return body(ch, 16<<10)
 		}),
-		published("a return of 2^62", func(ch uint16, n int) []byte { return endless(returning, 1<<62, 64<<10)(nil, ch, n) }),
 		published("returns with tiny tables", func(uint16, int) []byte { return back(named("t", tinyTables(8192))) }),
 		published("channel.close behind each publish", func(ch uint16, _ int) []byte {
 			return method(ch, closeChannel, []byte{1, 0x94}, short("NOT_FOUND"), make([]byte, 4))

@@ -77,8 +77,6 @@ func answers() []mode {
 		}},
 		{name: "declare-ok for another queue, 2^32-1 messages", on: declareQueue, act: sayThere(declareQueue+1, short(long255), bytes.Repeat([]byte{0xff}, 8))},
 		{name: "declare-ok cut short", on: declareQueue, act: sayThere(declareQueue+1, []byte{255})},
-		{name: "a method of no bytes", on: basicConsume, act: raw(frame(1, 1))},
-		{name: "basic.ack on channel 0", on: basicConsume, act: sayOn(0, 60<<16|80, ackArgs(1, 0))},
 		{name: "a delivery on channel 0", on: basicConsume, act: func(l *link, _ uint16) bool {
 			return l.send(deliver(0, l.consumer, 1), content(0, 0))
 		}},

@@ -215,26 +215,6 @@ func TestNewQueueBeside(t *testing.T) {
 	m.settledAll(s, 0)
 }
 
-// TestAutoDeleteQueueIsNotToBeTakenOver: such a queue goes with its last consumer, and a sidecar that pauses is none. It
-// is refused where the queue is checked, and does go where it is not.
-func TestAutoDeleteQueueIsNotToBeTakenOver(t *testing.T) {
-	t.Parallel()
-	m := newMigration(t, classic, true)
-	m.with("QUEUE", m.queue)
-	m.importPlan()
-	if r := command(t, m.env, "check"); r.code != 1 || !strings.Contains(r.stdout, "auto_delete") || !strings.Contains(r.stdout, "use a queue beside it: another SIDECAR_QUEUE") {
-		t.Errorf("check: exit %d\n%s", r.code, r.all())
-	}
-	m.with("TOPOLOGY_MODE", "none")
-	m.start(m.after, "", "-addr", m.appAddr)
-	s := m.run()
-	m.wantBilled(1, m.order("first", 1, 1)...)
-	s.post(s.control, "/pause")
-	eventually(t, "the end of the queue", func() bool {
-		return !slices.ContainsFunc(brokertest.Rows(t, "queues", "name"), func(row map[string]any) bool { return row["name"] == m.queue })
-	})
-}
-
 // TestMigrationDoc: docs/migration.md shows the examples as they are.
 func TestMigrationDoc(t *testing.T) {
 	t.Parallel()

@@ -18,27 +18,6 @@ func nativeScene(t testing.TB) *scene {
 	return newScene(t).with("TOPOLOGY", "native", "RETRY_DELAY", "200ms", "MAX_RETRIES", "3")
 }
 
-// TestNativeOnAnOlderBroker: check says why nothing would be declared or consumed.
-func TestNativeOnAnOlderBroker(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("TOPOLOGY", "native")
-	version := brokertest.Version(t)
-	if strings.HasPrefix(version, "4.3.") {
-		version = "4.2.9"
-		d := brokertest.NewDisguise(t, brokertest.URL(t))
-		d.As(version)
-		sc.with("AMQP_URL", d.URL(t, brokertest.URL(t)))
-	}
-	r := command(t, sc.env, "check")
-	if r.code != 1 || !strings.Contains(r.stdout, "RabbitMQ 4.3 or newer") || !strings.Contains(r.stdout, version) {
-		t.Errorf("check: exit %d\n%s", r.code, r.all())
-	}
-	r = command(t, sc.env, "check", "--json")
-	if r.code != 1 || !strings.Contains(r.stdout, `"problem":"version"`) || !strings.Contains(r.stdout, `"found":"`+version+`"`) {
-		t.Errorf("check --json: exit %d\n%s", r.code, r.all())
-	}
-}
-
 // declared lists the queues and exchanges of the tests' vhost that begin with prefix.
 func declared(t *testing.T, prefix string) []string {
 	t.Helper()
@@ -95,52 +74,6 @@ func TestRoundTrip(t *testing.T) {
 			sc.send("m")
 			sc.app.await("m", 1)
 			sc.settledAll(s, 0)
-		})
-	}
-}
-
-// TestNodeOfAQueueIsDown: dlq says so, and advises nothing. From RabbitMQ 4.0 on the broker does not say so in time, and it
-// takes a cluster.
-func TestNodeOfAQueueIsDown(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).seed()
-	if _, down := brokertest.NodeDown(t, sc.dlq()); !down {
-		return
-	}
-	r := sc.cli(1, "redrive", "--all")
-	if !strings.Contains(r.all(), "the node of the broker that keeps the dead-letter queue is down") || strings.Contains(r.all(), "does not exist") ||
-		strings.Contains(r.all(), "sidecar run") {
-		t.Errorf("dlq: %s", r.all())
-	}
-}
-
-// TestTypeIsNamedAfterTheBrokerWasAsked: a warning about the type of a queue is about the type that it has. Commands that ask no
-// broker say that it holds where none exists.
-func TestTypeIsNamedAfterTheBrokerWasAsked(t *testing.T) {
-	t.Parallel()
-	for existing, classic := range map[string]bool{"": true, "quorum": false} {
-		t.Run("exists: "+existing, func(t *testing.T) {
-			t.Parallel()
-			sc := newScene(t)
-			if existing != "" {
-				sc.with("QUEUE_TYPE", existing).run().stop()
-			}
-			sc.with("QUEUE_TYPE", "auto")
-			is, unasked := sc.queue()+" is a classic queue: ", sc.queue()+" is a classic queue where none exists: "
-			if r := command(t, sc.env, "config"); !strings.Contains(r.all(), unasked) {
-				t.Errorf("config: %s", r.all())
-			}
-			s := sc.run()
-			if code, page := s.get(s.control, "/status"); code != 200 || strings.Contains(page, is) != classic {
-				t.Errorf("/status: %d %s", code, page)
-			}
-			if r := command(t, sc.env, "check"); r.code != 0 || strings.Contains(r.all(), is) != classic || strings.Contains(r.all(), "where none exists") {
-				t.Errorf("check: %d %s", r.code, r.all())
-			}
-			s.stop()
-			if got := s.log.mentions(is[:len(is)-1]); got != classic || s.log.mentions("where none exists") {
-				t.Errorf("logged: %v, want %v\n%s", got, classic, s.log.String())
-			}
 		})
 	}
 }

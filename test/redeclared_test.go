@@ -7,41 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
-
-	"sidecar/internal/brokertest"
-	"sidecar/internal/testkit/must"
 )
-
-// TestDeletedObjectIsReported: it is declared again, and that is an error in the log, a count by kind, and a warning.
-func TestDeletedObjectIsReported(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).with("RETRY_DELAY", "1h")
-	sc.app.on("m", status(500))
-	s := sc.run().listen()
-	if n := s.metric("sidecar_objects_redeclared_total"); n != 0 || s.log.mentions("declared again") {
-		t.Errorf("%v objects were declared again at the start", n)
-	}
-	sc.send("m")
-	eventually(t, "the message waits, and its depth is measured", func() bool {
-		return s.metric("sidecar_queue_messages_ready", `kind="retry"`) == 1
-	})
-	sc.deleteQueue(sc.retryQueue())
-	brokertest.Eventually(t, 90*time.Second, "it is there again, and reported", func() bool {
-		return s.metric("sidecar_objects_redeclared_total", `kind="retry"`) == 1 && s.ready()
-	})
-	if n := s.metric("sidecar_objects_redeclared_total"); n != 1 {
-		t.Errorf("%v objects are counted in all", n)
-	}
-	if !s.log.mentions(`"msg":"queue declared again"`, `"last_depth":1`) || !s.log.mentions("messages may be lost since ") {
-		t.Errorf("the log does not report it:\n%s", s.log.tail(10))
-	}
-	_, body := s.get(s.control, "/status")
-	if strings.Count(body, `"lost_since"`) != 1 || !strings.Contains(body, "(retry) was deleted and was declared again") {
-		t.Errorf("the state is %s", body)
-	}
-}
 
 // TestNothingIsRejectedIntoNothing: the way of retries is deleted while nothing happens, and then messages fail. The
 // topology is checked before the first reject of a second, so none of them is lost.
@@ -103,61 +69,6 @@ func TestMissingObjectIsDeclaredAtOnce(t *testing.T) {
 		s.refused("/publish/default/a", "posted", nil, 404, "unroutable")
 	})
 	s.published("/publish/default/a", "again", nil)
-}
-
-// TestDeletedExchangeOfSeveralQueues: one subscription declares the exchange that they share, and each of them its own
-// bindings, at once.
-func TestDeletedExchangeOfSeveralQueues(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t)
-	sc.with("SUBSCRIPTIONS", "one,two", "EXCHANGE", sc.prefix+".events", "EXCHANGE_TYPE", "topic",
-		"SUB_ONE_BINDINGS", sc.prefix+".events:a", "SUB_TWO_BINDINGS", sc.prefix+".events:b")
-	s := sc.run().listen()
-	sc.deleteExchange(sc.prefix + ".events")
-	brokertest.Eventually(t, 90*time.Second, "it is there again, and reported once", func() bool {
-		return s.metric("sidecar_objects_redeclared_total") == 1 && s.ready()
-	})
-	for _, key := range []string{"a", "b"} {
-		eventually(t, "the binding "+key, func() bool { return routed(sc, sc.prefix+".events", key) })
-		sc.app.await(key, 1)
-	}
-	if _, body := s.get(s.control, "/status"); !strings.Contains(body, `"subscription":"`) {
-		t.Errorf("the state does not name the subscription: %s", body)
-	}
-}
-
-// routed publishes a message and reports whether it reached a queue.
-func routed(sc *scene, exchange, key string) bool {
-	ch := sc.channel()
-	defer func() { _ = ch.Close() }()
-	returned := ch.NotifyReturn(make(chan amqp.Return, 1))
-	must.Do(sc.t, ch.Confirm(false))
-	c, err := ch.PublishWithDeferredConfirm(exchange, key, true, false, message(key))
-	return err == nil && c.Wait() && len(returned) == 0
-}
-
-// TestDeletedQueueThatDelays: the report has the rejected messages that waited in it, and none of them waits any more.
-func TestDeletedQueueThatDelays(t *testing.T) {
-	t.Parallel()
-	sc := nativeScene(t).with("RETRY_DELAY", "1h", "MAX_RETRIES", "10")
-	sc.app.otherwise(func(*delivery) answer { return status(500) })
-	s := sc.run().listen()
-	sc.send(numbered("m", 10)...)
-	eventually(t, "they wait", func() bool { return s.metric("sidecar_waiting_messages") == 10 })
-	sc.deleteQueue(sc.queue())
-	brokertest.Eventually(t, 90*time.Second, "it is there again, and reported", func() bool {
-		return s.metric("sidecar_objects_redeclared_total", `kind="main"`) == 1 && s.ready()
-	})
-	_, body := s.get(s.control, "/status")
-	if !strings.Contains(body, "it delayed 10 that this process had rejected") || strings.Count(body, `"waiting":10`) != 1 ||
-		!strings.Contains(body, `"waiting":0`) {
-		t.Errorf("the state is %s", body)
-	}
-	if n := s.metric("sidecar_waiting_messages"); n != 0 || !s.log.mentions("queue declared again", `"waiting":10`) {
-		t.Errorf("%v wait in the new queue:\n%s", n, s.log.tail(10))
-	}
-	sc.send("new")
-	eventually(t, "it waits in the new queue", func() bool { return s.metric("sidecar_waiting_messages") == 1 })
 }
 
 // TestMissingObjectIsNamed: a park that is returned says which object is missing, where the sidecar declares nothing. A stop

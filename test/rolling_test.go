@@ -211,7 +211,7 @@ func (r *rolling) outcomes() map[string][]string {
 //	ROLLING_DELAYS=5s,1s,10s ROLLING_RATE=200 ROLLING_STAY=10s
 func TestRollingDelay(t *testing.T) {
 	t.Parallel()
-	for queueType, i := range map[string]int{"classic": 0, "quorum": 4} { // of presets
+	for queueType, i := range map[string]int{"classic": 0, "quorum": 2} { // of presets
 		sc := newScene(t)
 		p := presets(sc.prefix)[i]
 		t.Run(p.name+"/"+queueType, func(t *testing.T) {

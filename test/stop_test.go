@@ -1,7 +1,6 @@
 package test
 
 import (
-	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -152,55 +151,4 @@ func TestDrainCommand(t *testing.T) {
 	if n := sc.ready(sc.queue()); n != 1 || len(sc.app.Seen("m")) != 1 {
 		t.Errorf("%d messages in the queue, want the one that came later; %d receipts of the first", n, len(sc.app.Seen("m")))
 	}
-}
-
-// TestKillLosesNothing: kill -9 in the middle of everything, six times. What comes twice was in the window at a
-// kill.
-func TestKillLosesNothing(t *testing.T) {
-	t.Parallel()
-	const kills, prefetch = 6, 10
-	sc := newScene(t).with("MAX_RETRIES", "3", "CONCURRENCY", "5", "PREFETCH", fmt.Sprint(prefetch)).seed()
-	ids, bad := numbered("m", 300), numbered("bad", 10)
-	sc.app.otherwise(func(d *delivery) answer {
-		time.Sleep(5 * time.Millisecond)
-		if d.ID[0] == 'b' {
-			return status(500)
-		}
-		return status(200)
-	})
-	sc.send(ids[:150]...)
-	sc.send(bad...)
-	sc.send(ids[150:]...)
-	binary := shipped(t)
-	for range kills {
-		s := launchBinary(t, binary, sc.env).listening().awaitReady()
-		before := sc.app.total()
-		eventually(t, "some progress", func() bool { return sc.app.total() > before+10 || sc.ready(sc.queue()) == 0 })
-		s.kill()
-	}
-	s := sc.run()
-	sc.app.awaitAll(ids...)
-	parked := map[string]bool{}
-	eventually(t, "all bad messages parked", func() bool {
-		if sc.ready(sc.dlq()) > 0 {
-			for _, d := range sc.take(sc.dlq(), sc.ready(sc.dlq())) {
-				parked[d.MessageId] = true
-			}
-		}
-		return len(parked) == len(bad)
-	})
-	eventually(t, "empty queues", func() bool { return sc.ready(sc.queue()) == 0 && sc.ready(sc.retryQueue()) == 0 })
-	for id := range parked {
-		if id[0] != 'b' {
-			t.Errorf("%s is good and was parked", id)
-		}
-	}
-	twice := -len(ids)
-	for _, id := range ids {
-		twice += len(sc.app.Seen(id))
-	}
-	if t.Logf("%d receipts too many in %d kills", twice, kills); twice > kills*prefetch {
-		t.Errorf("%d receipts too many, want at most %d for each of %d kills", twice, prefetch, kills)
-	}
-	s.stop()
 }

@@ -1,16 +1,11 @@
 package test
 
 import (
-	"bufio"
-	"context"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 	"unicode"
-
-	"sidecar/internal/testkit/must"
 )
 
 // evil has a character of each kind that a terminal obeys: a control character of ASCII and one of C1, DEL, overrides of
@@ -29,7 +24,7 @@ func wantHarmless(t testing.TB, what, text string) {
 // a message, an answer of the app or a request that a terminal obeys.
 func TestNothingHarmsATerminal(t *testing.T) {
 	t.Parallel()
-	sc, s := harmful(t, "json")
+	sc, s := harmful(t)
 	s.listening()
 	c := s.api("")
 	var list apiPage
@@ -67,7 +62,6 @@ func TestNothingHarmsATerminal(t *testing.T) {
 	const lines = `{"exchange":"` + "\u009b\u202e" + `","body":"x"}` + "\n" + `{"` + "\u009b" + `":1}` + "\n"
 	_, _, text := s.send("/publish:batch", lines, map[string]string{"Content-Type": "application/jsonl"})
 	wantHarmless(t, "/publish:batch", text)
-	wantHarmless(t, "/events", firstEvents(t, s))
 	s.stop()
 	for _, args := range [][]string{
 		{"list"}, {"list", "--json"}, {"groups"}, {"groups", "--json"}, {"export"}, {"redrive", "--all", "--dry-run"},
@@ -85,8 +79,8 @@ func TestNothingHarmsATerminal(t *testing.T) {
 }
 
 // harmful runs a sidecar until two messages with such characters are parked, for an answer that has them too.
-func harmful(t *testing.T, format string) (*scene, *sidecar) {
-	sc := publishing(t).with("LOG_FORMAT", format, "PUBLISH_EXCHANGES", "orders=gone")
+func harmful(t *testing.T) (*scene, *sidecar) {
+	sc := publishing(t).with("PUBLISH_EXCHANGES", "orders=gone")
 	sc.app.otherwise(func(*delivery) answer {
 		return answer{
 			status: 503, header: map[string]string{"Amqp-Reason": "reason\u009b\u202e\u2028\u200b", "Content-Type": "application/problem+json"},
@@ -102,92 +96,4 @@ func harmful(t *testing.T, format string) (*scene, *sidecar) {
 	s := launch(t, sc.env)
 	eventually(t, "both are parked", func() bool { return sc.ready(sc.dlq()) == 3 })
 	return sc, s
-}
-
-// TestTheLogAsTextHarmsNoTerminal is the same for SIDECAR_LOG_FORMAT=text.
-func TestTheLogAsTextHarmsNoTerminal(t *testing.T) {
-	t.Parallel()
-	_, s := harmful(t, "text")
-	s.stop()
-	wantHarmless(t, "the log", s.log.String())
-	if log := s.log.String(); strings.HasPrefix(log, "{") || !strings.Contains(log, `bad-1\x1b[2J`) {
-		t.Error("the log is JSON, or does not have the message")
-	}
-}
-
-// firstEvents returns the first events of the stream that the console reads.
-func firstEvents(t *testing.T, s *sidecar) (text string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	req := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.control+"/events", nil))(t)
-	res := must.Get(plain.Do(req))(t)
-	defer res.Body.Close()
-	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-		text += lines.Text() + "\n"
-		if strings.Contains(text, "event: flow") && strings.HasSuffix(text, "}\n") {
-			break
-		}
-	}
-	if !strings.Contains(text, "event: operation") {
-		t.Errorf("no operation in %s", text)
-	}
-	return text
-}
-
-// TestACheckHarmsNoTerminal: the management API may be another server, or a proxy before it.
-func TestACheckHarmsNoTerminal(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t).declared()
-	for name, reply := range map[string]string{
-		"reason":      "HTTP/1.1 403 no\r\nContent-Length: 54\r\n\r\n" + `{"reason":"\u001b[2J\u009b31m\u007f\u202e\u2028\u200b"}` + "  ",
-		"redirection": "HTTP/1.1 302 Found" + evil + "\r\nLocation: http://x" + evil + "/\r\nContent-Length: 0\r\n\r\n",
-		"no HTTP":     "\x1b[2J\u009b31m\x7f\u202e\r\n\r\n",
-	} {
-		api := listen(t, "127.0.0.1:0")
-		t.Cleanup(func() { _ = api.Close() })
-		go func() { // until api is closed
-			for c, err := api.Accept(); err == nil; c, err = api.Accept() {
-				_, _ = http.ReadRequest(bufio.NewReader(c))
-				_, _ = io.WriteString(c, reply)
-				_ = c.Close()
-			}
-		}()
-		r := command(t, sc.envWith("SIDECAR_MANAGEMENT_URL", "http://"+api.Addr().String()), "check")
-		wantHarmless(t, name, r.all())
-		if r.code != 1 || !strings.Contains(r.stderr, "management API") {
-			t.Errorf("%s: exit %d, %s", name, r.code, r.all())
-		}
-	}
-}
-
-// TestCommandsHarmNoTerminal: a value of the environment or of the command line may come from another system.
-func TestCommandsHarmNoTerminal(t *testing.T) {
-	t.Parallel()
-	const name = "q\u202e\u2066\u200b" // what the names of queues may have
-	env := map[string]string{"SIDECAR_SERVICE": "shop-billing", "SIDECAR_QUEUE": name, "SIDECAR_DLQ": name + "2"}
-	for _, args := range [][]string{
-		{"config"}, {"config", "--json"}, {"plan"}, {"plan", "--json"}, {"plan", "--format", "mermaid"},
-		{"plan", "--format", "permissions"}, {"explain", "--status", "500"},
-	} {
-		r := command(t, env, args...)
-		wantHarmless(t, strings.Join(args, " "), r.all())
-		if r.code != 0 {
-			t.Errorf("%q: exit %d: %s", args, r.code, r.all())
-		}
-	}
-	for _, args := range [][]string{{"plan", "--" + evil}, {evil}, {"dlq", "list", "--status", evil}} {
-		r := command(t, env, args...)
-		wantHarmless(t, strings.Join(args, " "), r.all())
-		if r.code != 64 {
-			t.Errorf("%q: exit %d", args, r.code)
-		}
-	}
-	for _, variable := range []string{"SIDECAR_QUEUE", "SIDECAR_APP_URL", "SIDECAR_" + evil, "SIDECAR_ROUTES"} {
-		r := command(t, map[string]string{"SIDECAR_SERVICE": "shop-billing", variable: "http://x/" + evil}, "config")
-		wantHarmless(t, variable, r.all())
-		if r.code != 64 {
-			t.Errorf("%s: exit %d: %s", variable, r.code, r.all())
-		}
-	}
 }

@@ -16,12 +16,6 @@ type Reply func(*Conn) bool
 // Say is a Reply of these bytes.
 func Say(raw string) Reply { return func(c *Conn) bool { return c.Send(raw) } }
 
-// Reset is a Reply that breaks the connection.
-func Reset(c *Conn) bool {
-	_ = c.Reset()
-	return false
-}
-
 // Held is a Reply after the gate has been closed, or none if the client does not wait for it.
 func Held(gate <-chan struct{}, then Reply) Reply {
 	return func(c *Conn) bool {

@@ -1,7 +1,6 @@
 package topologytest
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -70,40 +69,4 @@ func (r *rig) failsTo(t *testing.T, id string, delays []time.Duration) string {
 		return queues[0]
 	}
 	return ""
-}
-
-// TestChangedDelayWithoutAPlace: where no queue can be made beside it, the queue keeps its delays, and check says so.
-func TestChangedDelayWithoutAPlace(t *testing.T) {
-	t.Parallel()
-	old := delayedBy(t, brief)
-	place(t, old)
-	url := brokertest.URL(t)
-	declareTopology(t, url, old)
-	user := brokertest.User(t, "secret")
-	brokertest.Ctl(t, "set_permissions", "-p", brokertest.VhostName(t), user, `^orders\.(main-exchange|dlq\.orders-svc|queue\.orders-svc)$`, ".*", ".*")
-	for name, c := range map[string]struct {
-		mode  topology.Mode
-		url   string
-		after []time.Duration
-	}{
-		"verify":               {topology.ModeVerify, url, []time.Duration{2 * brief}},
-		"verify, two delays":   {topology.ModeVerify, url, []time.Duration{2 * brief, 3 * brief}},
-		"no right to declare":  {topology.ModeDeclare, brokertest.URLAs(t, user, "secret"), []time.Duration{2 * brief}},
-		"no right to the last": {topology.ModeDeclare, brokertest.URLAs(t, user, "secret"), []time.Duration{brief, 3 * brief}},
-	} {
-		report := ensure(t, c.url, delayedBy(t, c.after...), c.mode)
-		if len(report.Findings) == 0 || len(report.Blocking()) > 0 || !report.Plan.DelaysItself() {
-			t.Errorf("%s: %v, waits %v", name, report.Findings, report.Plan.Waits)
-		}
-		for _, f := range report.Findings {
-			if f.Judgement != topology.Weaker || !strings.Contains(f.Reason, "retries wait by its delays") {
-				t.Errorf("%s: %s", name, f)
-			}
-		}
-	}
-	for _, q := range []string{ownQueue + ".300ms", ownQueue + ".450ms", ownQueue + ".150ms"} {
-		if brokertest.Ready(t, url, q) >= 0 {
-			t.Errorf("%s was declared", q)
-		}
-	}
 }

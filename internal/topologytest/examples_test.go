@@ -56,21 +56,6 @@ func TestExamplePlans(t *testing.T) {
 	}
 }
 
-// TestReturnByAnExchange: a plan whose messages are rejected into the retry queue, and return by a named exchange.
-func TestReturnByAnExchange(t *testing.T) {
-	t.Parallel()
-	four := 4
-	plan := build(t, topology.Options{RetryDelay: brief, MaxRetries: &four})
-	plan.StampQueue = true
-	for i := range plan.Queues {
-		if q := &plan.Queues[i]; q.Name == waitQueue {
-			q.Args = with(q.Args, topology.ArgDLX, retryExchange, topology.ArgDLKey, "back")
-		}
-	}
-	plan.Bindings = append(plan.Bindings, topology.Binding{Exchange: retryExchange, Key: "back", Queue: ownQueue})
-	Exercise(t, plan, checksOf("return by an exchange"))
-}
-
 // Retry-After counts in seconds, so that tiers have to be longer than a second for one of them to cover it.
 var (
 	tiers = []time.Duration{150 * time.Millisecond, time.Second, 1100 * time.Millisecond}
@@ -112,34 +97,6 @@ func version(t *testing.T) (major, minor int) {
 	v, _ := brokertest.Conn(t, os.Getenv("AMQP_URL")).Properties["version"].(string)
 	must.Get(fmt.Sscanf(v, "%d.%d", &major, &minor))(t)
 	return major, minor
-}
-
-// TestTooOld: a broker that ignores the delays gets nothing declared, and nothing is taken from it, in every mode. A
-// newer one is used, so there is nothing to see there.
-func TestTooOld(t *testing.T) {
-	t.Parallel()
-	plan, url := build(t, topology.Options{Preset: topology.PresetNative, RetryDelay: brief}), brokertest.URL(t)
-	if major, minor := version(t); major > 4 || major == 4 && minor >= 3 {
-		declareTopology(t, url, plan)
-		return
-	}
-	for n, mode := range []topology.Mode{topology.ModeDeclare, topology.ModeVerify, topology.ModeNone} {
-		r := startIn(t, plan, mode)
-		brokertest.Eventually(t, patience, "the broker is too old", r.brokenTopology)
-		if hold := r.flow.Holds()[0].Detail; !strings.Contains(hold, "RabbitMQ 4.3") {
-			t.Errorf("%s: %s", mode, hold)
-		}
-		if n == 0 {
-			for _, q := range plan.Queues {
-				if brokertest.Ready(t, url, q.Name) >= 0 {
-					t.Errorf("%s was declared", q.Name)
-				}
-			}
-			brokertest.Queue(t, url, plan.Queue, plan.OwnQueue().Args) // as this broker takes it, and ignores it
-		}
-		r.consumesNothing(t)
-		r.stop()
-	}
 }
 
 // structures are one plan of each structure: how a retry leaves (a reject, a publish, a delay of the queue itself), whether

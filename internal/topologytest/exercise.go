@@ -20,9 +20,8 @@ import (
 	"sidecar/internal/topology"
 )
 
-// Exercise takes messages through plan in every way that messages go, and through every trouble that the broker can
-// make on the way, as far as takes returns true for the name of the check. Parts that break something have a virtual
-// host of their own, so t must not have asked for one before.
+// Exercise takes messages through plan in every way that messages go, as far as takes returns true for the name of the
+// check. Parts that break something have a virtual host of their own, so t must not have asked for one before.
 func Exercise(t *testing.T, plan *topology.Plan, takes func(check string) bool) {
 	t.Helper()
 	requireTestable(t, plan)
@@ -90,16 +89,8 @@ func together(plan *topology.Plan) map[string]func(*testing.T, *shared) {
 // alone lists the tests that need a virtual host of their own.
 func alone(plan *topology.Plan) map[string]func(*testing.T, *topology.Plan) {
 	tests := map[string]func(*testing.T, *topology.Plan){"crashes": crashes}
-	if len(plan.Waits) > 0 && !plan.DelaysItself() {
-		tests["retry queue deleted"] = retryQueueDeleted
-	}
 	if plan.Park != (topology.Route{}) {
-		tests["dead-letter queue deleted"] = deadLetterQueueDeleted
 		tests["moved back by shovel"] = movedByShovel
-	}
-	if plan.Park.Exchange != "" ||
-		len(plan.Waits) > 0 && plan.Waits[0].By != topology.ByReject && plan.Waits[0].Exchange != "" {
-		tests["binding deleted"] = bindingDeleted
 	}
 	if plan.StampQueue && len(plan.Waits) > 0 && plan.Waits[0].By != topology.ByReject { // a reject stamps nothing
 		tests["foreign retries"] = foreignRetries

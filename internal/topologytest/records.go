@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -179,14 +178,6 @@ func listener(t *testing.T, plan *topology.Plan) *topology.Plan {
 
 // patience is how long a test waits for what has to happen. Nothing is asserted about it: a slow machine is no fault.
 const patience = 90 * time.Second
-
-// await waits until the app has received the message n times.
-func (r *rig) await(t testing.TB, id string, n int) {
-	t.Helper()
-	brokertest.Eventually(t, patience, "the app receives "+id+" "+strconv.Itoa(n)+" times", func() bool {
-		return len(r.app.Seen(id)) >= n
-	})
-}
 
 // consumes waits until the sidecar consumes.
 func (r *rig) consumes(t testing.TB) {

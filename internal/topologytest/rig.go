@@ -49,17 +49,9 @@ type rig struct {
 	look     chan struct{}
 	found    atomic.Pointer[topology.Plan] // uses what exists; nil: something blocks
 
-	publishing *brokertest.Proxy // before the broker, for what the sidecar publishes
-	repairing  sync.Mutex        // who holds it keeps the sidecar from declaring again
-	missing    atomic.Int64      // checks that found something missing
-	unroutable atomic.Int64      // publications that found no queue
-
 	stopOnce sync.Once
 	stop     func()
 }
-
-// watchEvery of the sidecar itself is 15 s, too long for a test.
-const watchEvery = 500 * time.Millisecond
 
 // build is a plan of the service orders-svc, unless the options have another one.
 func build(t testing.TB, o topology.Options) *topology.Plan {
@@ -120,9 +112,9 @@ func startIn(t testing.TB, plan *topology.Plan, mode topology.Mode) *rig {
 		registry: prometheus.NewRegistry(), look: make(chan struct{}, 1),
 	}
 	log := telemetry.NewLogger(r.log, "debug", "json")
-	dialer := func(name, url string) *broker.Dialer {
+	dialer := func(name string) *broker.Dialer {
 		// Patience: what is confirmed late has been published twice.
-		return broker.NewDialer(broker.Options{URLs: urls(url), Name: "sidecar " + plan.Service + " " + name, Logger: log,
+		return broker.NewDialer(broker.Options{URLs: urls(r.url), Name: "sidecar " + plan.Service + " " + name, Logger: log,
 			Registerer: r.registry, Timeout: patience})
 	}
 	target := must.Get(dispatch.New(dispatch.Options{
@@ -134,15 +126,17 @@ func startIn(t testing.TB, plan *topology.Plan, mode topology.Mode) *rig {
 		Concurrency: concurrency, Probe: target.Probe, Interval: time.Second, Connects: true,
 		Refused: func(err error) bool { return errors.Is(err, dispatch.ErrRefused) }, Logger: log, Registerer: r.registry,
 	})
-	r.publishing = brokertest.NewProxy(t, r.url)
-	publisher := broker.NewPublisher(dialer("publish", r.publishing.URL(t, r.url)))
+	publisher := broker.NewPublisher(dialer("publish"))
 	r.consumer = consume.New(consume.Options{
 		Plan: plan, Policy: retry.Policy{RequeueMin: requeueMin, RequeueMax: requeueMax}, Concurrency: concurrency,
 		Prefetch: prefetch, Dispatcher: target, Publisher: publisher, Flow: r.flow, Logger: log, Registerer: r.registry,
-		Unroutable: func(_, _ string, _ error) { r.unroutable.Add(1); r.requestCheck() },
-		Undelayed:  func() { r.report([]declare.Finding{declare.Undelayed(plan)}) },
+		Unroutable: func(_, _ string, _ error) { r.requestCheck() },
+		Undelayed: func() {
+			r.flow.Hold(flow.Topology, declare.Undelayed(plan).String())
+			r.requestCheck()
+		},
 	})
-	r.run(dialer("consume", r.url), publisher, target)
+	r.run(dialer("consume"), publisher, target)
 	return r
 }
 
@@ -177,15 +171,13 @@ var (
 	errFoundOtherwise = errors.New("the topology has changed in the broker")
 )
 
-// serve is one session, as in app: the topology before any message, then the manager beside the
-// consumer.
+// serve is one session, as in app: the topology before any message, then a check of it whenever one is asked for.
 func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 	if err := r.ensure(ctx, s); err != nil {
 		return err
 	}
 	plan := cmp.Or(r.found.Load(), r.plan)
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return r.watch(ctx, s, plan) })
 	group.Go(func() error {
 		for {
 			select {
@@ -213,27 +205,7 @@ func (r *rig) serve(ctx context.Context, s *broker.Session) error {
 	return nil
 }
 
-// watch measures on its own, because a test may keep the checks from going on, see repairing.
-func (r *rig) watch(ctx context.Context, s *broker.Session, plan *topology.Plan) error {
-	t := time.NewTicker(watchEvery)
-	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		m, err := declare.Measure(ctx, s, plan)
-		if err != nil {
-			return err
-		}
-		r.report(m.Missing)
-	}
-}
-
 func (r *rig) ensure(ctx context.Context, s *broker.Session) error {
-	r.repairing.Lock()
-	defer r.repairing.Unlock()
 	report, err := declare.Ensure(ctx, s, r.plan, r.mode)
 	if err != nil {
 		return err
@@ -246,15 +218,6 @@ func (r *rig) ensure(ctx context.Context, s *broker.Session) error {
 	r.found.Store(report.Plan)
 	r.flow.Lift(flow.Topology)
 	return nil
-}
-
-func (r *rig) report(findings []declare.Finding) {
-	if len(findings) == 0 {
-		return
-	}
-	r.missing.Add(1)
-	r.flow.Hold(flow.Topology, findings[0].String())
-	r.requestCheck()
 }
 
 func (r *rig) requestCheck() {

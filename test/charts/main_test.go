@@ -5,8 +5,6 @@
 //
 //	HELM3, HELM4   Helm of both kinds; required
 //	SIDECAR_BIN    the sidecar; required
-//	KUBE_OPENAPI   api/openapi-spec/swagger.json of Kubernetes; required
-//	KUBE_CRDS      resource definitions of the Prometheus operator and of KEDA, files separated by colons; required
 package charts
 
 import (
@@ -35,9 +33,8 @@ var (
 	library               = filepath.Join(root, "deploy/helm/amqp-sidecar-lib")
 	example               = filepath.Join(root, "examples/helm-library")
 	helm3, helm4, program string
-	openapi, crds         string
 	twoValues             = []string{"--set", "app.image.repository=app,app.image.tag=1", "--set", "broker.existingSecret=broker"}
-	required              = map[string]*string{"HELM3": &helm3, "HELM4": &helm4, "SIDECAR_BIN": &program, "KUBE_OPENAPI": &openapi, "KUBE_CRDS": &crds}
+	required              = map[string]*string{"HELM3": &helm3, "HELM4": &helm4, "SIDECAR_BIN": &program}
 )
 
 func TestMain(m *testing.M) {

@@ -43,36 +43,6 @@ func TestBothHelmsRenderTheSame(t *testing.T) {
 	}
 }
 
-// TestObjectsAreValid compares what is rendered with what the API server of kubernetes and the operators would take,
-// unknown fields refused.
-func TestObjectsAreValid(t *testing.T) {
-	t.Parallel()
-	s := readSchemas(t)
-	for _, values := range examples(t) {
-		for _, o := range template(t, helm3, chart, "-f", values) {
-			s.validate(t, values, o)
-		}
-	}
-	for _, o := range template(t, helm3, example) {
-		s.validate(t, example, o)
-	}
-}
-
-func TestSchemasFindWhatIsWrong(t *testing.T) {
-	t.Parallel()
-	s := readSchemas(t)
-	for _, o := range []object{
-		{"apiVersion": "v1", "kind": "Secret", "stringDatas": map[string]any{}},
-		{"apiVersion": "apps/v1", "kind": "Deployment", "spec": map[string]any{"replicas": "two"}},
-		{"apiVersion": "monitoring.coreos.com/v1", "kind": "PodMonitor", "spec": map[string]any{"podMetricEndpoints": []any{}}},
-		{"apiVersion": "v1", "kind": "Nothing"},
-	} {
-		if s.problem(o) == nil {
-			t.Errorf("nothing is wrong with %v", o)
-		}
-	}
-}
-
 // TestLibraryExample shows that the library serves a chart of another owner's, and that its page shows how.
 func TestLibraryExample(t *testing.T) {
 	t.Parallel()

@@ -6,30 +6,8 @@ import (
 	"testing"
 
 	"sidecar/internal/apptest"
-	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
 )
-
-// TestBrokerAway: the page says so, and that nothing has to be done; it goes on by itself.
-func TestBrokerAway(t *testing.T) {
-	t.Parallel()
-	sc := newScene(t)
-	proxy := brokertest.NewProxy(t, brokertest.URL(t))
-	sc.with("AMQP_URL", proxy.URL(t, brokertest.URL(t))).run()
-	sc.park(500, "order.created", "order-1")
-	b := sc.open()
-	b.until("#state-title", "Consuming")
-	proxy.Refuse()
-	b.until("#state-title", "Broker away")
-	b.until("#state-lines", "no restart is needed", "refused")
-	b.until("#facts", "no connection for consuming")
-	b.inspect("broker-away")
-	b.expect("503")
-	b.follow("Read the queue", "could not be read")
-	proxy.Restore(t)
-	b.until("#state-title", "Consuming")
-	b.follow("Try again", "1 message in 1 group")
-}
 
 // TestSidecarGone: an old picture must not look like the present, and the page finds back to a sidecar that was
 // restarted.

@@ -104,34 +104,6 @@ func TestBrokerAway(t *testing.T) {
 	s.stayed(p, "sidecar")
 }
 
-// A message that takes longer than the grace goes back, uncounted, and the next pod handles it.
-func TestGraceExpires(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	values := append(s.collectorValue(), "--set", "sidecar.shutdownGrace=2s")
-	s.install(values...)
-	old := s.waitPods(1)
-	log := s.follow(old[0])
-	ids := s.publish(order{Work: "20s"})
-	s.waitBegun(ids...)
-
-	s.upgrade(append(values, "--set", "podAnnotations.rollout=second")...)
-	s.waitGone(old...)
-	if n := s.ledger.count("end")[ids[0]]; n != 0 {
-		t.Errorf("the message was handled %d times before the pod was gone", n)
-	}
-	if _, found := log()["grace expired"]; !found {
-		t.Errorf("the sidecar does not say that it released the message: %+v", log())
-	}
-	s.ledger.waitHandled(t, ids...)
-	for _, e := range s.ledger.all("begin") {
-		if e.Retries != "0" {
-			t.Errorf("the message came with %s retries", e.Retries)
-		}
-	}
-	s.empty(dlqOf(s.service))
-}
-
 // proxyPath is the path below which the API server passes requests on to a port of a pod.
 func (s *scene) proxyPath(p pod, port, path string) string {
 	return "/api/v1/namespaces/" + s.namespace + "/pods/" + p.Metadata.Name + ":" + port + "/proxy" + path

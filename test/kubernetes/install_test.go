@@ -46,39 +46,6 @@ func TestInstallUpgradeTestUninstall(t *testing.T) {
 	}
 }
 
-// Where the strictest of Kubernetes' own pod security standards is enforced, the sidecar's part of the pod is taken as
-// it is.
-func TestRestrictedNamespace(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	s.kubectl("label", "namespace", s.namespace, "pod-security.kubernetes.io/enforce=restricted")
-	s.install("--set-json", `app.securityContext={"runAsNonRoot":true,"runAsUser":65532,"allowPrivilegeEscalation":false,`+
-		`"capabilities":{"drop":["ALL"]},"seccompProfile":{"type":"RuntimeDefault"}}`)
-	s.waitReady()
-	s.ledger.waitHandled(t, s.publish(order{})...)
-}
-
-// A Secret that changes is read again without a restart.
-func TestSecretRotation(t *testing.T) {
-	t.Parallel()
-	s := newScene(t)
-	first, second := s.newForwarder(), s.newForwarder()
-	first.open()
-	s.secret("broker", first.url)
-	s.install()
-	before := s.waitReady()
-	s.ledger.waitHandled(t, s.publish(order{})...)
-
-	second.open()
-	s.secret("broker", second.url)
-	first.Refuse()
-	s.ledger.waitHandled(t, s.publish(order{})...)
-	s.stayed(before, "sidecar")
-	if second.Accepted() == 0 {
-		t.Error("the sidecar did not come by the new address")
-	}
-}
-
 // A Job with a native sidecar ends when the app ends, and the sidecar with it.
 func TestJob(t *testing.T) {
 	t.Parallel()

@@ -12,9 +12,10 @@ import (
 	"sidecar/internal/testkit/must"
 )
 
-// The values of the chart's examples, of the documentation and of its first installation render, and the API server takes
-// the result, the objects of Prometheus and KEDA by their own definitions. A field that it does not know is an error.
-// test/charts has that both Helms render the same.
+// The values of the chart's examples, of the documentation and of its first installation render, and so does the example of
+// the library. The API server takes the result, the objects of Prometheus and KEDA by their own definitions, also with names
+// that YAML takes for another type unless they are quoted. A field that it does not know is an error. test/charts has that
+// both Helms render the same.
 func TestExamplesAreTaken(t *testing.T) {
 	t.Parallel()
 	s := newScene(t)
@@ -24,19 +25,24 @@ func TestExamplesAreTaken(t *testing.T) {
 	}
 	base := filepath.Join(t.TempDir(), "base.yaml")
 	must.Do(t, os.WriteFile(base, []byte("app: {image: {repository: app}}\nbroker: {existingSecret: orders-broker}\n"), 0o600))
-	var all [][]string
+	all := [][]string{{filepath.Join(root, "examples/helm-library")}}
 	for _, file := range examples {
-		all = append(all, []string{"-f", file})
+		all = append(all, []string{chart(), "-f", file})
+	}
+	for _, name := range []string{"no", "on", "null", "123", "1e3", "0x1f"} {
+		for set, values := range map[string]string{"nameOverride": "full", "fullnameOverride": "hpa"} {
+			all = append(all, []string{chart(), "-f", filepath.Join(chart(), "ci", values+"-values.yaml"), "--set-string", set + "=" + name})
+		}
 	}
 	for _, file := range append(documentedValues(t), filepath.Join(root, "examples/kubernetes/values.yaml")) {
-		all = append(all, []string{"-f", base, "-f", file})
+		all = append(all, []string{chart(), "-f", base, "-f", file})
 	}
 	kinds := map[string]bool{}
-	for _, files := range all {
-		manifest := s.helm(append([]string{"template", s.service, chart()}, files...)...)
+	for _, args := range all {
+		manifest := s.helm(append([]string{"template", s.service}, args...)...)
 		taken, err := s.tryKubectl(manifest, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 		if err != nil {
-			t.Errorf("%s: %v", files[len(files)-1], err)
+			t.Errorf("%v: %v", args, err)
 		}
 		for line := range strings.Lines(taken) {
 			kind, _, _ := strings.Cut(line, "/")

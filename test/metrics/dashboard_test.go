@@ -1,13 +1,10 @@
 package metrics
 
 import (
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"sidecar/internal/testkit/must"
 )
 
 // TestDashboardPanels: what a person sees is complete, and nothing lies above something else.
@@ -144,19 +141,5 @@ func TestDashboardFiltersByQueue(t *testing.T) {
 	}
 	if filtered < 30 {
 		t.Errorf("only %d queries are filtered by queue", filtered)
-	}
-}
-
-// TestDashboardIsFormatted as Grafana writes it, so that a change made there shows as what it is.
-func TestDashboardIsFormatted(t *testing.T) {
-	t.Parallel()
-	raw := read(t, dashboardFile)
-	var b strings.Builder
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	must.Do(t, e.Encode(json.RawMessage(raw)))
-	if b.String() != raw {
-		t.Error("it is not indented by two spaces with a line feed at the end: jq . does that")
 	}
 }

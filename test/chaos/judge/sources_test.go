@@ -130,19 +130,3 @@ func TestJudgeOfOtherSources(t *testing.T) {
 		}, []string{"I5", "I6"}},
 	})
 }
-
-// TestFiguresOfOtherSources: the report counts a commit without an answer as what the table says it was.
-func TestFiguresOfOtherSources(t *testing.T) {
-	t.Parallel()
-	v := history().judged(t)
-	if len(v.Sources) != 2 {
-		t.Fatalf("sources %v", v.Sources)
-	}
-	p, o := v.Sources[0], v.Sources[1]
-	if p.Messages != requests || p.Confirmed != 1 || p.Refused != 1 || p.DelayP50 != 2*time.Second {
-		t.Errorf("of what was POSTed: %+v", p)
-	}
-	if o.Messages != rowed || o.Confirmed != rowed-2 || o.RolledBack != 2 || o.Unknown != 2 || o.Quarantined != 1 || o.Overtaken != 1 {
-		t.Errorf("of the outbox: %+v", o)
-	}
-}

@@ -77,26 +77,6 @@ func TestSameContainer(t *testing.T) {
 	deployment(t, string(rendered), "orders-billing").sameContainer(t)
 }
 
-// TestComponentOverOwnHook has an app with a preStop hook: the API server refuses the two, nothing is replaced in
-// silence.
-func TestComponentOverOwnHook(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	absolute := must.Get(filepath.Abs(filepath.Join(deploy, "component")))(t)
-	component := must.Get(filepath.Rel(dir, absolute))(t) // kustomize takes relative paths only
-	for name, text := range map[string]string{
-		"kustomization.yaml": `{resources: [deployment.yaml], components: [` + component + `]}`,
-		"deployment.yaml": `{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {app: a}}, template: {
-			metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a, lifecycle: {preStop: {sleep: {seconds: 5}}}}]}}}}`,
-	} {
-		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, "\t", " ")), 0o600))
-	}
-	built := must.Get(kubectl("", "kustomize", dir))(t)
-	if _, err := kubectl(built, "apply", "--dry-run=server", "-n", space, "-f", "-"); err == nil || !strings.Contains(err.Error(), "may not specify more than 1 handler type") {
-		t.Errorf("%v", err)
-	}
-}
-
 // deployment returns the pods of a Deployment as the API server would keep it.
 func deployment(t *testing.T, manifests, name string) *Pod {
 	t.Helper()
