@@ -182,16 +182,3 @@ func TestLargeBatch(t *testing.T) {
 		}
 	}
 }
-
-// A code that no item can have is reported as unknown: a client must not take it for a refusal.
-func TestOutcomes(t *testing.T) {
-	t.Parallel()
-	for _, o := range outcomes {
-		if got := outcomes[indexOf(o.code)].code; got != o.code {
-			t.Errorf("%s becomes %s", o.code, got)
-		}
-	}
-	if outcomes[indexOf(internal)].code != unknown || outcomes[0].code != unknown {
-		t.Error("a bug is no refusal, and nothing known is no success")
-	}
-}
