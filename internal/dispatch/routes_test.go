@@ -174,18 +174,6 @@ func TestTypeOfAnEvent(t *testing.T) {
 	}
 }
 
-// TestTypeOfALargeEvent: the body is read once, and nothing of it is kept.
-func TestTypeOfALargeEvent(t *testing.T) { //nolint:paralleltest // counts allocations
-	body := append(append([]byte(`{"data":"`), bytes.Repeat([]byte(`\"`), 1<<20)...), `","type":"e"}`...)
-	if n := testing.AllocsPerRun(2, func() {
-		if got := envelopeType(body); got != "e" {
-			t.Errorf("type %q", got)
-		}
-	}); n > 10 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 // TestNoRoute: such a message is not POSTed and is no attempt.
 func TestNoRoute(t *testing.T) {
 	t.Parallel()

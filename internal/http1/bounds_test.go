@@ -1,7 +1,6 @@
 package http1
 
 import (
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -58,20 +57,6 @@ func TestAnswersAreReadWithinBounds(t *testing.T) {
 			t.Errorf("%s: the connection would be used again", name)
 		}
 		x.End()
-	}
-}
-
-// noProgress breaks io.Reader's contract as far as it can.
-type noProgress struct{}
-
-func (noProgress) Read([]byte) (int, error) { return 0, nil }
-
-func TestReaderThatNeverReads(t *testing.T) {
-	t.Parallel()
-	x := NewExchange(content{Skip})
-	defer x.End()
-	if err := x.Answer.Read(noProgress{}, x.Header); err != io.ErrNoProgress {
-		t.Errorf("got %v", err)
 	}
 }
 

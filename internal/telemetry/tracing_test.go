@@ -19,19 +19,6 @@ import (
 	"sidecar/internal/apptest"
 )
 
-func TestSamplers(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{
-		"": "ParentBased", "parentbased_always_on": "ParentBased", "parentbased_always_off": "ParentBased{root:AlwaysOff",
-		"always_on": "AlwaysOn", "always_off": "AlwaysOff", "traceidratio": "TraceIDRatioBased{0.25}",
-		"parentbased_traceidratio": "ParentBased{root:TraceIDRatioBased{0.25}",
-	} {
-		if s := newSampler(name, 0.25); !strings.HasPrefix(s.Description(), want) {
-			t.Errorf("%q: %v", name, s)
-		}
-	}
-}
-
 // TestShutdownWithAHungCollectorIsBounded is not parallel: it checks the goroutines of the whole process.
 func TestShutdownWithAHungCollectorIsBounded(t *testing.T) { //nolint:paralleltest // counts the process's goroutines
 	before := goleak.IgnoreCurrent()
