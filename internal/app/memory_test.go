@@ -1,15 +1,12 @@
 package app
 
 import (
-	"context"
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -83,37 +80,6 @@ func TestLimitMemory(t *testing.T) { //nolint:paralleltest // sets the process's
 	}
 }
 
-// TestMemoryIsFreedEveryQuietMinute: probes and scrapes need memory too, long after the last message. A collection that
-// begins by itself takes the place of a forced one, so there must be none.
-func TestMemoryIsFreedEveryQuietMinute(t *testing.T) { //nolint:paralleltest // counts the collections of the process
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	forced := func() uint32 {
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.NumForcedGC
-	}
-	synctest.Test(t, func(t *testing.T) {
-		before := forced()
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- (&App{}).freeMemory(ctx) }()
-		for range 3 {
-			time.Sleep(quietInterval)
-			synctest.Wait()
-			after := forced()
-			if after < before+2 {
-				t.Errorf("%d collections after a quiet interval, want 2", after-before)
-			}
-			before = after
-			time.Sleep(time.Minute - quietInterval)
-		}
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // TestLimits: rates and slots are those of the configuration; the slots that all subscriptions share exist once.
 func TestLimits(t *testing.T) {
 	t.Parallel()
@@ -136,17 +102,6 @@ func TestEachHasASlot(t *testing.T) {
 	l := newLimits(together(c, c, c)).of(c)
 	if len(l.slots) != 2 || cap(l.slots[0]) != 2 || cap(l.slots[1]) != 4 {
 		t.Errorf("slots %v", l.slots)
-	}
-}
-
-// TestNoLimits: without a bound nothing is shared, and a bound that is the sum is none.
-func TestNoLimits(t *testing.T) {
-	t.Parallel()
-	for _, env := range []string{"", "SIDECAR_MAX_CONCURRENCY=20"} {
-		first := load(t, env)
-		if l := newLimits(together(first, first)); l.rates != nil || l.slots != nil {
-			t.Errorf("%q: %+v", env, l)
-		}
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"sidecar/internal/config"
 	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
-	"sidecar/internal/topology"
 	"sidecar/internal/topology/declare"
 )
 
@@ -188,18 +187,6 @@ func TestBatches(t *testing.T) {
 	for _, part := range []string{`"message_id":"c"`, `"delivery":{"attempt":2,"retry_count":1,`} {
 		if again.Header.Get("Content-Type") != "application/jsonl" || !strings.Contains(string(again.Body), part) {
 			t.Errorf("the second POST does not say %s:\n%s", part, again.Raw)
-		}
-	}
-}
-
-// TestOrderBy: a failed message is tried again in its place, in a queue with a single active consumer; order within each
-// replica needs none.
-func TestOrderBy(t *testing.T) {
-	t.Parallel()
-	for scope, single := range map[string]any{"cluster": true, "replica": nil} {
-		p := must.Get(newPlan(load(t, "SIDECAR_ORDER_BY=routing-key", "SIDECAR_ORDER_SCOPE="+scope)))(t)
-		if q := p.OwnQueue(); !p.InPlace || p.SingleActive != (single != nil) || q.Args[topology.ArgSingleConsumer] != single {
-			t.Errorf("%s: in place %v, single active %v, arguments %v", scope, p.InPlace, p.SingleActive, q.Args)
 		}
 	}
 }
