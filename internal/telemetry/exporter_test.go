@@ -173,24 +173,6 @@ func TestExportWaitsAsAsked(t *testing.T) {
 	}
 }
 
-func TestExportTimesOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		x, s := scripted(t, func(_ int, r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
-		defer cancel()
-		if err := x.UploadTraces(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		if s.calls < 2 {
-			t.Errorf("%d calls: one request took the whole time", s.calls)
-		}
-	})
-}
-
 // A shutdown in the middle of a backoff tries once more at once, then lets go.
 func TestFinishCutsTheBackoffShort(t *testing.T) {
 	t.Parallel()
