@@ -151,26 +151,6 @@ func TestWithoutADeadLetterQueue(t *testing.T) {
 	}
 }
 
-func TestDepthsAreMeasuredAtAnInterval(t *testing.T) {
-	t.Parallel()
-	a := fresh(t, load(t))
-	measure := a.subscriptions[0].measure
-	for range 3 {
-		a.Flow()
-	}
-	if len(measure) != 1 {
-		t.Fatalf("asked %d times", len(measure))
-	}
-	<-measure
-	if a.Flow(); len(measure) != 0 {
-		t.Error("asked again at once")
-	}
-	a.measured = time.Now().Add(-measureEvery)
-	if a.Flow(); len(measure) != 1 {
-		t.Error("not asked again")
-	}
-}
-
 // TestHealthURLHasNoQuery: the log and /status show it, and a query may hold a token.
 func TestHealthURLHasNoQuery(t *testing.T) {
 	t.Parallel()

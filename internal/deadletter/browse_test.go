@@ -1,7 +1,6 @@
 package deadletter
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
-	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
@@ -205,35 +203,5 @@ func TestTextInLargeBodies(t *testing.T) {
 				t.Errorf("%.20q is found in a body that ends before it does", text)
 			}
 		}
-	}
-}
-
-func TestEmptyAndMissing(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	if views, sum := r.browse(Filter{}, Scan{}); len(views) != 0 || sum.Total != 0 {
-		t.Errorf("%+v", sum)
-	}
-	plan := *r.plan
-	plan.Park.Queue = ""
-	if all := New(Options{}, Owner{Plan: &plan}); len(all) != 0 {
-		t.Errorf("%v", all)
-	}
-	if p, err := r.Redrive(t.Context(), Redrive{Canary: 2}, nil); err != nil || p != (Progress{}) {
-		t.Errorf("%+v %v", p, err)
-	}
-	must.Get(brokertest.Channel(t, r.url).QueueDelete(r.name, false, false, false))(t)
-	_, err := r.Browse(t.Context(), Filter{}, Scan{}, nil, nil)
-	_, rerr := r.Redrive(t.Context(), Redrive{}, nil)
-	_, derr := r.Depth(t.Context())
-	_, ierr := r.Import(t.Context(), strings.NewReader(""), 0, nil)
-	for _, err := range []error{err, rerr, derr, ierr} {
-		if !errors.Is(err, ErrMissing) {
-			t.Errorf("%v", err)
-		}
-	}
-	r.url = "amqp://127.0.0.1:1/"
-	if _, err = r.another().Redrive(t.Context(), Redrive{}, nil); err == nil || errors.Is(err, broker.ErrUnknown) {
-		t.Errorf("without a broker: %v", err)
 	}
 }

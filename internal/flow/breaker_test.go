@@ -213,16 +213,3 @@ func TestNextOutageDefersAnew(t *testing.T) {
 		}
 	})
 }
-
-// TestPauseOfATrialThatHasEnded: a failure that was counted before an answer closed the breaker begins no pause after it.
-func TestPauseOfATrialThatHasEnded(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, c *Control) {
-		c.trip()
-		time.Sleep(2 * time.Second)
-		c.answer(200, 0)
-		if pause := c.breaker.pause(onTrial, "late"); pause != 0 || !c.Open() {
-			t.Fatalf("a pause of %v, holds %v", pause, c.Holds())
-		}
-	})
-}
