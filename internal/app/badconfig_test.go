@@ -2,10 +2,14 @@ package app
 
 import (
 	"errors"
+	"io"
+	"io/fs"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"sidecar/internal/config"
+	"sidecar/internal/testkit/must"
 )
 
 // judged loads a configuration as the sidecar does.
@@ -127,6 +131,29 @@ func TestBadOutbox(t *testing.T) {
 	t.Parallel()
 	refused(t, "sslmode is invalid", "SIDECAR_OUTBOX_DSN", "SIDECAR_OUTBOX_DSN=postgres://u:s3cr3t@db/shop?sslmode=maybe")
 	refused(t, "not of the form", "SIDECAR_OUTBOX_DSN", "SIDECAR_OUTBOX_DSN=s3cr3t")
+}
+
+// TestOutboxWarnings: a way on which the password may be read is worth a line, none or another one is not.
+func TestOutboxWarnings(t *testing.T) {
+	t.Parallel()
+	for dsn, warned := range map[string]bool{
+		"": false, "postgres://u:p@db.example/shop": true, "postgres://u:p@db.example/shop?sslmode=verify-full": false,
+	} {
+		w := outboxWarnings(must.Get(judged("SIDECAR_OUTBOX_DSN=" + dsn))(t))
+		if len(w) > 0 != warned || warned && (!strings.Contains(w[0], "db.example") || !strings.HasPrefix(w[0], "SIDECAR_OUTBOX_DSN")) {
+			t.Errorf("%q: %q", dsn, w)
+		}
+	}
+}
+
+// TestTraceCollectorCertificates: a file that is gone since the configuration was read ends the start.
+func TestTraceCollectorCertificates(t *testing.T) {
+	t.Parallel()
+	cfg := load(t, "OTEL_EXPORTER_OTLP_ENDPOINT=https://127.0.0.1:1")
+	cfg.Tracing.CAFile = filepath.Join(t.TempDir(), "ca.pem")
+	if _, err := New(cfg, Build{}, io.Discard); !errors.Is(err, ErrConfig) || !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
 }
 
 // TestPassthroughThatSetsAHeaderOfHTTP: a pattern that would let a message set such a header is refused, one that matches

@@ -16,6 +16,7 @@ import (
 	"sidecar/internal/brokertest"
 	"sidecar/internal/config"
 	"sidecar/internal/testkit/must"
+	"sidecar/internal/topology"
 )
 
 const two = "SIDECAR_SERVICE=wms-cincout SIDECAR_SUBSCRIPTIONS=orders,refunds "
@@ -176,6 +177,17 @@ func TestBrokenPlanFile(t *testing.T) {
 	}
 	if lines := strings.Split(err.Error(), "\n"); !slices.EqualFunc(lines, want, strings.HasPrefix) {
 		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
+	}
+}
+
+// TestPlanFileWithoutBindings: what the app publishes without saying where goes to the default exchange.
+func TestPlanFileWithoutBindings(t *testing.T) {
+	t.Parallel()
+	cfg := must.Get(judged("SIDECAR_TOPOLOGY=delay-ladder", "SIDECAR_BINDINGS=a:b"))(t)
+	fromFile := must.Get(judged(planFile(t, cfg, func(p map[string]any) { p["bindings"], p["exchanges"] = []any{}, []any{} })))(t)
+	p := must.Get(newPlan(fromFile))(t)
+	if x := mainExchange(fromFile, p); x != "" || p.Preset != topology.PresetDelayLadder || p.Service != "wms-cincout" {
+		t.Errorf("main exchange %q of %+v", x, p)
 	}
 }
 

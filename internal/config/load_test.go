@@ -218,3 +218,12 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
+
+func TestSeveralWarnings(t *testing.T) {
+	t.Parallel()
+	c := load(t, "SIDECAR_APP_URL=http://app/", "SIDECAR_APP_TOKEN=abc", "SIDECAR_CONTROL_ADDR=:9091", "SIDECAR_CONTROL_TOKEN=0123456789abcdef")
+	if w := strings.Join(c.Warnings(), "\n"); strings.Count(w, "\n") != 2 || !strings.Contains(w, "SIDECAR_APP_TOKEN: goes over") ||
+		!strings.Contains(w, "SIDECAR_CONTROL_ADDR: can be reached") {
+		t.Errorf("warnings:\n%s", w)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -120,4 +121,22 @@ func TestCanaryThroughARetryQueue(t *testing.T) {
 	if !errors.Is(err, ErrCanary) || !strings.Contains(err.Error(), "no verdict after 1.2s") {
 		t.Error(err)
 	}
+}
+
+// TestCanaryUnheard: a redrive that does not receive the verdicts any more moves nothing else.
+func TestCanaryUnheard(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.park(r.numbered(20)...)
+	q, proxy := r.through()
+	var cut sync.Once
+	p, err := q.Redrive(t.Context(), Redrive{Canary: 3}, func(p Progress) {
+		if p.Done > 0 {
+			cut.Do(proxy.Cut)
+		}
+	})
+	if !errors.Is(err, ErrStopped) || p.Canary.Done || p.Done > 3 {
+		t.Errorf("%+v %v", p, err)
+	}
+	r.nothingLost(20)
 }

@@ -132,6 +132,18 @@ func TestGroupsOfAnswers(t *testing.T) {
 	}
 }
 
+// TestGroupKeepsProblemTypes: a type is an identifier, and stays as it is.
+func TestGroupKeepsProblemTypes(t *testing.T) {
+	t.Parallel()
+	m := Message{Facts: Facts{Problem: Problem{Type: "https://example.test/p/17", Title: "Gone"}}}
+	if got := m.Group().Problem; got != m.Problem.Type {
+		t.Error(got)
+	}
+	if m.Detail = "no 17"; m.Group().Problem != "no …" {
+		t.Error(m.Group().Problem)
+	}
+}
+
 func FuzzWhy(f *testing.F) {
 	for _, s := range []string{
 		`{"error":{"message":"x"}}`, `{"error":"a\u00`, `{"error":"a\\`, `[[{"detail":`, "<title>x</title>", "<pre>", "Traceback (most recent call last):\n\nE", `"`, "{\"\\x0d\n", "\ufeff{",

@@ -160,6 +160,19 @@ func TestRequestMovesToAFreshConnectionOnlyIfNothingWasWritten(t *testing.T) {
 	}
 }
 
+// An app may say goodbye before it hangs up. What was there before a byte was sent answers nothing.
+func TestAnswerToNothingIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{10, smallBody + 1, inlineBody + 1} {
+		_, client := listen(t, 500)
+		near, far := pair(t, "unix")
+		_, _ = io.WriteString(far, apptest.Status(200))
+		far.Close()
+		client.pool.put(blind(newConn(near, nil)), time.Now(), noLimit)
+		wantStatus(t, client, size, 500)
+	}
+}
+
 // The app has closed, but its kernel has not yet said so: the bytes leave, and it cannot be known whether they were
 // read.
 func TestRequestThatLeftIsNotSentAgain(t *testing.T) {

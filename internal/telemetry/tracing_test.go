@@ -158,14 +158,3 @@ func TestSpanOfABatchOfOne(t *testing.T) {
 		t.Errorf("the count of a single message: %v", n)
 	}
 }
-
-// TestBatchOfUnsampledMessages: the POST of messages whose traces are not recorded is not recorded.
-func TestBatchOfUnsampledMessages(t *testing.T) {
-	t.Parallel()
-	off := Carrier{Traceparent: parent[:53] + "00"}
-	var request Carrier
-	c := traced(t, TracingOptions{}, func(tracing *Tracing) { request, _ = postOf(tracing, off, off) })
-	if len(c.spans) != 0 || !validTraceparent(request.Traceparent) || request.Traceparent[53:] != "00" {
-		t.Errorf("request %+v, spans %v", request, c.spans)
-	}
-}
