@@ -2,12 +2,9 @@ package admin
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"testing"
 	"time"
-
-	"sidecar/internal/testkit/must"
 )
 
 func TestEveryAnswerIsProtected(t *testing.T) {
@@ -45,21 +42,6 @@ func TestNothingElseIsServed(t *testing.T) {
 	for _, path := range []string{"/livez", "/readyz", "/startupz", "/metrics", "/drained", "/debug/pprof/"} {
 		r.wantProblem(path, r.do(http.MethodGet, r.control, path, nil), http.StatusNotFound)
 	}
-}
-
-// wantFree fails when something still listens on an address.
-func wantFree(t *testing.T, addr string) {
-	t.Helper()
-	l := must.Get(net.Listen("tcp", addr))(t)
-	_ = l.Close()
-}
-
-func TestShutdownBeforeServeFreesThePorts(t *testing.T) {
-	t.Parallel()
-	s, addrs := bound(t, newFakeState())
-	s.Shutdown(t.Context())
-	wantFree(t, addrs.Admin)
-	wantFree(t, addrs.Control)
 }
 
 // A connection that sent nothing must neither hold the stop up nor make it fail.

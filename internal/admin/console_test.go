@@ -1,10 +1,7 @@
 package admin
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
-	"net"
 	"net/http"
 	"path"
 	"regexp"
@@ -67,24 +64,6 @@ func TestPageFiles(t *testing.T) {
 	t.Logf("%d files, %d bytes", len(files), total)
 }
 
-// TestPageIDs: what the scripts search for by its id is in the page.
-func TestPageIDs(t *testing.T) {
-	t.Parallel()
-	files := consoleFiles()
-	page := content(t, files["/"])
-	asked := 0
-	for at, name := range files {
-		for _, m := range regexp.MustCompile(`byId\('([^']+)'\)`).FindAllStringSubmatch(content(t, name), -1) {
-			if asked++; strings.Count(page, ` id="`+m[1]+`"`) != 1 {
-				t.Errorf("%s searches for %s, which is not in the page once", at, m[1])
-			}
-		}
-	}
-	if asked < 50 {
-		t.Errorf("only %d ids are searched for", asked)
-	}
-}
-
 // TestTheDocumentHasEveryRoute, and nothing else.
 func TestTheDocumentHasEveryRoute(t *testing.T) {
 	t.Parallel()
@@ -140,19 +119,6 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestStatusWithoutAQueue: what does not exist where nothing is consumed is left out; r.do compares with openapi.json.
-func TestStatusWithoutAQueue(t *testing.T) {
-	t.Parallel()
-	r := start(t, nil)
-	r.state.status = Status{
-		Version: "1.2.3", Started: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), Service: "wms-a", Publish: Connection{Connected: true},
-		Consumption: Consumption{State: Publishing, Pauses: []Pause{}, Findings: []Finding{}, Warnings: []string{}},
-	}
-	r.wantBody("status", r.do(http.MethodGet, r.control, "/status", nil), http.StatusOK,
-		`{"state":"publishing","pauses":[],"findings":[],"warnings":[],"version":"1.2.3",`+
-			`"started":"2030-01-02T03:04:05Z","service":"wms-a","publish":{"connected":true}}`)
-}
-
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	r := start(t, nil)
@@ -203,19 +169,6 @@ func TestBodies(t *testing.T) {
 	r.wantCalled("pause,pause,pause,pause")
 	large := r.raw(r.control, "POST /pause HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n{}")
 	r.wantProblem("1 GiB", large, http.StatusRequestEntityTooLarge)
-}
-
-func TestABodyThatEndsEarly(t *testing.T) {
-	t.Parallel()
-	r := start(t, nil)
-	c := r.send(r.control, "POST /pause HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{}")
-	must.Do(t, c.(*net.TCPConn).CloseWrite())
-	resp := must.Get(http.ReadResponse(bufio.NewReader(c), nil))(t)
-	body := must.Get(io.ReadAll(resp.Body))(t)
-	if resp.StatusCode != http.StatusBadRequest || !strings.Contains(string(body), "ended early") {
-		t.Errorf("%d %s", resp.StatusCode, body)
-	}
-	r.wantCalled("")
 }
 
 func TestControlRequestsAreBounded(t *testing.T) {

@@ -184,15 +184,6 @@ func TestBadQueries(t *testing.T) {
 	}
 }
 
-func TestNoDeadLetterQueue(t *testing.T) {
-	t.Parallel()
-	r := start(t, nil)
-	for path, route := range r.o.DeadLetters.Routes() {
-		path := strings.Replace(path, "{id}", "0123456789abcdef", 1)
-		r.wantProblem(route.Method+" "+path, r.do(route.Method, r.control, path, jsonBody("{}")), http.StatusNotFound, "no dead-letter queue")
-	}
-}
-
 // TestAMissingQueue: it is in the topology, and not in the broker. A queue that a read would harm is a conflict, not
 // trouble that passes.
 func TestAMissingQueue(t *testing.T) {

@@ -5,11 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sidecar/internal/budget"
 	"sidecar/internal/telemetry"
-	"sidecar/internal/testkit/must"
 )
 
 // TestProbes: what they answer, whatever name the prober has for the pod.
@@ -70,26 +67,6 @@ func TestMetrics(t *testing.T) {
 	if !strings.Contains(got.body, `version="1.2.3"`) || !strings.HasPrefix(got.Header.Get("Content-Type"), "text/plain; version=0.0.4") {
 		t.Errorf("%v\n%s", got.Header, got.body)
 	}
-}
-
-type broken struct{}
-
-func (broken) Describe(c chan<- *prometheus.Desc) { prometheus.DescribeByCollect(broken{}, c) }
-
-func (broken) Collect(c chan<- prometheus.Metric) {
-	c <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "broken", nil, nil), http.ErrBodyNotAllowed)
-}
-
-func TestOneBrokenMetricDoesNotHideTheOthers(t *testing.T) {
-	t.Parallel()
-	registry := telemetry.NewRegistry("1.2.3", "abc")
-	r := start(t, func(o *Options) { o.Gatherer = registry })
-	must.Do(t, registry.Register(broken{}))
-	got := r.do(http.MethodGet, r.admin, "/metrics", nil)
-	if got.StatusCode != http.StatusOK || !strings.Contains(got.body, "sidecar_build_info") {
-		t.Errorf("%d %s", got.StatusCode, got.body)
-	}
-	r.wantLogged(1, `"library":"prometheus"`)
 }
 
 func TestScrapesAreBounded(t *testing.T) {

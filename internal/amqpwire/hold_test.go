@@ -173,25 +173,6 @@ func TestAConnectionEndsWhileItWaitsForMemory(t *testing.T) {
 	}
 }
 
-// TestSpareMemoryIsCounted: the memory of a large body is not used for a small one, which counts as small, and a body
-// that is missing has none.
-func TestSpareMemoryIsCounted(t *testing.T) {
-	t.Parallel()
-	in := newIntake(t.Context(), Options{Memory: budget.New(100_000).Account(budget.Deliveries)})
-	for _, c := range []struct{ size, most int64 }{{10, 2 << 10}, {0, 2 << 10}, {60_000, 60_000 + 8<<10}, {500_000, 0}} {
-		d := &Delivery{}
-		d.Body = make([]byte, 0, 60_000)
-		must.Do(t, in.hold(d, c.size, nil))
-		if int64(cap(d.Body)) > c.most+2*c.size || c.most > 0 && d.Missing != 0 || c.most == 0 && (d.Missing != c.size || d.Body != nil) {
-			t.Errorf("%d bytes: capacity %d, missing %d", c.size, cap(d.Body), d.Missing)
-		}
-		d.Free()
-	}
-	if held := in.o.Memory.Held(); held != 0 {
-		t.Errorf("%d bytes are held", held)
-	}
-}
-
 // heldOf is what a delivery with a body of size bytes holds of a share.
 type heldOf struct {
 	share, size int

@@ -169,31 +169,6 @@ func compareInbox(t *testing.T, seed uint64, consumer string, q *Deliveries, wan
 	}
 }
 
-// A consumer that has ended takes nothing more: the message is the broker's, and the frames are the library's to drop.
-func TestIntakeAfterTheEndOfAConsumer(t *testing.T) {
-	t.Parallel()
-	q := NewDeliveries(0)
-	q.End()
-	if q.Add(NewDelivery()) {
-		t.Error("a delivery went to a consumer that was gone")
-	}
-	in := newIntake(t.Context(), Options{Hidden: func(int) {}})
-	in.Consume("gone", NewDeliveries(0))
-	begin := deliverFrame(1, "gone", 1, false, "", "k")
-	if n, err := in.frame(begin, len(begin)-frameHead-frameTail, FrameMax); n != len(begin) || err != nil {
-		t.Fatalf("%d of %d bytes are used, %v", n, len(begin), err)
-	}
-	in.Cancel("gone")
-	in.Cancel("gone")
-	head := contentFrame(1, "1", "", 0)
-	if n, err := in.frame(head, len(head)-frameHead-frameTail, FrameMax); n != len(head) || err != nil {
-		t.Errorf("the rest of a delivery that had begun: %d of %d, %v", n, len(head), err)
-	}
-	if n, err := in.frame(begin, len(begin)-frameHead-frameTail, FrameMax); n != 0 || err != nil {
-		t.Errorf("a delivery to a consumer that is gone: %d, %v", n, err)
-	}
-}
-
 // Whatever breaks the protocol ends the connection with a name: the messages are delivered again on the next one.
 func TestIntakeGivesABrokenConnectionUp(t *testing.T) {
 	t.Parallel()

@@ -61,21 +61,6 @@ func TestCheckSeesBindings(t *testing.T) {
 	}
 }
 
-// TestCheckSeesTheWayBack: with the bindings seen no warning says that they cannot be.
-func TestCheckSeesTheWayBack(t *testing.T) {
-	t.Parallel()
-	env := []string{"SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers"}
-	declared(t, live(t, env...))
-	env = append(env, "SIDECAR_TOPOLOGY_MODE=verify")
-	warned := func(r checkJSON) bool { return strings.Contains(strings.Join(r.Warnings, "\n"), "cannot be checked") }
-	if r, err := checked(t, live(t, env...)); err != nil || !warned(r) {
-		t.Errorf("%v: %+v", err, r)
-	}
-	if r, err := checked(t, managed(t, env...)); err != nil || warned(r) {
-		t.Errorf("%v: %+v", err, r)
-	}
-}
-
 // policyCase is a queue with a policy, and the finding about it.
 type policyCase struct {
 	queue                    string
@@ -192,17 +177,6 @@ func TestCheckCountsWhatTheQueueDelays(t *testing.T) {
 	})
 }
 
-// TestCheckWithoutStatistics: up to RabbitMQ 4.2 the policies of a queue are in its statistics.
-func TestCheckWithoutStatistics(t *testing.T) {
-	t.Parallel()
-	plan := must.Get(newPlan(load(t)))(t)
-	r := CheckResult{Bindings: seen, Policies: notSeen, Fits: true}
-	r.conclude(load(t), plan)
-	if !strings.HasSuffix(r.ok, "; policies not seen") || len(r.notes) != 1 || !strings.Contains(r.notes[0], "statistics") {
-		t.Errorf("%q, %q", r.ok, r.notes)
-	}
-}
-
 // TestCheckFindsLeftovers: the advice is to delete an empty queue, and to leave one that may have messages. They are counted
 // over AMQP: the API counts what is in a quorum queue some seconds late.
 func TestCheckFindsLeftovers(t *testing.T) {
@@ -222,14 +196,6 @@ func TestCheckFindsLeftovers(t *testing.T) {
 		if full.Found != fmt.Sprintf("%d messages", n) || strings.Contains(full.Fix, "delete_queue") || !strings.Contains(full.Fix, "leave it") {
 			t.Errorf("with %d messages: %+v", n, full)
 		}
-	}
-}
-
-func TestCheckSaysHowManyQueuesItHasNotRead(t *testing.T) {
-	t.Parallel()
-	all := leftovers(&management.Seen{Unread: 3}, "v")
-	if len(all) != 1 || all[0].Judgement != topology.Harmless || all[0].Object != `virtual host "v"` || all[0].Found != "3 more queues" {
-		t.Errorf("%+v", all)
 	}
 }
 

@@ -61,24 +61,6 @@ func TestRetriesOfEachMode(t *testing.T) {
 	}
 }
 
-// TestRetriesOfAQueueThatDelays: in every mode explain, plan and its picture say how long a message waits in its queue.
-func TestRetriesOfAQueueThatDelays(t *testing.T) {
-	t.Parallel()
-	for delays, want := range map[string]string{"": "5s", "SIDECAR_RETRY_DELAYS=2s,1m": "2s, and as much longer each time, up to 1m"} {
-		for _, mode := range []string{"declare", "verify", "none"} {
-			env := append(strings.Fields(delays), "SIDECAR_TOPOLOGY=native", "SIDECAR_TOPOLOGY_MODE="+mode)
-			explains(t, load(t, env...), "rejected", map[string][]Question{
-				"rejected with requeue: demo.queue.demo-orders delays it " + want: {{Status: 503}},
-				"requeued": {{Status: 425}},
-			})
-			planned, drawn := rendered(t, "text", env...), rendered(t, "mermaid", env...)
-			if !strings.Contains(planned, "a failure waits "+want) || !strings.Contains(drawn, `"failed: reject, wait `+want+`"`) {
-				t.Errorf("%s:\n%s%s", mode, planned, drawn)
-			}
-		}
-	}
-}
-
 // TestBatchesAreExplained: explain says what an answer means for several messages, where there can be several.
 func TestBatchesAreExplained(t *testing.T) {
 	t.Parallel()
@@ -122,16 +104,6 @@ func TestAnswersToAllAreExplained(t *testing.T) {
 				t.Errorf("%+v:\n%s", q, text)
 			}
 		}
-	}
-}
-
-// TestExplainWithoutRoutes: a subscription without routes POSTs everything, also where messages of others without a route
-// are acked.
-func TestExplainWithoutRoutes(t *testing.T) {
-	t.Parallel()
-	cfg := load(t, "SIDECAR_SUBSCRIPTIONS=x,y", "SIDECAR_SUB_X_ROUTES=a=/a", "SIDECAR_ROUTES_ELSE=ack")
-	if text := explained(t, cfg.Subscriptions[1], Question{RoutingKey: "b", Status: 200}); !strings.Contains(text, "POST to http://127.0.0.1:8080/") {
-		t.Error(text)
 	}
 }
 

@@ -139,17 +139,6 @@ func TestEachHasASlot(t *testing.T) {
 	}
 }
 
-// TestNoLimits: without a bound nothing is shared, and a bound that is the sum is none.
-func TestNoLimits(t *testing.T) {
-	t.Parallel()
-	for _, env := range []string{"", "SIDECAR_MAX_CONCURRENCY=20"} {
-		first := load(t, env)
-		if l := newLimits(together(first, first)); l.rates != nil || l.slots != nil {
-			t.Errorf("%q: %+v", env, l)
-		}
-	}
-}
-
 const dayLong = "SIDECAR_APP_TIMEOUT=24h"
 
 // TestLongAttempts are the settings that may have attempts that are longer than the broker waits by itself.

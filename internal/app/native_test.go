@@ -65,29 +65,6 @@ func TestOlderNodes(t *testing.T) {
 	}
 }
 
-// TestOlderNodeAfterAReconnect: messages are in flight, and the next node is older. They are given back and stay.
-func TestOlderNodeAfterAReconnect(t *testing.T) {
-	t.Parallel()
-	brokertest.Delaying(t)
-	url, app, gate := brokertest.URL(t), apptest.NewApp(t), make(chan struct{})
-	app.On("", apptest.Held(gate, apptest.Say(apptest.Status(500))), apptest.Say(apptest.Status(200)))
-	d := brokertest.NewDisguise(t, url)
-	_, sub, log := consuming(t, load(t, throughout(t, d, "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_RETRY_DELAY=100ms")...))
-	brokertest.Send(t, url, sub.plan.Queue, "m")
-	brokertest.Eventually(t, time.Minute, "the app has it", func() bool { return len(app.Requests()) == 1 })
-	d.As("4.2.9")
-	d.Cut()
-	brokertest.Eventually(t, time.Minute, "the finding", sub.status.bad)
-	close(gate)
-	brokertest.WaitReady(t, url, sub.plan.Queue, 1)
-	if m := brokertest.Get(t, url, sub.plan.Queue, time.Minute); m.Headers["x-delivery-count"] != int64(1) {
-		t.Errorf("the message has %v: the lost connection is the only return", m.Headers)
-	}
-	if sub.consumer.Active() || len(app.Requests()) != 1 || strings.Contains(log.String(), `"outcome":"retry"`) {
-		t.Errorf("active %v, %d requests", sub.consumer.Active(), len(app.Requests()))
-	}
-}
-
 // TestQueueDelaysNothing: a policy takes the delays away while the sidecar runs. A few messages return at once, then
 // nothing is consumed; when the policy is gone, the sidecar goes on by itself.
 func TestQueueDelaysNothing(t *testing.T) {

@@ -3,7 +3,6 @@ package app
 import (
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,80 +124,6 @@ func saysRefused(t *testing.T, a *App, says string) {
 	}
 }
 
-// TestRefusedThenPaused: a queue that cannot be consumed is a reason only while it is tried, and each reason of the
-// broker is logged.
-func TestRefusedThenPaused(t *testing.T) {
-	t.Parallel()
-	s, cfg := newScene(t, "none")
-	a, log, _ := run(t, cfg)
-	refused := func(why string, lines int) {
-		t.Helper()
-		brokertest.Eventually(t, time.Minute, why, func() bool { return strings.Contains(refusal(a.Status().Pauses), why) })
-		brokertest.Eventually(t, time.Minute, "a log line of "+why, func() bool {
-			return len(log.Lines(`"msg":"paused"`, `"reason":"queue"`, why)) == lines
-		})
-	}
-	paused := func() {
-		t.Helper()
-		a.Pause("")
-		brokertest.Eventually(t, time.Minute, "ready while paused on purpose", func() bool { return a.Ready("").Ready })
-		if st := a.Status(); st.State != admin.Paused || len(st.Pauses) != 1 || st.Pauses[0].Reason != flow.Operator {
-			t.Errorf("paused: %+v", st)
-		}
-		if n := brokertest.Metric(t, a.registry, "sidecar_paused", "queue", refusedQueue, "reason", "queue"); n != 0 {
-			t.Errorf("sidecar_paused is %v for a queue that is not tried", n)
-		}
-	}
-	refused("404 NOT_FOUND", 1)
-	s.permit("^$")
-	s.declare()
-	refused("403 ACCESS_REFUSED", 1)
-	paused()
-	a.Resume("")
-	refused("403 ACCESS_REFUSED", 2)
-	paused()
-	s.permit(".*")
-	a.Resume("")
-	brokertest.Eventually(t, time.Minute, "consuming", func() bool { return a.Ready("").Ready && a.Status().State == admin.Consuming })
-	if lines := log.Lines(`"msg":"queue not tried"`); len(lines) != 2 {
-		t.Errorf("logged %q", lines)
-	}
-}
-
-// TestStartingBetweenConsumers: between a consumer that the broker cancelled and the next one, nothing is consumed, and
-// the state says so. Right after POST /resume it says consuming: the consumer begins at once.
-func TestStartingBetweenConsumers(t *testing.T) {
-	t.Parallel()
-	var a *App
-	var between atomic.Pointer[admin.Status]
-	log := &apptest.Log{}
-	a = must.Get(New(live(t), Build{}, writer(func(line []byte) (int, error) {
-		if strings.Contains(string(line), `"msg":"broker channel over"`) { // the pause before the next try begins
-			between.CompareAndSwap(nil, new(a.Status()))
-		}
-		return log.Write(line)
-	})))(t)
-	serve(t, a, log)
-	brokertest.Eventually(t, time.Minute, "consuming", func() bool { return a.Status().State == admin.Consuming && a.Ready("").Ready })
-	a.Pause("")
-	brokertest.Eventually(t, time.Minute, "no consumer", func() bool { return !a.subscriptions[0].consumer.Active() })
-	if a.Resume(""); a.Status().State != admin.Consuming {
-		t.Errorf("right after it is resumed: %s", a.Status().State)
-	}
-	brokertest.Eventually(t, time.Minute, "a consumer", a.subscriptions[0].consumer.Active)
-	(&scene{t: t, ch: brokertest.Channel(t, brokertest.URL(t))}).remove()
-	brokertest.Eventually(t, time.Minute, "the consumer is over", func() bool { return between.Load() != nil })
-	if st := between.Load(); st.State != admin.Starting || !st.Consume.Connected || len(st.Pauses) > 0 {
-		t.Errorf("between two consumers: %+v", st)
-	}
-	brokertest.Eventually(t, time.Minute, "consuming again", func() bool { return a.Status().State == admin.Consuming && a.Ready("").Ready })
-}
-
-// writer is an io.Writer.
-type writer func([]byte) (int, error)
-
-func (w writer) Write(p []byte) (int, error) { return w(p) }
-
 // TestOneOfTwoQueuesCannotBeConsumed: the status names that one, and the other is consumed. So is a third one as soon as its
 // topology, which is only verified, has been declared.
 func TestOneOfTwoQueuesCannotBeConsumed(t *testing.T) {
@@ -235,15 +160,4 @@ func TestOneOfTwoQueuesCannotBeConsumed(t *testing.T) {
 	brokertest.Eventually(t, time.Minute, "a message of the other", func() bool { return len(app.Requests()) == 1 })
 	brokertest.Queue(t, brokertest.URL(t), absent, nil)
 	brokertest.Eventually(t, time.Minute, "both are consumed", func() bool { return a.Ready("").Ready && len(a.Status().Pauses) == 0 })
-}
-
-// TestBrokerRefuses: while there is no connection, /status has the broker's words for both.
-func TestBrokerRefuses(t *testing.T) {
-	t.Parallel()
-	a, _, _ := run(t, live(t, "SIDECAR_AMQP_URL="+brokertest.URLAs(t, brokertest.User(t, "secret"), "another")))
-	brokertest.Eventually(t, time.Minute, "the refusal", func() bool {
-		const says = "username or password not allowed"
-		s := a.Status()
-		return s.State == admin.Starting && strings.Contains(s.Consume.Error, says) && strings.Contains(s.Publish.Error, says)
-	})
 }

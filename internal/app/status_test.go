@@ -4,15 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"golang.org/x/sync/errgroup"
 
 	"sidecar/internal/admin"
 	"sidecar/internal/apptest"
@@ -20,7 +17,6 @@ import (
 	"sidecar/internal/config"
 	"sidecar/internal/deadletter"
 	"sidecar/internal/dispatch"
-	"sidecar/internal/telemetry"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
@@ -78,40 +74,6 @@ func TestNamedSubscriptions(t *testing.T) {
 	}
 }
 
-// TestWaiting: what a queue delays itself is known to who rejected it, and counted over the subscriptions that have such
-// a queue. Nothing pretends to know it of others.
-func TestWaiting(t *testing.T) {
-	t.Parallel()
-	app := apptest.NewApp(t)
-	app.On("", apptest.Say(apptest.Status(500)))
-	a, log, _ := run(t, live(t, "SIDECAR_SUBSCRIPTIONS=one,two,other", "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_RETRY_DELAY=1h",
-		"SIDECAR_SUB_ONE_TOPOLOGY=native", "SIDECAR_SUB_TWO_TOPOLOGY=native", "SIDECAR_QUEUE_TYPE=quorum"))
-	waiting, old := []int{2, 1}, strings.HasPrefix(brokertest.Version(t), "3.") || strings.HasPrefix(brokertest.Version(t), "4.0.")
-	if old {
-		waiting = []int{0, 0}
-		brokertest.Eventually(t, time.Minute, "the broker is too old", func() bool { return len(a.Status().Findings) == 2 })
-	} else {
-		brokertest.Eventually(t, time.Minute, "all are ready", func() bool { return a.Ready("").Ready })
-		brokertest.Send(t, brokertest.URL(t), a.subscriptions[0].plan.Queue, "m", "n")
-		brokertest.Send(t, brokertest.URL(t), a.subscriptions[1].plan.Queue, "m")
-		brokertest.Eventually(t, time.Minute, "all are rejected", func() bool { return strings.Count(log.String(), `"outcome":"retry"`) == 3 })
-	}
-	st := a.Status()
-	if st.Waiting == nil || *st.Waiting != waiting[0]+waiting[1] || st.Subscriptions[2].Waiting != nil {
-		t.Errorf("in all %v, where the queue delays nothing %v", st.Waiting, st.Subscriptions[2].Waiting)
-	}
-	for i, want := range waiting {
-		sub := &st.Subscriptions[i]
-		metric := brokertest.Metric(t, a.registry, "sidecar_waiting_messages", "queue", sub.Queue)
-		if sub.Waiting == nil || *sub.Waiting != want || metric != float64(want) {
-			t.Errorf("%s: %v wait, the metric says %v, want %d", sub.Name, sub.Waiting, metric, want)
-		}
-	}
-	if n := must.Get(testutil.GatherAndCount(a.registry, "sidecar_waiting_messages"))(t); n != 2 {
-		t.Errorf("%d series", n)
-	}
-}
-
 // TestOneProbeForEachApp: subscriptions whose app is the same, whatever their paths, share a probe. It asks once while
 // its answer is fresh, and an interrupted question is no answer.
 func TestOneProbeForEachApp(t *testing.T) {
@@ -154,38 +116,6 @@ func TestOneProbeForEachApp(t *testing.T) {
 	}
 }
 
-// TestStopOfAPartThatHangs: the log names every part that has stopped, so the one that is missing is the one that hangs.
-func TestStopOfAPartThatHangs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log apptest.Log
-		var group errgroup.Group
-		release := make(chan struct{})
-		untilEnd := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		stop, _ := start(&group, []part{
-			{name: "quick", run: untilEnd, stop: func(stopTime) { time.Sleep(time.Second) }},
-			{name: "stop hangs", run: func(context.Context) error { return nil }, stop: func(stopTime) { <-release }},
-			{name: "run hangs", run: func(context.Context) error { <-release; return nil }},
-		}, telemetry.NewLogger(&log, "debug", "json"))
-		go stop(stopTime{})
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if got := log.String(); !strings.Contains(got, `"part stopped","part":"quick","duration_ms":1000`) || strings.Contains(got, "hangs") {
-			t.Errorf("the log while two parts hang:\n%s", got)
-		}
-		close(release)
-		synctest.Wait()
-		for _, name := range []string{"stop hangs", "run hangs"} {
-			if !strings.Contains(log.String(), `"part":"`+name+`","duration_ms":60000`) {
-				t.Errorf("the log after the end does not have %q:\n%s", name, log.String())
-			}
-		}
-		if err := group.Wait(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestPicture(t *testing.T) {
 	t.Parallel()
 	plan := must.Get(newPlan(load(t, "SIDECAR_SERVICE=wms-cincout")))(t)
@@ -206,21 +136,6 @@ func TestPicture(t *testing.T) {
 	}
 }
 
-// TestPictureOfAQueueThatDelays: its waits are the shortest and the longest delay.
-func TestPictureOfAQueueThatDelays(t *testing.T) {
-	t.Parallel()
-	for delays, want := range map[string][]string{"SIDECAR_RETRY_DELAY=3s": {"3s"}, "SIDECAR_RETRY_DELAYS=3s,2m": {"3s", "2m0s"}} {
-		plan := must.Get(newPlan(load(t, "SIDECAR_SERVICE=wms-cincout", "SIDECAR_TOPOLOGY=native", delays)))(t)
-		var waits []admin.Wait
-		for _, d := range want {
-			waits = append(waits, admin.Wait{Route: topology.Route{Key: plan.Queue, Queue: plan.Queue}, Delay: d})
-		}
-		if got := topologyView("", plan); !reflect.DeepEqual(got.Waits, waits) {
-			t.Errorf("%s: %+v", delays, got.Waits)
-		}
-	}
-}
-
 func TestWithoutADeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	cfg := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_DEAD_LETTER=disabled", "SIDECAR_QUEUE=orders", "SIDECAR_EXCHANGE=amq.topic", "SIDECAR_BINDINGS=amq.topic:orders.#")
@@ -233,26 +148,6 @@ func TestWithoutADeadLetterQueue(t *testing.T) {
 	}
 	if _, err := DeadLetters(cfg, Build{}, "operator"); !errors.Is(err, ErrConfig) || !errors.Is(err, deadletter.ErrNoQueue) {
 		t.Errorf("%v", err)
-	}
-}
-
-func TestDepthsAreMeasuredAtAnInterval(t *testing.T) {
-	t.Parallel()
-	a := fresh(t, load(t))
-	measure := a.subscriptions[0].measure
-	for range 3 {
-		a.Flow()
-	}
-	if len(measure) != 1 {
-		t.Fatalf("asked %d times", len(measure))
-	}
-	<-measure
-	if a.Flow(); len(measure) != 0 {
-		t.Error("asked again at once")
-	}
-	a.measured = time.Now().Add(-measureEvery)
-	if a.Flow(); len(measure) != 1 {
-		t.Error("not asked again")
 	}
 }
 

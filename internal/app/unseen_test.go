@@ -84,28 +84,3 @@ func TestUnseenWayIsWarnedOf(t *testing.T) {
 		}
 	}
 }
-
-// TestCheckSaysWhatAMissingBindingDoes: it loses what a classic queue dead-letters, and holds up what a quorum queue
-// does.
-func TestCheckSaysWhatAMissingBindingDoes(t *testing.T) {
-	t.Parallel()
-	tiers := []string{"SIDECAR_SERVICE=freeflow-user", "SIDECAR_TOPOLOGY=topic-tiers"}
-	for _, tc := range []struct {
-		env  []string
-		want string
-	}{
-		{nil, "deleted in between loses"},
-		{[]string{"SIDECAR_QUEUE_TYPE=quorum"}, "deleted in between holds up"},
-		{[]string{"SIDECAR_TOPOLOGY_MODE=verify"}, "what is published is mandatory"},
-		{[]string{"SIDECAR_RETRY_DELAYS=1s"}, "what is published is mandatory"},
-		{[]string{"SIDECAR_TOPOLOGY=native"}, "what is published is mandatory"},
-		{tiers, "deleted in between loses"},
-		{append([]string{"SIDECAR_QUEUE_TYPE=quorum"}, tiers...), "deleted in between holds up"},
-		{append([]string{"SIDECAR_TOPOLOGY_MODE=verify"}, tiers...), "cannot be tested by publishing"},
-	} {
-		cfg := load(t, tc.env...)
-		if got := withoutBindings(cfg, must.Get(newPlan(cfg))(t)); !strings.Contains(got, tc.want) {
-			t.Errorf("%v: %q, want %q", tc.env, got, tc.want)
-		}
-	}
-}

@@ -249,23 +249,6 @@ func TestAlarmIsForgotten(t *testing.T) {
 	}
 }
 
-// TestAlarmWithoutAConnection: the metric shows an alarm while the connection that it blocked is lost.
-func TestAlarmWithoutAConnection(t *testing.T) {
-	t.Parallel()
-	proxy, at := proxied(t)
-	o, r, _ := sharing(t, time.Hour)
-	o.URLs = at.URLs
-	p := publisher(t, o)
-	session := p.current()
-	session.setBlocked(true, "low on disk")
-	proxy.Refuse()
-	session.Kill()
-	brokertest.Eventually(t, time.Minute, "no connection", func() bool { return brokertest.Metric(t, r, "sidecar_amqp_connected") == 0 })
-	if !active(o.Alarm) || brokertest.Metric(t, r, "sidecar_amqp_blocked") != 1 {
-		t.Error("the metric does not show the alarm")
-	}
-}
-
 // TestAlarmIsAskedForWithoutTheRight: a refused question is not asked again soon.
 func TestAlarmIsAskedForWithoutTheRight(t *testing.T) {
 	t.Parallel()

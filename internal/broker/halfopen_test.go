@@ -121,26 +121,6 @@ func TestBackoffGrowsToItsLimitAndNeverEnds(t *testing.T) {
 	}
 }
 
-// TestContextEndsTheSession: serve is in a call that the broker does not answer, and the call's own timeout is far
-// away.
-func TestContextEndsTheSession(t *testing.T) {
-	t.Parallel()
-	proxy, o := proxied(t)
-	o.Timeout = time.Hour
-	begun := make(chan struct{})
-	stop := supervise(t, NewDialer(o), func(_ context.Context, s *Session) error {
-		proxy.Stall(brokertest.Both)
-		close(begun)
-		_, err := s.Channel(context.Background())
-		return err
-	})
-	<-begun
-	result := make(chan error, 1)
-	go func() { result <- stop() }()
-	ended(t, result, "Supervise")
-	proxy.Restore(t)
-}
-
 // fakeSession is a session with a peer.
 func fakeSession(t *testing.T, change func(*Options)) (*brokertest.Peer, *Session) {
 	t.Helper()

@@ -57,31 +57,6 @@ func publication(key, body string) *message.Publication {
 	return &message.Publication{Kind: message.KindPublish, Key: key, Msg: amqp.Publishing{Body: []byte(body)}}
 }
 
-// TestLaneGathers: messages that are begun leave together, when the first of them is waited for.
-func TestLaneGathers(t *testing.T) {
-	t.Parallel()
-	queue := queue(t)
-	l := lane(t, options(t), "")
-	must.Do(t, publish(l, queue)) // which opens the channel
-	ctx := within(t, 30*time.Second)
-	var waits []func() error
-	for range 3 {
-		wait, err := l.Begin(ctx, publication(queue, "together"))
-		must.Do(t, err)
-		waits = append(waits, wait)
-	}
-	w := l.current().session.wire
-	if kept := w.Pending(); kept < 3*len("together") {
-		t.Errorf("only %d bytes of 3 messages are pending", kept)
-	}
-	for _, wait := range waits {
-		must.Do(t, wait())
-		if w.Pending() > 0 {
-			t.Error("bytes are still pending")
-		}
-	}
-}
-
 // TestLaneAfterARefusal: a right that is taken closes the channel under those that are on it. From then on exactly the
 // message that is refused is refused, and no other one is left unknown.
 func TestLaneAfterARefusal(t *testing.T) {
@@ -208,25 +183,4 @@ func TestLaneWithoutRoomInAnAlarm(t *testing.T) {
 	wantErr(t, <-behind, ErrBlocked) // behind it
 	free()
 	wantErr(t, <-sent, ErrBlocked)
-}
-
-// TestLaneAndTheEndOfItsConnection: every waiting call returns.
-func TestLaneAndTheEndOfItsConnection(t *testing.T) {
-	t.Parallel()
-	queue := queue(t)
-	l := lane(t, options(t), "")
-	full(t, l, queue)
-	p := l.publisher.current()
-	c := <-l.turn
-	sent := make(chan error)
-	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
-	select {
-	case err := <-sent:
-		t.Fatalf("it did not wait for its turn: %v", err)
-	case <-time.After(50 * time.Millisecond):
-	}
-	p.Kill()
-	wantErr(t, <-sent, ErrDisconnected)
-	l.turn <- c
-	wantErr(t, p.Try(t.Context(), publication(queue, "third")), ErrDisconnected) // a question to a connection that has ended
 }

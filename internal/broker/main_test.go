@@ -98,15 +98,6 @@ func (i *inbox) next(t testing.TB) *Delivery {
 	return d
 }
 
-// drain takes what is left until the deliveries end, and counts it.
-func (i *inbox) drain(t testing.TB) (n int) {
-	t.Helper()
-	for i.next(t) != nil {
-		n++
-	}
-	return n
-}
-
 // next is the next delivery; the test fails when none comes.
 func next(t testing.TB, i *inbox) *Delivery {
 	t.Helper()

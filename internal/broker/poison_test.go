@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -107,27 +106,4 @@ func TestWhateverTheBrokerTakesCanBeRead(t *testing.T) {
 	for range taken {
 		must.Do(t, sub.Ack(next(t, deliveries).DeliveryTag, false))
 	}
-}
-
-// The session reports why it ended, and its deliveries end with it.
-func TestBrokenDeliveryEndsTheSession(t *testing.T) {
-	t.Parallel()
-	url := listen(t, func(c net.Conn) {
-		p := &brokertest.Peer{Conn: c, Consuming: make(chan string, 1)}
-		go func() {
-			if tag, ok := <-p.Consuming; ok {
-				_ = p.Send(brokertest.DeliverFrame(1, tag, 1, false, "", "k"), brokertest.Frame(3, 1, []byte("a body before its header")))
-			}
-		}()
-		p.Serve("PLAIN")
-		close(p.Consuming)
-	})
-	s := dial(t, options(t, url))
-	sub, deliveries := subscribe(t, s, "q", 10)
-	if n := deliveries.drain(t); n != 0 {
-		t.Errorf("%d deliveries", n)
-	}
-	ended(t, s.Done(), "the session")
-	ended(t, sub.Done(), "the subscription")
-	wantCause(t, s.Err(), causeBroker, "the broker sent a body of another length than announced")
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpwire"
@@ -67,27 +66,6 @@ func parked(key string, body string) *message.Publication {
 	return &message.Publication{Kind: message.KindPark, Key: key, Msg: amqp.Publishing{
 		Headers: amqp.Table{"x-final-reason": "max_retries"}, Body: []byte(body), MessageId: "id",
 	}}
-}
-
-func TestPublishConfirmed(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	r := prometheus.NewRegistry()
-	o := options(t)
-	o.Registerer = r
-	p, q := publisher(t, o), queue(t)
-	must.Do(t, p.Publish(t.Context(), parked(q, "hello")))
-	d := brokertest.Get(t, url, q, time.Minute)
-	if string(d.Body) != "hello" || d.DeliveryMode != amqp.Persistent || d.MessageId != "id" || d.Headers["x-final-reason"] != "max_retries" {
-		t.Errorf("got %+v", d)
-	}
-	if n := brokertest.Metric(t, r, "sidecar_publish_confirm_duration_seconds", "kind", message.KindPark); n != 1 {
-		t.Errorf("%v confirms observed", n)
-	}
-	must.Do(t, p.Publish(t.Context(), &message.Publication{Kind: "unheard of", Key: q}))
-	if n := brokertest.Metric(t, r, "sidecar_publish_confirm_duration_seconds", "kind", message.KindOther); n != 1 {
-		t.Errorf("%v confirms of an unknown kind observed", n)
-	}
 }
 
 func TestPublishMany(t *testing.T) {
@@ -179,21 +157,6 @@ func TestPublishHeadersThatJustFit(t *testing.T) {
 	if p.current().Generation() != 1 {
 		t.Error("the broker closed the connection")
 	}
-}
-
-func TestPublishWithoutAConnection(t *testing.T) {
-	t.Parallel()
-	proxy, o := proxied(t)
-	p, q := publisher(t, o), queue(t)
-	proxy.Refuse()
-	brokertest.Eventually(t, time.Minute, "not connected", func() bool { return !p.Connected() })
-	if err := p.Publish(t.Context(), parked(q, "")); !errors.Is(err, ErrDisconnected) || p.Blocked() {
-		t.Errorf("got %v, blocked %v", err, p.Blocked())
-	}
-	wantErr(t, errOf(p.Stream(t.Context())), ErrDisconnected)
-	proxy.Restore(t)
-	connected(t, p)
-	must.Do(t, p.Publish(t.Context(), parked(q, "")))
 }
 
 // ways is each way to publish, by name.

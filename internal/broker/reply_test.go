@@ -4,14 +4,11 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"fmt"
 	"net"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-	"weak"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -184,37 +181,4 @@ func (c *halfOpen) Write(b []byte) (int, error) {
 		return len(b), nil
 	}
 	return c.Conn.Write(b)
-}
-
-// TestRequestersKeepNoEndedSession: a session that an address has ended does not stay in memory.
-func TestRequestersKeepNoEndedSession(t *testing.T) {
-	t.Parallel()
-	s := dial(t, options(t))
-	address, _, _ := requester(t)
-	var ended []weak.Pointer[Session]
-	for range 5 {
-		must.Do(t, s.findRequester(within(t, time.Minute), publication(address, "x")))
-		ended = append(ended, weak.Make(s.requesters.session))
-		s.requesters.session.Kill()
-	}
-	must.Do(t, s.findRequester(within(t, time.Minute), publication(address, "x")))
-	for i, p := range ended {
-		brokertest.Eventually(t, time.Minute, fmt.Sprintf("session %d is collected", i), func() bool {
-			runtime.GC()
-			return p.Value() == nil
-		})
-	}
-}
-
-// TestFindRequesterWithoutABroker: without an answer nothing is known of the requester.
-func TestFindRequesterWithoutABroker(t *testing.T) {
-	t.Parallel()
-	proxy, o := proxied(t)
-	address, _, _ := requester(t)
-	s := dial(t, o)
-	proxy.Refuse()
-	err := s.findRequester(within(t, 30*time.Second), publication(address, "x"))
-	if !errors.Is(err, ErrDisconnected) || errors.Is(err, ErrUnroutable) {
-		t.Error(err)
-	}
 }

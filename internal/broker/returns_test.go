@@ -149,29 +149,6 @@ func TestNackedLane(t *testing.T) {
 	}
 }
 
-// TestNackedLaneBesideAnUnansweredMessage: a stream is not replaced while a message on it has no answer, and is still
-// used.
-func TestNackedLaneBesideAnUnansweredMessage(t *testing.T) {
-	t.Parallel()
-	l := lane(t, options(t), "")
-	q := queue(t)
-	must.Do(t, publish(l, q))
-	c := l.current()
-	long := time.Now().Add(-time.Hour)
-	c.nacked.Store(&long)
-	<-c.slots // of a message that is under way
-	must.Do(t, publish(l, q))
-	if l.current() != c || c.nackedLong() {
-		t.Error("the stream was replaced, or is to be replaced by the next message")
-	}
-	c.slots <- struct{}{}
-	c.nacked.Store(&long)
-	must.Do(t, publish(l, q))
-	if l.current() == c {
-		t.Error("the stream was not replaced")
-	}
-}
-
 // TestNackedPublisher: an idle channel with an old nack is closed.
 func TestNackedPublisher(t *testing.T) {
 	t.Parallel()

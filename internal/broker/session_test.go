@@ -154,24 +154,6 @@ func TestCallObeysAnEarlierDeadlineAndIgnoresCancellation(t *testing.T) {
 	wantCause(t, errOf(s.Channel(ctx)), causeTimeout, "")
 }
 
-func TestCloseNeverHangs(t *testing.T) {
-	t.Parallel()
-	proxy, o := proxied(t)
-	s := dial(t, o)
-	proxy.Stall(brokertest.Both)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		s.Close()
-		s.Close()
-		s.Kill()
-	}()
-	ended(t, done, "close")
-	if !errors.Is(s.Err(), ErrDisconnected) {
-		t.Errorf("got %v", s.Err())
-	}
-}
-
 func TestDoubleAckEndsTheSubscription(t *testing.T) {
 	t.Parallel()
 	url := brokertest.URL(t)

@@ -187,25 +187,6 @@ func TestStreamGathers(t *testing.T) {
 	}
 }
 
-// TestFlushOnALostConnection: what was kept back when the connection is lost is unknown, and the session has ended.
-func TestFlushOnALostConnection(t *testing.T) {
-	t.Parallel()
-	url := brokertest.URL(t)
-	queue := queue(t)
-	p := publisher(t, options(t))
-	c := newStream(t, p)
-	c.Gather()
-	confirmed(t, send(t, c, numbered(queue, 1)), false, 1)
-	r := send(t, c, numbered(queue, 2))
-	_ = c.session.wire.Close()
-	c.Flush()
-	wantErr(t, r.Wait(within(t, 30*time.Second)), ErrUnknown) // the message is
-	<-c.session.Done()
-	if n := brokertest.Ready(t, url, queue); n != 1 {
-		t.Errorf("%d messages", n)
-	}
-}
-
 // TestFullPipeFlushes: what waits for room would wait for ever for confirms of messages that were never written. All
 // arrive in their order.
 func TestFullPipeFlushes(t *testing.T) {

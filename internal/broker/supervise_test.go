@@ -65,14 +65,6 @@ func TestReplacedCredentialsEndThePause(t *testing.T) {
 	}
 }
 
-func TestPauseEndsWithTheContext(t *testing.T) {
-	t.Parallel()
-	d := NewDialer(options(t, "amqp://127.0.0.1:1"))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	d.waitUnlessChanged(ctx, 24*time.Hour, d.credentials()) // or the test would not end
-}
-
 func TestSuperviseReplacesALostSession(t *testing.T) {
 	t.Parallel()
 	proxy, o := proxied(t)
@@ -198,22 +190,6 @@ func TestSuperviseDoesNotTakeALostSessionForDone(t *testing.T) {
 	if err != nil || rounds != 2 {
 		t.Errorf("%v after %d rounds", err, rounds)
 	}
-}
-
-func TestSuperviseKeepsTheSessionWhileServeDrains(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancelCause(t.Context())
-	stopped := errors.New("stopped")
-	err := Supervise(ctx, NewDialer(options(t)), func(inner context.Context, s *Session) error {
-		cancel(stopped)
-		<-inner.Done()
-		if !errors.Is(context.Cause(inner), stopped) {
-			t.Errorf("cause %v", context.Cause(inner))
-		}
-		_, err := s.Channel(context.WithoutCancel(inner))
-		return err
-	})
-	wantErr(t, err, stopped)
 }
 
 func TestConnectedMeansAllConnections(t *testing.T) {

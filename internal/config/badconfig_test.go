@@ -21,22 +21,16 @@ func TestBadValues(t *testing.T) {
 
 		// Broker.
 		{"SIDECAR_AMQP_URL=http://127.0.0.1/", "must start with amqp:// or amqps://"},
-		{"SIDECAR_AMQP_URL=amqp://u:p%zz@h/", "percent-encoded"},
-		{"SIDECAR_AMQP_URL=amqp://u:p/w@h/", "percent-encoded"},
-		{"SIDECAR_AMQP_URL=amqp://u:1?w@h/", "percent-encoded"},
 		{"SIDECAR_AMQP_URL=amqp://u:1/w@h/", "percent-encoded"}, // reads as host u, port 1, vhost w@h
 		{"SIDECAR_AMQP_URL=amqp://u:p w@h/", "space"},
 		{"SIDECAR_AMQP_URL=amqp://h/\n", "control character"},
 		{"SIDECAR_AMQP_URL=amqp:///vhost", "no host"},
 		{"SIDECAR_AMQP_URL=amqp://h:0/", "port"},
-		{"SIDECAR_AMQP_URL=amqp://h:70000/", "port"},
 		{"SIDECAR_AMQP_URL=amqp://h$/", "invalid host"},
 		{"SIDECAR_AMQP_URL=amqp://h/a/b", "vhost"},
 		{"SIDECAR_AMQP_URL=amqp://h/?heartbeat=0", "query parameters"},
-		{"SIDECAR_AMQP_URL=amqp://h/?", "query parameters"},
 		{"SIDECAR_AMQP_URL=amqp://a,,amqp://b", "URL 2 of 3: is empty"},
 		{"SIDECAR_AMQP_URL=amqp://a, amqp://a", "URL 2 of 2: is there twice"},
-		{"SIDECAR_AMQP_URL=amqp://a,", "URL 2 of 2: is empty"},
 		{"SIDECAR_AMQP_USERNAME=a\x00b", "NUL"},
 		{"SIDECAR_AMQP_TLS_SERVER_NAME=a b", "not a host name"},
 		{"SIDECAR_MANAGEMENT_URL=rabbit:15672", "must start with http:// or https://"},
@@ -44,45 +38,33 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_MANAGEMENT_URL=http://rabbit:0/", "port"},
 		{"SIDECAR_MANAGEMENT_URL=http://u@rabbit/", "both a user and a password"},
 		{"SIDECAR_MANAGEMENT_URL=http://rabbit/?x=1", "has a query"},
-		{"SIDECAR_MANAGEMENT_URL=http://rabbit/#/queues", "fragment"},
 		{"SIDECAR_MANAGEMENT_URL=http://rabbit/../x", "with '.' or '..'"},
-		{"SIDECAR_MANAGEMENT_URL=http://u:p%zz@h/", "percent-encoded"},
-		{"SIDECAR_MANAGEMENT_URL=http://u:1/w@h/", "percent-encoded"}, // reads as host u, port 1, path w@h
 
 		// Window.
 		{"SIDECAR_PREFETCH= 20", "not a whole number"},
-		{"SIDECAR_PREFETCH=99999999999999999999", "not a whole number"},
 		{"SIDECAR_RATE_LIMIT=100", "not a rate, such as 100/s, 30/m or 5/h; allowed: a whole number from 1 to 1000000"},
-		{"SIDECAR_RATE_LIMIT=0/s", "not a rate"},
-		{"SIDECAR_RATE_LIMIT=1000001/s", "not a rate"},
 		{"SIDECAR_ORDER_BY=key", "not one of the words, and not a header; allowed: routing-key"},
 		{"SIDECAR_ORDER_BY=header:", "not a header"},
-		{"SIDECAR_ORDER_BY=header:" + long, "not a header"},
 		{"SIDECAR_ORDER_SCOPE=replica", "not used: there is no order, because SIDECAR_ORDER_BY is not set"},
 		{"SIDECAR_PREFETCH=9", "at least SIDECAR_CONCURRENCY, which is 10"},
 		{"SIDECAR_MAX_BODY=1.5MiB", "KiB, MiB or GiB"},
-		{"SIDECAR_MAX_BODY=9999999999999GiB", "KiB, MiB or GiB"},
 		{"SIDECAR_SPOOL_DIR=spool", "absolute path"},
 
 		// Publishing.
 		{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9091", "same port as SIDECAR_CONTROL_ADDR"},
-		{"SIDECAR_PUBLISH_ADDR=127.0.0.1:9090", "same port as SIDECAR_ADMIN_ADDR"},
 		{"SIDECAR_PUBLISH_ADDR=:9092", "needs SIDECAR_PUBLISH_TOKEN"},
 		{"SIDECAR_PUBLISH_TOKEN=short", "shorter than 16"},
 		{"SIDECAR_PUBLISH_EXCHANGES=orders=", "not name=value"},
 		{"SIDECAR_PUBLISH_EXCHANGES=a=b,a=c", "\"a\" is there twice"},
 		{"SIDECAR_PUBLISH_EXCHANGES=a/b=c", "not an alias"},
-		{"SIDECAR_PUBLISH_EXCHANGES=" + long[:64] + "=b", "not an alias"},
 		{"SIDECAR_PUBLISH_EXCHANGES=a=" + long, "longer than 255 bytes"},
 		{"SIDECAR_PUBLISH_ROUTING_KEYS=a,,b", "item 2 of the list is empty"},
 		{"SIDECAR_PUBLISH_ROUTING_KEYS=" + long, "longer than 255 bytes"},
 
 		// Outbox.
 		{"SIDECAR_OUTBOX_TABLE=x; drop table", "not the name of a table"},
-		{"SIDECAR_OUTBOX_TABLE=" + long, "not the name of a table"},
 		{"SIDECAR_OUTBOX_COLUMNS=payload=body", "no column \"payload\""},
 		{"SIDECAR_OUTBOX_COLUMNS=body=pay load", "not the name of a column"},
-		{"SIDECAR_OUTBOX_COLUMNS=body=" + long[:64], "not the name of a column"},
 		{"SIDECAR_OUTBOX_COLUMNS=body=headers", "two columns would be \"headers\""},
 
 		// Times.
@@ -90,35 +72,26 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_RETRY_DELAY=1500us", "whole number of milliseconds"},
 		{"SIDECAR_RETRY_DELAYS=5s,2s", "ascending"},
 		{"SIDECAR_RETRY_DELAYS=1s,,2s", "item 2 of the list is empty"},
-		{"SIDECAR_RETRY_DELAYS=1s,2", `"2" is not a duration`},
 		{"SIDECAR_RETRY_DELAYS=" + strings.TrimSuffix(manyDelays(33), ","), "33 delays"},
 
 		// Answers.
 		{"SIDECAR_PARK_ON_STATUS=400,200", "200 says that the app took the message"},
 		{"SIDECAR_PARK_ON_STATUS=abc", `"abc" is not a status code`},
 		{"SIDECAR_PARK_ON_STATUS=600", "never the status"},
-		{"SIDECAR_PARK_ON_STATUS=100", "never the status"},
 		{"SIDECAR_PARK_ON_STATUS=400,400", "twice"},
-		{"SIDECAR_PARK_ON_STATUS=400,", "empty"},
 
 		// App.
 		{"SIDECAR_APP_URL=file:///etc/passwd", "must start with"},
 		{"SIDECAR_APP_URL=http://127.0.0.1//host/x", "starting with '//'"},
-		{"SIDECAR_APP_URL=unix:///a.sock://x", "starting with '//'"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a/../b", "'..'"},
-		{"SIDECAR_APP_URL=unix:///a.sock:/x/../y", "'..'"},
-		{"SIDECAR_APP_URL=http://127.0.0.1/a/.", "'.'"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a\r\nX: y", "percent-encoded"},
-		{"SIDECAR_APP_URL=http://127.0.0.1/a b", "percent-encoded"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a%0D%0aX", "line break"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a%zz", "not a URL"},
 		{"SIDECAR_APP_URL=http://127.0.0.1/a#b", "fragment"},
 		{"SIDECAR_APP_URL=http://me:hunter2@127.0.0.1/", "SIDECAR_APP_TOKEN"},
 		{"SIDECAR_APP_URL=http://169.254.169.254/latest", "link-local"},
 		{"SIDECAR_APP_URL=http://[::ffff:169.254.169.254]/", "link-local"},
-		{"SIDECAR_APP_URL=http://[fe80::1]/", "link-local"},
 		{"SIDECAR_APP_URL=http://2852039166/", "invalid host"}, // 169.254.169.254 to some resolvers
-		{"SIDECAR_APP_URL=http://0xa9fea9fe/", "invalid host"},
 		{"SIDECAR_APP_URL=http:///x", "no host"},
 		{"SIDECAR_APP_URL=http://127.0.0.1:0/", "port"},
 		{"SIDECAR_APP_URL=unix://run/app.sock", "absolute path"},
@@ -131,13 +104,10 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_APP_HEALTH_PATH=health", "must start with '/'"},
 		{"SIDECAR_APP_HEALTH_PATH=//host/health", "starting with '//'"},
 		{"SIDECAR_APP_HEALTH_PATH=/he alth", "percent-encoded"},
-		{"SIDECAR_APP_HEALTH_PATH=/h\r\n", "percent-encoded"},
 		{"SIDECAR_APP_TOKEN=a b", "space"},
-		{"SIDECAR_APP_TOKEN=a\r\nX: y", "control character"},
 
 		// Listeners.
 		{"SIDECAR_CONTROL_ADDR=:9091", "needs SIDECAR_CONTROL_TOKEN"},
-		{"SIDECAR_CONTROL_ADDR=host.example:9091", "needs SIDECAR_CONTROL_TOKEN"},
 		{"SIDECAR_CONTROL_ADDR=127.0.0.1:9090", "same port as SIDECAR_ADMIN_ADDR"},
 		{"SIDECAR_CONTROL_TOKEN=short", "shorter than 16"},
 		{"SIDECAR_CONTROL_TOKEN=0123456789 abcdef", "space"},
@@ -145,13 +115,11 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_CONTROL_READ_TOKEN=0123456789abcdef", "needs SIDECAR_CONTROL_TOKEN"},
 		{"SIDECAR_ADMIN_ADDR=9090", "is not host:port"},
 		{"SIDECAR_ADMIN_ADDR=:http", "port outside"},
-		{"SIDECAR_PUBLISH_ADDR=unix:///x", "is not host:port"},
 		{"SIDECAR_ADMIN_ADDR=a/b:80", "invalid host"},
 
 		// Headers.
 		{"SIDECAR_FORWARD_HEADERS=x-a,x-a", "twice"},
 		{"SIDECAR_FORWARD_HEADERS=x-a,X-A", "upper and lower case"},
-		{"SIDECAR_FORWARD_HEADERS=x-a,,x-b", "empty"},
 		{"SIDECAR_FORWARD_HEADERS=x y", "not a header name"},
 		{"SIDECAR_PASSTHROUGH_HEADERS=x[a-z]", "not a header name"},
 
@@ -162,17 +130,13 @@ func TestBadValues(t *testing.T) {
 		{"SIDECAR_QUEUE= a", "space"},
 		{"SIDECAR_DLQ=amq.dlq", "reserved"},
 		{"SIDECAR_EXCHANGE=amq.mine", "reserved"},
-		{"SIDECAR_RETRY_EXCHANGE=amq.direct", "reserved"},
 		{"SIDECAR_BINDINGS=orders", "is not exchange:key"},
-		{"SIDECAR_BINDINGS=:key", "is not exchange:key"},
 		{"SIDECAR_BINDINGS=a:b,a:b", "twice"},
 		{"SIDECAR_BINDINGS=a:" + long, "longer than 255"},
-		{"SIDECAR_BINDINGS=a:b\nc", "control character"},
 
 		// Names that are not ours.
 		{"SIDECAR_=x", "unknown name"},
 		{"SIDECAR_TLS_INSECURE_SKIP_VERIFY=true", "unknown name"},
-		{"SIDECAR_STATUS_MAP=200=DROP", "unknown name"},
 	} {
 		name, _, _ := strings.Cut(tc.env, "=")
 		refuseSaying(t, tc.says, name, tc.env)

@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,27 +107,6 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 	d := load(t, "SIDECAR_TOPOLOGY=dead-letter", "SIDECAR_BINDINGS=a:b", "SIDECAR_QUEUE=q", "SIDECAR_MESSAGE_TTL=1h", "SIDECAR_DEAD_LETTER=disabled")
 	if d.Topology.MessageTTL != time.Hour || d.Topology.DeadLetter != Disabled {
 		t.Errorf("dead-letter: %+v", d.Topology)
-	}
-}
-
-func TestEveryProblemInOneGo(t *testing.T) {
-	t.Parallel()
-	_, err := Load([]string{
-		"SIDECAR_CONCURENCY=5", "SIDECAR_LOG_LEVEL=loud", "SIDECAR_APP_TIMEOUT=30", "SIDECAR_AMQP_URL=http://guest:hunter2@h/",
-		"SIDECAR_PREFETCH=0", "SIDECAR_LOG_FORMAT=xml", "SIDECAR_AAA=1",
-	}, 0)
-	want := []string{
-		`SIDECAR_SERVICE: required and not set; allowed: letters, digits, '.', '_' and '-', not starting with '-' or 'amq.'`,
-		`SIDECAR_AMQP_URL=***: must start with amqp:// or amqps://; allowed: `,
-		`SIDECAR_APP_TIMEOUT="30": not a duration: a number with a unit, such as 500ms, 30s, 5m or 1h30m; allowed: a duration from 1ms to 24h`,
-		`SIDECAR_PREFETCH="0": out of range; allowed: 1 to 65535`,
-		`SIDECAR_LOG_LEVEL="loud": not one of the words; allowed: debug, info, warn, error`,
-		`SIDECAR_LOG_FORMAT="xml": not one of the words; allowed: auto, json, text`,
-		`SIDECAR_AAA: unknown name; docs/configuration.md lists the known names`,
-		`SIDECAR_CONCURENCY: unknown name; the nearest known name is SIDECAR_CONCURRENCY`,
-	}
-	if err == nil || !slices.EqualFunc(strings.Split(err.Error(), "\n"), want, strings.HasPrefix) {
-		t.Errorf("got\n%v\nwant\n%s", err, strings.Join(want, "\n"))
 	}
 }
 

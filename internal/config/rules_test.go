@@ -2,13 +2,11 @@ package config
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,47 +14,6 @@ import (
 
 	"sidecar/internal/testkit/must"
 )
-
-// TestTagsAreSound holds the structs to what the rest of the package takes for granted.
-func TestTagsAreSound(t *testing.T) {
-	t.Parallel()
-	names := map[string]bool{}
-	known := map[string]bool{}
-	for _, s := range sections(&Config{}) {
-		f, _ := reflect.TypeFor[Config]().FieldByName(s.Field)
-		prefix := f.Tag.Get("prefix")
-		if s.Title == "" || prefix == "" {
-			t.Errorf("%s has no title or no prefix", s.Field)
-		}
-		if f.Type.Name() != s.Field {
-			t.Errorf("Config.%s has the type %s: Describe takes them for the same", s.Field, f.Type.Name())
-		}
-		for _, v := range s.Variables {
-			if v.Name == prefix || names[v.Name] {
-				t.Errorf("%s.%s: no name, or one that is taken: %q", s.Field, v.Field, v.Name)
-			}
-			names[v.Name] = true
-			if v.Allowed(plain) == "" {
-				t.Errorf("%s: nothing says what is allowed", v.Name)
-			}
-			if bounds, found := v.Tag.Lookup("range"); found {
-				if low, high := v.bounds(bounds); low >= high {
-					t.Errorf("%s: range %q", v.Name, bounds)
-				}
-			}
-			if check, found := v.Tag.Lookup("check"); found && checks[check] == nil {
-				t.Errorf("%s: there is no check %q", v.Name, check)
-			}
-			if d, found := v.Tag.Lookup("envDefault"); found {
-				known[v.Name+"="+d] = true
-			}
-		}
-	}
-	// A default must be as good as a value: everything set to its default loads.
-	for set := range known {
-		load(t, set)
-	}
-}
 
 // TestTagsAreKept: the value before the range of a variable, the one behind it, and one that is not among its words are
 // refused with what is allowed; the ends of the range are not out of it. docs/configuration.md says the same tags, and a
@@ -112,35 +69,6 @@ func TestSizes(t *testing.T) {
 		if again, err := ParseSize(got.String()); err != nil || again != got {
 			t.Errorf("%s prints as %s", text, got)
 		}
-	}
-}
-
-// TestRule: a problem that the rule reports is listed among the others, unless it may follow from one of them.
-func TestRule(t *testing.T) {
-	t.Parallel()
-	rule := func(c *Config, _ []*Config, reject func([]string, ...string)) {
-		if c.Window.Concurrency != 3 || c.Process.LogFormat != "auto" {
-			t.Errorf("the rule sees %+v", c)
-		}
-		reject([]string{"SIDECAR_QUEUE", "SIDECAR_TOPOLOGY"}, "a consequence of the first problem")
-		reject([]string{"SIDECAR_QUEUE", "SIDECAR_DLX"}, "news, at 100 %", "and more of it")
-		reject([]string{"SIDECAR_DLQ", "SIDECAR_QUEUE"}, "a consequence of the news")
-		reject([]string{"SIDECAR_LOG_FORMAT"}, "more news")
-	}
-	_, err := Load([]string{"SIDECAR_SERVICE=a-b", "SIDECAR_TOPOLOGY=ring", "SIDECAR_LOG_LEVEL=loud", "SIDECAR_CONCURRENCY=3", "SIDECAR_QUEUE=q", "SIDECAR_X=1"}, 0, rule)
-	problems, ok := errors.AsType[*Errors](err)
-	if !ok {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, p := range problems.Problems {
-		got = append(got, p.Variable)
-	}
-	if want := []string{"SIDECAR_TOPOLOGY", "SIDECAR_QUEUE", "SIDECAR_QUEUE", "SIDECAR_LOG_LEVEL", "SIDECAR_LOG_FORMAT", "SIDECAR_X"}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
-	if p := problems.Problems[1]; p.Value != `"q"` || p.Reason != "news, at 100 %" || p.Allowed == "" {
-		t.Errorf("%+v", p)
 	}
 }
 

@@ -154,24 +154,6 @@ func TestManagement(t *testing.T) {
 	}
 }
 
-// TestManagementReadsFilesAgain: what cannot be read any more is an error, not the last good value.
-func TestManagementReadsFilesAgain(t *testing.T) {
-	t.Parallel()
-	for _, variable := range []string{"SIDECAR_MANAGEMENT_URL", "SIDECAR_AMQP_URL", "SIDECAR_AMQP_USERNAME", "SIDECAR_AMQP_PASSWORD"} {
-		file := filepath.Join(t.TempDir(), "f")
-		content, env := "http://h", []string{variable + "_FILE=" + file}
-		if variable != managementURL {
-			content, env = "amqp://u:p@127.0.0.1/", append(env, managementURL+"=http://h")
-		}
-		write(t, file, content)
-		c := load(t, env...)
-		must.Do(t, os.Remove(file))
-		if address, user, password, err := c.AMQP.Management(); err == nil || address+user+password != "" {
-			t.Errorf("%s: %q %q %v", variable, address, user, err)
-		}
-	}
-}
-
 // TestBundleWithAnExpiredCertificate: one authority that is valid is enough, wherever it stands.
 func TestBundleWithAnExpiredCertificate(t *testing.T) {
 	t.Parallel()

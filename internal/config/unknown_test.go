@@ -4,11 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
-
-	"sidecar/internal/testkit/must"
 )
 
 func TestUnknownNameSuggestsTheNearest(t *testing.T) {
@@ -93,42 +90,6 @@ func TestGoneVariables(t *testing.T) {
 		}
 	}
 	refuseSaying(t, "removed in this release: nothing is written", "SIDECAR_CRASH_DIR", "SIDECAR_CRASH_DIR=/tmp")
-}
-
-// TestPlanFile: the file's content is kept as it was at the start, and is shown as the origin of what it says.
-func TestPlanFile(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "plan.json")
-	write(t, file, "{}\n")
-	c := load(t, "SIDECAR_PLAN_FILE="+file, "SIDECAR_TOPOLOGY_MODE=verify", "SIDECAR_PARK_ON_STATUS=400")
-	if string(c.Plan) != "{}\n" {
-		t.Errorf("read %q", c.Plan)
-	}
-	shows(t, c, []Setting{
-		{Name: "SIDECAR_PLAN_FILE", Value: file, Origin: "environment"},
-		{Name: "SIDECAR_TOPOLOGY_MODE", Value: "verify", Origin: "environment"},
-		{Name: "SIDECAR_TOPOLOGY", Value: "$.name", Origin: "file:" + file},
-		{Name: "SIDECAR_QUEUE", Value: "$.queue", Origin: "file:" + file},
-		{Name: "SIDECAR_RETRY_DELAYS", Value: "$.waits[].delay", Origin: "file:" + file},
-		{Name: "SIDECAR_MESSAGE_TTL", Value: "$.queues[].arguments.x-message-ttl", Origin: "file:" + file},
-	})
-	if load(t).Plan != nil {
-		t.Error("a plan without a file")
-	}
-}
-
-// TestPlanFilesThatCannotBeRead: a plan's file is read like any other.
-func TestPlanFilesThatCannotBeRead(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	large, pipe := filepath.Join(dir, "large.json"), filepath.Join(dir, "pipe.json")
-	write(t, large, strings.Repeat(" ", 1<<20+1))
-	must.Do(t, syscall.Mkfifo(pipe, 0o600))
-	for path, says := range map[string]string{
-		large: "larger than 1MiB", pipe: "must be a regular file", dir: "must be a regular file", filepath.Join(dir, "none.json"): "no such file",
-	} {
-		refuseSaying(t, says, "SIDECAR_PLAN_FILE", "SIDECAR_PLAN_FILE="+path)
-	}
 }
 
 // TestPlanFileReplacesVariables: every variable that only makes a plan is refused, with its place in the file.

@@ -211,24 +211,6 @@ func TestCollector(t *testing.T) {
 	}
 }
 
-// TestCollectorGrows: a batch that is due and was not taken takes more messages, and is taken once.
-func TestCollectorGrows(t *testing.T) {
-	t.Parallel()
-	c, start := newCollector(Batch{Size: 3, Bytes: 100, Wait: 20}), time.Now()
-	add := func() { c.add(&attempt{}, "a", false, start) }
-	add()
-	b, _ := c.due(start.Add(20))
-	add()
-	if again, _ := c.due(start.Add(21)); again != b || len(b.attempts) != 2 {
-		t.Fatalf("%d messages, want the same batch with 2", len(b.attempts))
-	}
-	c.take(b)
-	add()
-	if next, wait := c.due(start.Add(1)); next != nil || wait != 19 {
-		t.Errorf("due: %v, in %d; want none, in 19", next, wait)
-	}
-}
-
 // TestCollectorIsFair: messages that go alone, however many they are, do not hold back a batch that is overdue.
 func TestCollectorIsFair(t *testing.T) {
 	t.Parallel()
@@ -238,24 +220,6 @@ func TestCollectorIsFair(t *testing.T) {
 	for after, want := range map[time.Duration]string{19: "alone", 20: "open"} {
 		if b, wait := c.due(start.Add(after)); b == nil || b.attempts[0].m.MessageID != want || wait != 0 {
 			t.Errorf("after %d: %v, in %d; want %s", after, b, wait, want)
-		}
-	}
-}
-
-// TestAloneTakesNoPooledMemory: a run of failed batches has thousands of messages alone at a time. Memory for many
-// messages for each of them would be held, and would fill the pool.
-func TestAloneTakesNoPooledMemory(t *testing.T) {
-	t.Parallel()
-	c := newCollector(Batch{Size: 100, Bytes: 100})
-	for range 10 {
-		c.add(&attempt{}, "a", true, time.Now())
-	}
-	for _, b := range c.rest() {
-		if got := cap(b.attempts); got != 1 {
-			t.Errorf("memory for %d messages", got)
-		}
-		if b.recycle(); len(b.attempts) != 1 {
-			t.Error("a batch of one went into the pool")
 		}
 	}
 }

@@ -238,22 +238,6 @@ func TestBatchOfALostLink(t *testing.T) {
 	d.wants(t, "a#0", "a#0 b#0 c#0", "b#0", "c#0", "waits#0")
 }
 
-// TestBatchesAreGathered by URL, with as many messages as the rate lets through at once. One that does not fill goes out
-// when its first message has waited.
-func TestBatchesAreGathered(t *testing.T) {
-	t.Parallel()
-	d := &batched{
-		answer: eachOf(func(*message.Message) message.Outcome { return answer(200) }),
-		route:  func(m *message.Message) string { return m.MessageID[:1] },
-	}
-	s := three()
-	s.batch.Wait, s.rates = 300*time.Millisecond, []*rate.Limiter{rate.NewLimiter(1000, 2)}
-	r := start(t, d, s)
-	r.publish("a1", "b1", "a2", "b2", "a3")
-	r.acked(5)
-	d.wants(t, "a1#0 a2#0", "a3#0", "b1#0 b2#0")
-}
-
 // TestBatchesInOrder: a batch has one message of a key, and a failed batch keeps the order of each.
 func TestBatchesInOrder(t *testing.T) {
 	t.Parallel()

@@ -203,13 +203,3 @@ func TestRepliesThatReachNoCanary(t *testing.T) {
 		t.Errorf("%d messages in a queue that a header named", n)
 	}
 }
-
-// TestTimeToPublish: a large message has more time, or copies of it pile up where the broker is slow.
-func TestTimeToPublish(t *testing.T) {
-	t.Parallel()
-	for size, want := range map[int]time.Duration{0: 10 * time.Second, 1<<20 - 1: 10 * time.Second, 120 << 20: 130 * time.Second} {
-		if got := timeToPublish(&message.Publication{Msg: amqp.Publishing{Body: make([]byte, size)}}); got != want {
-			t.Errorf("%d bytes have %s", size, got)
-		}
-	}
-}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -25,39 +24,6 @@ func bodies(n int) []string {
 		out[i] = fmt.Sprintf("m%d", i)
 	}
 	return out
-}
-
-// TestEveryMessageIsAckedOnce: the first one, whose attempt goes on and on, does not hold the others.
-func TestEveryMessageIsAckedOnce(t *testing.T) {
-	t.Parallel()
-	var s seen
-	release := make(chan struct{})
-	r := start(t, dispatcher(func(_ context.Context, m *message.Message) message.Outcome {
-		if s.Add(m.MessageID); m.MessageID == "m0" {
-			<-release
-		}
-		return answer(200)
-	}), settings{concurrency: 2, prefetch: 4})
-	r.publish(bodies(60)...)
-	r.acked(59)
-	close(release)
-	r.acked(60)
-	if s.Total() != 60 {
-		t.Errorf("%d attempts for 60 messages", s.Total())
-	}
-	for name, o := range map[string]prometheus.Observer{"age": r.metrics().age, "retries": r.metrics().retries} {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(o.(prometheus.Collector))
-		families, err := registry.Gather()
-		if err != nil || families[0].GetMetric()[0].GetHistogram().GetSampleCount() != 60 {
-			t.Errorf("%s: %v, %v, want 60 messages observed", name, families, err)
-		}
-	}
-	r.counts.returned.Add(3) // by a pause before: not the drain's
-	if d := r.drain(time.Second); d != (Drained{}) {
-		t.Errorf("an idle consumer drained %+v", d)
-	}
-	r.holds(r.plan.Queue, 0)
 }
 
 // TestRequeueIsNotCounted: the message is held here each time, in the only place that there is.
@@ -203,20 +169,6 @@ func TestRetryAfterPausesTheReplica(t *testing.T) {
 	r := start(t, inAnHour(503), settings{})
 	r.publish("a")
 	r.eventually("the pause", func() bool { return r.heldFor(flow.RetryAfter) && !r.Active() })
-}
-
-// TestPublishPauseGrows: a park that fails again and again is tried less and less often.
-func TestPublishPauseGrows(t *testing.T) {
-	t.Parallel()
-	f := &failing{}
-	r := start(t, always(500), settings{maxRetries: 1, publisher: f.before})
-	begun := time.Now()
-	r.publish("a")
-	r.eventually("six tries", func() bool { return f.failed.Load() >= 6 })
-	if took := time.Since(begun); took < 31*50*time.Millisecond { // 1 + 2 + 4 + 8 + 16 pauses
-		t.Errorf("six tries within %v", took)
-	}
-	f.works.Store(true)
 }
 
 // TestGraceEndsInOrder: what the end of the grace interrupts returns to its place.

@@ -151,17 +151,3 @@ func TestStopPausesAfterTheLastNack(t *testing.T) {
 		})
 	}
 }
-
-func TestDrainWithoutABroker(t *testing.T) {
-	t.Parallel()
-	r := start(t, always(200), settings{})
-	r.publish("a")
-	r.acked(1)
-	r.proxy.Refuse()
-	r.eventually("the link is down", func() bool { return !r.Active() })
-	c := r.Consumer
-	r.drain(time.Second) // returns, which is the test
-	if err := c.Serve(t.Context(), nil, nil); err != nil {
-		t.Errorf("Serve after a drain: %v", err)
-	}
-}

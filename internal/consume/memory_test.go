@@ -82,32 +82,6 @@ func TestTriedAgainWhenMemoryIsFree(t *testing.T) {
 	r.acked(2)
 }
 
-// TestOneMessageForFreeMemory: several messages wait for memory that is for one of them at a time. Each time that it is
-// free one of them is requeued, not all.
-func TestOneMessageForFreeMemory(t *testing.T) {
-	t.Parallel()
-	const n = 9
-	gate := make(chan struct{})
-	var posts atomic.Int64
-	r := start(t, dispatcher(func(context.Context, *message.Message) message.Outcome {
-		posts.Add(1)
-		<-gate
-		return answer(200)
-	}), settings{memory: 1 << 20, missingHold: time.Hour, concurrency: 4, prefetch: 2 * n})
-	body := bytes.Repeat([]byte("b"), 300<<10)
-	for i := range 1 + n {
-		r.send(amqp.Publishing{MessageId: fmt.Sprint(i), Body: body})
-	}
-	r.eventually("one is being handled, and the others wait", func() bool { return posts.Load() == 1 && r.Delayed() == n })
-	gate <- struct{}{}
-	r.eventually("the second is being handled, and the others wait", func() bool { return posts.Load() == 2 && r.Delayed() == n-1 })
-	if tried := r.count(message.Requeue, message.ReasonTooLarge); tried > n/3 {
-		t.Errorf("%d of %d were requeued for memory that one could have", tried, n)
-	}
-	close(gate)
-	r.acked(1 + n)
-}
-
 // TestMemoryIsReleased: the memory of messages is free at the end, which the rig checks. More arrive at once
 // than there is memory for, and the connection is cut.
 func TestMemoryIsReleased(t *testing.T) {

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	amqp "github.com/rabbitmq/amqp091-go"
 	"go.uber.org/goleak"
-	"golang.org/x/time/rate"
 
 	"sidecar/internal/amqpwire"
 	"sidecar/internal/broker"
@@ -202,52 +201,6 @@ func TestNothingPassesALostKey(t *testing.T) {
 		s.returns(t, benchDelivery(1, key, began), lost, benchDelivery(3, key, began))
 		if attempts != 1 || time.Since(began) < missingPause {
 			t.Errorf("%d attempts, after %v", attempts, time.Since(began))
-		}
-	})
-}
-
-// TestLateAttemptHasADelay: what an attempt of a lost session came to holds for the next delivery, which waits as long.
-func TestLateAttemptHasADelay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		done, attempts := make(chan struct{}), 0
-		c, s := ordered(t, func(context.Context, *message.Message) message.Outcome {
-			if attempts++; attempts == 1 {
-				close(done)
-			}
-			return answer(500)
-		}, func(*Options) {})
-		began := time.Now()
-		s.done = done
-		s.pump.pending = []*broker.Delivery{benchDelivery(1, amqp.Table{"key": "a"}, began)}
-		var a attempt
-		d := s.next()
-		c.order.drop(s)
-		c.handle(&a, d)
-		synctest.Wait()
-		again := benchDelivery(1, amqp.Table{"key": "a"}, began)
-		again.Redelivered = true
-		next := benchSession(t, c)
-		next.pump.pending = []*broker.Delivery{again}
-		c.handle(&a, next.next())
-		if n, delayed := attempts, c.Delayed(); n != 1 || delayed != 1 {
-			t.Errorf("%d attempts, %d delayed; want 1, 1", n, delayed)
-		}
-		c.order.drop(next)
-	})
-}
-
-// TestLeavingDoesNotWaitForARate: a session that has to return everything does so at once.
-func TestLeavingDoesNotWaitForARate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		_, s := ordered(t, always(200), func(o *Options) { o.Rates = []*rate.Limiter{rate.NewLimiter(rate.Every(time.Hour), 1)} })
-		s.c.o.Rates[0].Allow()
-		time.AfterFunc(time.Minute, s.leave)
-		began := time.Now()
-		s.returns(t, benchDelivery(1, amqp.Table{"key": "a"}, began))
-		if took := time.Since(began); took != time.Minute {
-			t.Errorf("after %v", took)
 		}
 	})
 }

@@ -95,43 +95,6 @@ func TestWindowNeverPassesAnUnfinishedTag(t *testing.T) {
 	}
 }
 
-// What waits behind a head that moves is passed by it soon; acking it singly at once would cost a frame per message as
-// soon as an answer takes longer than a tick.
-func TestSettlerWaitsForAHeadThatMoves(t *testing.T) {
-	t.Parallel()
-	a := &recording{}
-	s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{memory: memory.New(nil, nil)}), memory.New(nil, nil).Session(100))
-	s.timer.Stop()
-	ack := func(tag uint64) {
-		s.take(ending{tag: tag, final: topology.FinalAck})
-		s.flush()
-	}
-	ack(500)
-	head := uint64(1)
-	for range maxTicks - 1 {
-		ack(head) // the head moves by one in every tick
-		s.tick()
-		if want := (acked{head, false}); a.last() != want {
-			t.Fatalf("acked %v, want %v", a.last(), want)
-		}
-		head++
-	}
-	ack(head)
-	s.tick()
-	if want := (acked{500, false}); a.last() != want {
-		t.Fatalf("acked %v after %d ticks, want %v", a.last(), maxTicks, want)
-	}
-	frames := len(a.acks)
-	ack(600)
-	ack(601)
-	if s.tick(); len(a.acks) != frames+2 || len(s.window.pending) != 0 {
-		t.Fatalf("%d frames for two deliveries behind a head that does not move, %d left", len(a.acks)-frames, len(s.window.pending))
-	}
-	if s.tick(); s.armed {
-		t.Error("the clock runs although nothing waits")
-	}
-}
-
 // TestCrowdedWindowKeepsHalf: of what waits behind the head, the oldest leave singly when there is no room. The others
 // leave with the head, in one frame.
 func TestCrowdedWindowKeepsHalf(t *testing.T) {
@@ -150,34 +113,6 @@ func TestCrowdedWindowKeepsHalf(t *testing.T) {
 	if s.flush(); a.last() != (acked{8, true}) || len(s.window.pending) != 0 || s.armed {
 		t.Errorf("acks %v, %d wait; the clock runs: %t", a.acks, len(s.window.pending), s.armed)
 	}
-}
-
-// TestBatchesHaveMorePatience: the head of a window of batches moves only when a POST has ended.
-func TestBatchesHaveMorePatience(t *testing.T) {
-	t.Parallel()
-	o := benchOptions(t, 4)
-	for size, want := range map[int]time.Duration{0: headPatience, 1: headPatience, 2: batchPatience} {
-		o.Batch.Size = size
-		if got := (&Consumer{o: o}).patience(); got != want {
-			t.Errorf("%v with batches of %d, want %v", got, size, want)
-		}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		a := &recording{}
-		s := newSettler(a, 1000, newMetrics(prometheus.NewRegistry(), &Consumer{memory: memory.New(nil, nil)}), memory.New(nil, nil).Session(100))
-		s.patience = batchPatience
-		go s.run()
-		s.endings <- ending{tag: 2, final: topology.FinalAck}
-		time.Sleep(batchPatience - time.Nanosecond)
-		if synctest.Wait(); a.last() != (acked{}) {
-			t.Errorf("%v is acked too soon", a.last())
-		}
-		time.Sleep(time.Nanosecond)
-		if synctest.Wait(); a.last() != (acked{2, false}) {
-			t.Errorf("%v is acked, want 2", a.last())
-		}
-		close(s.endings)
-	})
 }
 
 type acked struct {
@@ -227,23 +162,6 @@ func (r *recording) last() acked {
 	return r.acks[len(r.acks)-1]
 }
 
-// A tag that is finished twice, the second time when it has long been forgotten, changes nothing.
-func TestWindowForgetsWhatItHasFinished(t *testing.T) {
-	t.Parallel()
-	w := newWindow(64)
-	for tag := uint64(1); tag <= 64; tag++ {
-		w.ack(ending{tag: tag})
-	}
-	if last, taken := w.prefix(); last != 64 || len(taken) != 64 {
-		t.Fatalf("acks up to %d, %d of them", last, len(taken))
-	}
-	w.finish(1)
-	w.ack(ending{tag: 64})
-	if last, taken := w.prefix(); last != 0 || len(taken) != 0 || len(w.words) != 0 {
-		t.Errorf("acks up to %d once more, %d of them", last, len(taken))
-	}
-}
-
 // TestRampIsKept: while the limit is below the workers, a delivery waits until one in flight is finished.
 func TestRampIsKept(t *testing.T) {
 	t.Parallel()
@@ -275,14 +193,4 @@ func TestRampIsKept(t *testing.T) {
 		r.close()
 		c.Drain(t.Context())
 	})
-}
-
-// TestOverflowIsSpaced: messages that find no slot to wait in return at most as often as those that do.
-func TestOverflowIsSpaced(t *testing.T) {
-	t.Parallel()
-	c := New(benchOptions(t, 4))
-	defer c.Drain(t.Context())
-	if c.overflow.Burst() != 1 || c.overflow.Limit() != 16 {
-		t.Errorf("%d at once, %v a second", c.overflow.Burst(), c.overflow.Limit())
-	}
 }

@@ -1,7 +1,6 @@
 package deadletter
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/broker"
-	"sidecar/internal/brokertest"
 	"sidecar/internal/testkit/must"
 	"sidecar/internal/topology"
 )
@@ -205,85 +203,5 @@ func TestTextInLargeBodies(t *testing.T) {
 				t.Errorf("%.20q is found in a body that ends before it does", text)
 			}
 		}
-	}
-}
-
-func TestScanIsBounded(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	r.park(r.numbered(100)...)
-	if views, sum := r.browse(filter(t, "id", "m0050"), Scan{Depth: 40}); len(views) != 0 || sum.Scanned != 40 || sum.Total <= 40 {
-		t.Errorf("%+v", sum)
-	}
-	if views, sum := r.browse(filter(t, "reason", "max_retries"), Scan{Limit: 3}); len(views) != 3 || sum.Scanned != 3 {
-		t.Errorf("%+v", sum)
-	}
-	enough := errors.New("enough")
-	sum, err := r.Browse(t.Context(), Filter{}, Scan{}, nil, func(m *Message) error {
-		if m.Position == 3 {
-			return enough
-		}
-		return nil
-	})
-	if !errors.Is(err, enough) || sum.Scanned != 3 {
-		t.Errorf("%+v %v", sum, err)
-	}
-	r.kept(r.numbered(100))
-}
-
-func TestFind(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	other := r.parked("duplicate", nil)
-	other.Body = []byte("other")
-	r.park(r.parked("one", nil), r.parked("duplicate", nil), other, r.parked("", amqp.Table{"x-final-error": "no id"}))
-	views, _ := r.browse(Filter{}, Scan{})
-	f, more, err := r.Find(t.Context(), "one", 100)
-	if err != nil || more != 0 || f.MessageID != "one" || f.Body.Format != "json" || f.Headers["x-final-status-code"] != int32(503) {
-		t.Errorf("%+v %d %v", f, more, err)
-	}
-	if groups, _, err := (Queues{r.Queue}).Groups(t.Context(), Filter{}, Scan{}); err != nil || len(groups) != 2 || groups[0].Count != 3 {
-		t.Errorf("%+v %v", groups, err)
-	}
-	if f, more, err := r.Find(t.Context(), "duplicate", 0); err != nil || more != 1 || f.Ref != views[1].Ref || f.Body != nil {
-		t.Errorf("%+v %d %v", f, more, err)
-	}
-	if f, _, err := r.Find(t.Context(), views[3].Ref, 0); err != nil || f.Position != 4 || f.Error != "no id" {
-		t.Errorf("%+v %v", f, err)
-	}
-	for _, id := range []string{"absent", "", "0123456789abcdef"} {
-		if _, _, err := r.Find(t.Context(), id, 0); !errors.Is(err, ErrNotFound) {
-			t.Errorf("%q: %v", id, err)
-		}
-	}
-}
-
-func TestEmptyAndMissing(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	if views, sum := r.browse(Filter{}, Scan{}); len(views) != 0 || sum.Total != 0 {
-		t.Errorf("%+v", sum)
-	}
-	plan := *r.plan
-	plan.Park.Queue = ""
-	if all := New(Options{}, Owner{Plan: &plan}); len(all) != 0 {
-		t.Errorf("%v", all)
-	}
-	if p, err := r.Redrive(t.Context(), Redrive{Canary: 2}, nil); err != nil || p != (Progress{}) {
-		t.Errorf("%+v %v", p, err)
-	}
-	must.Get(brokertest.Channel(t, r.url).QueueDelete(r.name, false, false, false))(t)
-	_, err := r.Browse(t.Context(), Filter{}, Scan{}, nil, nil)
-	_, rerr := r.Redrive(t.Context(), Redrive{}, nil)
-	_, derr := r.Depth(t.Context())
-	_, ierr := r.Import(t.Context(), strings.NewReader(""), 0, nil)
-	for _, err := range []error{err, rerr, derr, ierr} {
-		if !errors.Is(err, ErrMissing) {
-			t.Errorf("%v", err)
-		}
-	}
-	r.url = "amqp://127.0.0.1:1/"
-	if _, err = r.another().Redrive(t.Context(), Redrive{}, nil); err == nil || errors.Is(err, broker.ErrUnknown) {
-		t.Errorf("without a broker: %v", err)
 	}
 }

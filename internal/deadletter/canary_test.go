@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -124,17 +123,6 @@ func TestCanaryThroughARetryQueue(t *testing.T) {
 	}
 }
 
-// TestCanaryDoesNotWaitForWhatStays: a message that cannot be moved is not one of those sent ahead.
-func TestCanaryDoesNotWaitForWhatStays(t *testing.T) {
-	t.Parallel()
-	q := &Queue{o: Options{Logger: slog.New(slog.DiscardHandler)}}
-	o := &operation{q: q, canary: &canary{size: 1, address: message.DirectReply}}
-	m := Message{plan: &topology.Plan{}, Properties: amqp.Delivery{Headers: amqp.Table{"large": strings.Repeat("x", topology.FrameMax)}}}
-	if _, err := o.redriven(&m, &Redrive{}); !errors.Is(err, errNoRoom) || o.progress().Canary.Sent != 0 {
-		t.Errorf("moved: %v, %d sent ahead", err, o.progress().Canary.Sent)
-	}
-}
-
 // TestCanaryUnheard: a redrive that does not receive the verdicts any more moves nothing else.
 func TestCanaryUnheard(t *testing.T) {
 	t.Parallel()
@@ -151,16 +139,4 @@ func TestCanaryUnheard(t *testing.T) {
 		t.Errorf("%+v %v", p, err)
 	}
 	r.nothingLost(20)
-}
-
-// TestCanaryTwoReplies: a message that was delivered twice has two verdicts, and is one of those sent ahead.
-func TestCanaryTwoReplies(t *testing.T) {
-	t.Parallel()
-	o := &operation{canary: &canary{good: map[string]bool{}}, pipeline: pipeline{p: Progress{Canary: CanaryProgress{Sent: 3}}}}
-	for _, id := range []string{"1", "1", "2", "x", "4"} {
-		must.Do(t, o.onReply(&amqp.Delivery{CorrelationId: id, Body: []byte(`{"outcome":"ack","message_id":"the same"}`)}))
-	}
-	if n := o.progress().Canary.Good; n != 2 {
-		t.Errorf("%d good, want 2", n)
-	}
 }

@@ -50,38 +50,6 @@ func TestOneAtATime(t *testing.T) {
 	}, "classic", "quorum without a limit")
 }
 
-// TestInUse: an operation beside another one of this process is refused after some tries; a read waits a while.
-func TestInUse(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	r.park(r.numbered(10)...)
-	holding, release := make(chan struct{}), make(chan struct{})
-	ended := make(chan error)
-	go func() {
-		_, err := r.Browse(context.Background(), Filter{}, Scan{}, nil, func(m *Message) error {
-			if m.Position == 1 {
-				close(holding)
-				<-release
-			}
-			return nil
-		})
-		ended <- err
-	}()
-	<-holding
-	if _, err := r.Redrive(t.Context(), Redrive{}, nil); !errors.Is(err, ErrInUse) {
-		t.Errorf("redrive beside a read: %v", err)
-	}
-	if _, err := r.Discard(t.Context(), Discard{}, nil); !errors.Is(err, ErrInUse) {
-		t.Errorf("discard beside a read: %v", err)
-	}
-	close(release)
-	if views, _ := r.browse(Filter{}, Scan{}); len(views) != 10 {
-		t.Errorf("a read that waited: %d messages", len(views))
-	}
-	must.Do(t, <-ended)
-	brokertest.WaitReady(t, r.url, r.name, 10)
-}
-
 // TestAStrangerConsumes: whatever else consumes the queue, it is left alone.
 func TestAStrangerConsumes(t *testing.T) {
 	t.Parallel()

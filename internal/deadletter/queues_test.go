@@ -107,26 +107,6 @@ func TestSharedQueueIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestUnknownOriginInASharedQueue: a message without a record of its queue is not given to any one of the subscriptions.
-func TestUnknownOriginInASharedQueue(t *testing.T) {
-	t.Parallel()
-	all, ch := subscribed(t, topology.Options{Preset: topology.PresetFanout, DLQ: "dead"}, "orders", "refunds")
-	brokertest.Publish(t, ch, "", "dead", amqp.Publishing{MessageId: "1"})
-	brokertest.WaitReady(t, brokertest.URL(t), "dead", 1)
-	if lines, _ := shown(t, all, Scan{}); !slices.Equal(lines, []string{"! 1"}) {
-		t.Errorf("%q", lines)
-	}
-	only := must.Get(all.Of("orders"))(t)
-	if lines, _ := shown(t, only, Scan{}); lines != nil {
-		t.Errorf("%q", lines)
-	}
-	for _, qs := range []Queues{all, only} {
-		if p := must.Get(qs[0].Redrive(t.Context(), Redrive{}, nil))(t); p.Done != 0 {
-			t.Errorf("%+v", p)
-		}
-	}
-}
-
 // TestSeveralQueues: reads go through all queues within one bound, actions are for one.
 func TestSeveralQueues(t *testing.T) {
 	t.Parallel()

@@ -11,31 +11,8 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 )
-
-// TestWasReturned: only a quorum queue counts what is returned to it; a text is the count of another consumer.
-func TestWasReturned(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		headers     amqp.Table
-		redelivered bool
-		want        bool
-	}{
-		{amqp.Table{"x-delivery-count": int64(1)}, true, true},
-		{amqp.Table{"x-acquired-count": int64(1)}, true, true},
-		{amqp.Table{"x-acquired-count": int64(1), "x-delivery-count": "4"}, true, true},
-		{amqp.Table{"x-delivery-count": int64(0)}, false, false},
-		{amqp.Table{"x-delivery-count": "4"}, true, false},
-		{nil, true, false},
-	} {
-		d := broker.Delivery{}
-		if d.Headers, d.Redelivered = c.headers, c.redelivered; wasReturned(&d) != c.want {
-			t.Errorf("%v, redelivered %t: returned %t", c.headers, c.redelivered, !c.want)
-		}
-	}
-}
 
 // TestWhatStaysKeepsItsOrder also when the end of an operation meets messages that are on their way to it: every ack
 // brings another one. Nor is any dropped: what a quorum queue takes back by itself it counts against a delivery limit.

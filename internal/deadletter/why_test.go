@@ -58,26 +58,6 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestWhyOfJSONThatIsCut: wherever the JSON breaks off, the kept beginning of its message is found.
-func TestWhyOfJSONThatIsCut(t *testing.T) {
-	t.Parallel()
-	const text = `{"a":[1,{"b":"c\\"}],"error":{"code":5,"message":"no \"stock\" für \u00e9 C:\\u1\\"},"x":1}`
-	const whole = "no \"stock\" für é C:\\u1\\"
-	from, to := strings.Index(text, "no "), strings.Index(text, `"},"x"`)
-	for n := range len(text) {
-		got := (&Facts{Status: 500, Answer: valid(text[:n])}).Why()
-		switch {
-		case n > to && got != whole:
-			t.Errorf("%q: %q", text[:n], got)
-		case n > from+8 && (!strings.HasPrefix(whole, strings.TrimRight(got, "\uFFFD\\u1")) || len(got) < 3):
-			t.Errorf("%q: %q", text[:n], got)
-		}
-	}
-	for _, deep := range []string{strings.Repeat("[", 1<<17), strings.Repeat(`{"error":`, 1<<15), strings.Repeat(`[{"error":`, 1000) + `"x"`} {
-		_ = (&Facts{Status: 500, Answer: deep}).Why()
-	}
-}
-
 // TestNormaliseErrors: two reports of one bug have one text, and different bugs have different ones.
 func TestNormaliseErrors(t *testing.T) {
 	t.Parallel()

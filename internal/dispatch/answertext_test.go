@@ -106,27 +106,6 @@ func TestAnswersAreCut(t *testing.T) {
 	}
 }
 
-// TestSizesOfAnswersThatAreNotText: a size that was neither announced nor read is not claimed.
-func TestSizesOfAnswersThatAreNotText(t *testing.T) {
-	t.Parallel()
-	const head = "HTTP/1.1 500 X\r\nContent-Type: image/png\r\n"
-	for name, c := range map[string]struct{ raw, size string }{
-		"a length":            {"Content-Length: 3\r\n\r\nabc", "3 bytes"},
-		"a length, cut short": {"Content-Length: 7\r\n\r\nabc", "at least 7 bytes"},
-		"a great length":      {"Content-Length: 99999999\r\n\r\nabc", "at least 99999999 bytes"},
-		"chunks":              {"Transfer-Encoding: chunked\r\n\r\n" + chunk("abc") + chunk("de") + "0\r\n\r\n", "5 bytes"},
-		"chunks, cut short":   {"Transfer-Encoding: chunked\r\n\r\n" + chunk("abc") + chunk("de"), "at least 5 bytes"},
-		"long chunks":         {"Transfer-Encoding: chunked\r\n\r\n" + chunk(strings.Repeat("x", 100_000)), "at least 65536 bytes"},
-		"until the end":       {"\r\nabc", "3 bytes"},
-		"a long one":          {"\r\n" + strings.Repeat("x", 100_000), "at least 65536 bytes"},
-	} {
-		o := scripted(t, apptest.AnswerAndClose(head+c.raw), kept(1024))
-		if want := "(not text: image/png, " + c.size + ")"; o.Answer != want {
-			t.Errorf("%s: %q, want %q", name, o.Answer, want)
-		}
-	}
-}
-
 // TestAnswersAreNotMixed: what one answer said does not hold for the next one on the connection, nor what an interim answer
 // said for the answer.
 func TestAnswersAreNotMixed(t *testing.T) {

@@ -168,33 +168,6 @@ func TestBatchHead(t *testing.T) {
 	wantHeaders(t, r[1].Header, map[string]string{"Traceparent": "", "Tracestate": "", "Baggage": ""})
 }
 
-// What the app answers to all messages is one outcome, with everything that the answer to one message has.
-func TestBatchAnsweredAsAWhole(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		answer string
-		want   func(o *message.Outcome) bool
-	}{
-		"503": {apptest.Full(503, "later", "Content-Type: text/plain", "Retry-After: 7", "Amqp-Reason: r"), func(o *message.Outcome) bool {
-			return o.Status == 503 && o.RetryAfter == 7*time.Second && o.Detail == "r" && o.Answer == "later"
-		}},
-		"problem": {apptest.Full(422, `{"title":"T"}`, "Content-Type: application/problem+json"), func(o *message.Outcome) bool {
-			return o.Status == 422 && o.Problem != nil && o.Problem.Title == "T" && o.RetryAfter < 0
-		}},
-		"verdicts of a 500":    {apptest.Full(500, `{"index":0,"status":200}`, "Content-Type: application/jsonl"), func(o *message.Outcome) bool { return o.Status == 500 }},
-		"a disposition":        {apptest.Full(200, `{"index":0,"status":500}`, "Content-Type: application/jsonl", "Amqp-Disposition: ack"), func(o *message.Outcome) bool { return o.OK() && o.Disposition == message.DispositionAck }},
-		"a disposition of 207": {apptest.Full(207, "junk", "Amqp-Disposition: park"), func(o *message.Outcome) bool { return o.Status == 207 && o.Disposition == message.DispositionPark }},
-		"not HTTP":             {"junk\r\n\r\n", func(o *message.Outcome) bool { return o.Failure == message.FailureMalformed }},
-	} {
-		for _, n := range []int{1, 3} {
-			whole, each := answeredAll(t, row.answer, n, func(o *Options) { o.Answer = 1024 })
-			if each != nil || !row.want(&whole) {
-				t.Errorf("%s, %d messages: %+v, each %+v", name, n, whole, each)
-			}
-		}
-	}
-}
-
 // A batch that is not POSTed.
 func TestBatchThatIsNotSent(t *testing.T) {
 	t.Parallel()

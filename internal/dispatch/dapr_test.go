@@ -1,9 +1,7 @@
 package dispatch
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -111,20 +109,6 @@ func TestDaprAnswers(t *testing.T) {
 	}
 	if o := scripted(t, apptest.AnswerAndClose("HTTP/1.0 200 OK\r\n\r\n"+drop), dapr); heard(o) != saidDrop {
 		t.Errorf("until the end of the connection: got %+v", heard(o))
-	}
-}
-
-// TestDaprBodyThatDoesNotCome: what is read of a body must come in time, and its end is awaited even if it is too long.
-func TestDaprBodyThatDoesNotCome(t *testing.T) {
-	t.Parallel()
-	for _, size := range []string{"40", "70000"} {
-		s := apptest.Listen(t, answerAndWait("HTTP/1.1 200 OK\r\nContent-Length: "+size+"\r\n\r\n{\"status\":\"RETRY\"}"))
-		o := dispatch(t, newTarget(t, s.URL, dapr, timeout(patience)), sample())
-		wantFailure(t, o, message.FailureTimeout, "in time")
-		ctx, stop := context.WithCancelCause(t.Context())
-		time.AfterFunc(100*time.Millisecond, func() { stop(errors.New("drain")) })
-		o = newTarget(t, s.URL, dapr).Dispatch(ctx, sample())
-		wantFailure(t, o, message.FailureInterrupted, "drain")
 	}
 }
 

@@ -112,29 +112,6 @@ func TestAnswerBeforeTheBodyIsRead(t *testing.T) {
 	}
 }
 
-func TestLargeBodyFailures(t *testing.T) {
-	t.Parallel()
-	for name, row := range map[string]struct {
-		script func(*apptest.Conn)
-		want   message.Failure
-		says   string
-	}{
-		"reset while writing":   {func(c *apptest.Conn) { _, _ = c.Head(); _ = c.Reset() }, message.FailureReset, "reset"},
-		"neither read nor said": {func(c *apptest.Conn) { _, _ = c.Head(); c.Hold() }, message.FailureTimeout, "timeout"},
-		"garbage instead":       {func(c *apptest.Conn) { _, _ = c.Head(); c.Send("hello?\r\n"); c.Hold() }, message.FailureMalformed, "not HTTP"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, wait := apptest.Listen(t, row.script), 20*time.Second
-			if row.want == message.FailureTimeout {
-				wait = patience
-			}
-			wantFailure(t, dispatch(t, newTarget(t, s.URL, timeout(wait)), sized(8<<20)), row.want, row.says)
-			wantSeen(t, s, 1, len(s.Requests()))
-		})
-	}
-}
-
 // B7: redirects of every kind are answers; the second server never gets the message.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
@@ -245,21 +222,4 @@ func TestContextThatEndsAfterTheHeadersChangesNothing(t *testing.T) {
 		c.WaitClosed()
 	})
 	wantStatus(t, newTarget(t, s.URL).Dispatch(ctx, sample()), 200)
-}
-
-// A connection that served a context which has ended serves no other.
-func TestConnectionsFollowTheirContext(t *testing.T) {
-	t.Parallel()
-	s, target := listen(t, 204)
-	first, cancel := context.WithCancel(context.Background())
-	second, cancelSecond := context.WithCancel(context.Background())
-	defer cancelSecond()
-	wantStatus(t, target.Dispatch(first, sample()), 204)
-	wantStatus(t, target.Dispatch(second, sample()), 204) // takes the connection over
-	cancel()
-	wantStatus(t, target.Dispatch(second, sample()), 204)
-	wantSeen(t, s, 1, 3)
-	cancelSecond()
-	wantStatus(t, target.Dispatch(context.Background(), sample()), 204)
-	wantSeen(t, s, 2, 4)
 }

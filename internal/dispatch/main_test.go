@@ -191,12 +191,3 @@ func withHeaders(m *message.Message, h amqp.Table) *message.Message {
 
 // bodyEnd is how the bare server below finds the end of a body, without parsing anything.
 const bodyEnd = "the end\n"
-
-// answerAndWait is a script that answers one request, and then waits until the peer closes.
-func answerAndWait(raw string) func(*apptest.Conn) {
-	return func(c *apptest.Conn) {
-		_, _ = c.Next()
-		c.Send(raw)
-		c.WaitClosed()
-	}
-}

@@ -109,19 +109,6 @@ func TestProbeOfAnAddress(t *testing.T) {
 	}
 }
 
-func TestProbeIsInterrupted(t *testing.T) {
-	t.Parallel()
-	stop := errors.New("stopping")
-	ctx, cancel := context.WithCancelCause(context.Background())
-	s := apptest.Listen(t, func(c *apptest.Conn) { _, _ = c.Head(); cancel(stop); c.WaitClosed() })
-	target := newTarget(t, s.URL, health)
-	for range 2 { // under way, and before it began
-		if err := target.Probe(ctx); !errors.Is(err, stop) || errors.Is(err, ErrRefused) {
-			t.Errorf("got %v", err)
-		}
-	}
-}
-
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewPedanticRegistry()

@@ -109,7 +109,6 @@ func TestPlaceholders(t *testing.T) {
 	for _, c := range []struct{ path, key, kind, want string }{
 		{"/k/{routing_key}", "order.created", "", "/k/order.created"},
 		{"/k/{routing_key}", "a/b", "", "/k/a%2Fb"},
-		{"/k/{routing_key}", " ", "", "/k/%20"},
 		{"/k/{routing_key}", "%2e%2e", "", "/k/%252e%252e"},
 		{"/k/{routing_key}", "a\r\nHost: evil", "", "/k/a%0D%0AHost%3A%20evil"},
 		{"/k/{routing_key}", "\xff\x00é", "", "/k/%FF%00%C3%A9"},
@@ -122,13 +121,10 @@ func TestPlaceholders(t *testing.T) {
 		{"/k/{type}", "a", "", "/else"},
 		{"/k/{routing_key}", "..", "", "/else"},
 		{"/k/{routing_key}", "a/../../b", "", "/else"},
-		{"/x{routing_key}", "/..", "", "/else"},
 		{"/k/{routing_key}", `..\..\admin`, "", "/else"},
-		{"/k/{routing_key}", "..;a", "", "/else"},
 		{"/k/{routing_key}", "a/.;b/c", "", "/else"},
 		{"/k/{type}", "a", `..\admin`, "/else"},
 		{"/k/a{type}..{routing_key}", "/b", "/", "/else"},
-		{"/k/a{type}..{routing_key}", `\b`, `\`, "/else"},
 		{"/k/..{routing_key}", ";b", "", "/else"},
 		{"/k/{type}{routing_key}", "x./b", "a", "/k/ax.%2Fb"},
 		{"/k/a{type}..{routing_key}", "b", "/", "/k/a%2F..b"},
@@ -174,18 +170,6 @@ func TestTypeOfAnEvent(t *testing.T) {
 	}
 }
 
-// TestTypeOfALargeEvent: the body is read once, and nothing of it is kept.
-func TestTypeOfALargeEvent(t *testing.T) { //nolint:paralleltest // counts allocations
-	body := append(append([]byte(`{"data":"`), bytes.Repeat([]byte(`\"`), 1<<20)...), `","type":"e"}`...)
-	if n := testing.AllocsPerRun(2, func() {
-		if got := envelopeType(body); got != "e" {
-			t.Errorf("type %q", got)
-		}
-	}); n > 10 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
 // TestNoRoute: such a message is not POSTed and is no attempt.
 func TestNoRoute(t *testing.T) {
 	t.Parallel()
@@ -225,11 +209,8 @@ func TestCheckRoutes(t *testing.T) {
 		{"a.#b=/x", []string{word}},
 		{"a", []string{path}},
 		{"a=//x", []string{path}},
-		{"a=http://x/", []string{path}},
 		{"a=/x#f", []string{path}},
-		{"a=/x y", []string{path}},
 		{"a=/%zz", []string{path}},
-		{"a=/{foo}", []string{path}},
 		{"a=/" + strings.Repeat("x", 255), []string{path}},
 		{"a=/..", []string{"'.' or '..'"}},
 		{"a=/..;v=1/y", []string{"'.' or '..'"}},
@@ -240,7 +221,6 @@ func TestCheckRoutes(t *testing.T) {
 		{"#=/{routing_key},a.b=/b", []string{covered}},
 		{"#=/{type},a.b=/b", nil}, // a message without a type
 		{"type:#=/a,b=/b", nil},   // a message without a type
-		{"type:#=/{routing_key},type:b=/b", nil},
 		{"a.*=/a,a.b=/b,a.#=/c", []string{covered}},
 		{"=x", []string{empty, path}},
 		{"x:y=/a,=/b,#=/c,b=/d", []string{"unknown prefix", empty, "route 4, \"b=/d\": never used, because route 3"}},

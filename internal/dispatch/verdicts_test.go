@@ -1,9 +1,7 @@
 package dispatch
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -107,19 +105,6 @@ func TestVerdictsWithoutLength(t *testing.T) {
 			t.Errorf("%q: %+v", answer, whole)
 		}
 	}
-}
-
-// Half an answer is no answer where it may have verdicts.
-func TestVerdictsThatBreakOff(t *testing.T) {
-	t.Parallel()
-	s := apptest.Listen(t, apptest.AnswerAndClose("HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n{\"index\":0"))
-	whole, each := dispatchAll(t, newTarget(t, s.URL, inBatches("jsonl")), samples(2)...)
-	wantFailed(t, whole, each, message.FailureReset, "within the answer's body")
-	silent := apptest.Listen(t, answerAndWait("HTTP/1.1 207 M\r\nContent-Length: 40\r\n\r\n{"))
-	ctx, stop := context.WithCancelCause(t.Context())
-	time.AfterFunc(100*time.Millisecond, func() { stop(errors.New("drain")) })
-	whole, each = newTarget(t, silent.URL, inBatches("jsonl")).DispatchBatch(ctx, samples(2), message.TraceContext{})
-	wantFailed(t, whole, each, message.FailureInterrupted, "drain")
 }
 
 // noLength is the status line of an answer that ends where the connection does.

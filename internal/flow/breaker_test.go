@@ -2,8 +2,6 @@ package flow
 
 import (
 	"fmt"
-	"runtime"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,71 +210,6 @@ func TestNextOutageDefersAnew(t *testing.T) {
 				t.Fatalf("outage %d: %d messages with %d retries are tried, want %d", outage, tried, retries, breakerRepeats)
 			}
 			c.answer(200, 0)
-		}
-	})
-}
-
-// TestAnswerBesideARetryThatFails ends the count of failed retries, whichever of the two is reported first.
-func TestAnswerBesideARetryThatFails(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, c *Control) {
-		c.breaker.threshold = 2
-		again := func(id string) {
-			m := &message.Message{MessageID: id, RetryCount: 1, MaxRetries: 10}
-			c.Report(m, &message.Outcome{Status: 500, At: time.Now()})
-		}
-		for range 2000 {
-			c.breaker.success()
-			again("first")
-			var begun atomic.Bool
-			done := make(chan struct{})
-			go func() {
-				for !begun.Load() {
-					runtime.Gosched()
-				}
-				c.breaker.success()
-				close(done)
-			}()
-			begun.Store(true)
-			again("second")
-			<-done
-			time.Sleep(breakerRound)
-			again("first")
-			wantOpen(t, c, true, "the answer was not counted")
-		}
-	})
-}
-
-// TestPauseOfATrialThatHasEnded: a failure that was counted before an answer closed the breaker begins no pause after it.
-func TestPauseOfATrialThatHasEnded(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, c *Control) {
-		c.trip()
-		time.Sleep(2 * time.Second)
-		c.answer(200, 0)
-		if pause := c.breaker.pause(onTrial, "late"); pause != 0 || !c.Open() {
-			t.Fatalf("a pause of %v, holds %v", pause, c.Holds())
-		}
-	})
-}
-
-// TestEndOfAPauseIsLimited: a consumer that finds the gate open at the end of a pause must not find the full limit.
-func TestEndOfAPauseIsLimited(t *testing.T) {
-	t.Parallel()
-	bubble(t, func(t *testing.T, c *Control) {
-		for range 1000 {
-			time.Sleep(10 * rampStep) // the limit is full
-			c.rejects.pause(closed, "refused")
-			found := make(chan int)
-			go func() {
-				for !c.Open() {
-				}
-				found <- c.Limit()
-			}()
-			c.rejects.end()
-			if limit := <-found; limit > 2 {
-				t.Fatalf("limit %d", limit)
-			}
 		}
 	})
 }

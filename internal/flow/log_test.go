@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"sidecar/internal/apptest"
 	"sidecar/internal/message"
 )
@@ -95,29 +93,4 @@ func TestAppThatIsAwayIsLogged(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestNoLineAfterTheEnd: a POST that is refused after Run has returned is logged, and nothing reminds of it.
-func TestNoLineAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var log apptest.Log
-		c := New(Options{
-			Concurrency: 1, Probe: (&app{}).probe, Refused: func(error) bool { return true }, Interval: time.Second,
-			Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry(),
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- c.Run(ctx) }()
-		synctest.Wait()
-		cancel()
-		if err := <-done; err != nil || !c.AppUp() {
-			t.Fatalf("up %v, error %v", c.AppUp(), err)
-		}
-		c.fail(message.FailureRefused)
-		time.Sleep(3 * downAgain)
-		if n := strings.Count(log.String(), "reason=app_down"); n != 1 {
-			t.Errorf("%d lines\n%s", n, log.String())
-		}
-	})
 }

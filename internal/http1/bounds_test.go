@@ -1,12 +1,8 @@
 package http1
 
 import (
-	"io"
 	"strings"
 	"testing"
-	"time"
-
-	"sidecar/internal/testkit/must"
 )
 
 // endless gives out head and then rest for ever.
@@ -61,20 +57,6 @@ func TestAnswersAreReadWithinBounds(t *testing.T) {
 	}
 }
 
-// noProgress breaks io.Reader's contract as far as it can.
-type noProgress struct{}
-
-func (noProgress) Read([]byte) (int, error) { return 0, nil }
-
-func TestReaderThatNeverReads(t *testing.T) {
-	t.Parallel()
-	x := NewExchange(content{Skip})
-	defer x.End()
-	if err := x.Answer.Read(noProgress{}, x.Header); err != io.ErrNoProgress {
-		t.Errorf("got %v", err)
-	}
-}
-
 // stalls is a connection that stays open and silent after its first bytes.
 type stalls struct {
 	t *testing.T
@@ -107,48 +89,6 @@ func TestTheRestOfALongBodyIsNotAwaited(t *testing.T) {
 				t.Errorf("%s: %d bytes", name, x.Answer.Size)
 			}
 			x.End()
-		}
-	}
-}
-
-// An exchange may have a larger bound for its answer, which holds for a body and for the framing of its chunks.
-func TestLimitOfAnExchange(t *testing.T) {
-	t.Parallel()
-	const limit = MaxBody + 10
-	body := strings.Repeat("x", limit)
-	chunked := "Transfer-Encoding: chunked\r\n\r\n1000a\r\n" + body + "\r\n0\r\n\r\n"
-	tiny := "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1\r\nx\r\n", limit/5-1) + "0\r\n\r\n"
-	for name, c := range map[string]struct {
-		raw   string
-		limit int64
-		kept  int
-		whole bool
-	}{
-		"at the limit":           {"Content-Length: 65546\r\n\r\n" + body, limit, limit, true},
-		"behind it":              {"Content-Length: 65546\r\n\r\n" + body, limit - 1, limit - 1, false},
-		"until the end":          {"\r\n" + body + "x", limit, limit, false},
-		"a chunk":                {chunked, limit, limit, true},
-		"a chunk behind it":      {chunked, limit - 1, limit - 1, false},
-		"small chunks":           {tiny, limit, limit/5 - 1, true},
-		"small chunks behind it": {tiny, limit / 2, limit/10 + 1, false},
-		"by default":             {"Content-Length: 65546\r\n\r\n" + body, 0, MaxBody, false},
-	} {
-		x := NewExchange(content{Need})
-		x.Begin(nil, time.Time{})
-		x.Answer.Limit = c.limit
-		err := x.Answer.Read(strings.NewReader("HTTP/1.1 200 OK\r\n"+c.raw), x.Header)
-		if err != nil || x.Answer.Whole != c.whole || len(x.Answer.Body) != c.kept {
-			t.Errorf("%s: %v, whole %v, %d bytes", name, err, x.Answer.Whole, len(x.Answer.Body))
-		}
-		if x.Answer.CloseDelimited != (name == "until the end") {
-			t.Errorf("%s: delimited by the close: %v", name, x.Answer.CloseDelimited)
-		}
-		must.Do(t, x.Answer.Read(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), x.Header))
-		if x.Answer.CloseDelimited {
-			t.Errorf("%s: the next answer is delimited by the close, too", name)
-		}
-		if x.Begin(nil, time.Time{}); x.Answer.Limit != 0 {
-			t.Errorf("%s: the next exchange has the limit, too", name)
 		}
 	}
 }

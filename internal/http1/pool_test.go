@@ -14,20 +14,6 @@ import (
 	"sidecar/internal/message"
 )
 
-func TestReapLeavesTheFreshOnes(t *testing.T) {
-	t.Parallel()
-	p := &pool{limit: 10, ttl: time.Hour}
-	defer p.close()
-	for _, keep := range []time.Duration{0, noLimit} {
-		client, _ := pair(t, "tcp")
-		p.put(newConn(client, nil), time.Now(), keep)
-	}
-	p.reap()
-	if len(p.idle) != 1 || p.timer == nil {
-		t.Errorf("%d idle, timer %v, want 1 and a timer", len(p.idle), p.timer)
-	}
-}
-
 // TestReapClosesTheFreshOnesLater: what one check leaves alone a later one closes, without another message.
 func TestReapClosesTheFreshOnesLater(t *testing.T) {
 	t.Parallel()
@@ -38,32 +24,6 @@ func TestReapClosesTheFreshOnesLater(t *testing.T) {
 	server.SetReadDeadline(time.Now().Add(10 * time.Second))
 	if _, err := server.Read(make([]byte, 1)); err != io.EOF {
 		t.Errorf("%v, want the end of the connection", err)
-	}
-}
-
-func TestQuiet(t *testing.T) {
-	t.Parallel()
-	for _, network := range []string{"tcp", "unix"} {
-		for name, disturb := range map[string]func(net.Conn){
-			"a byte": func(c net.Conn) { _, _ = c.Write([]byte{0}) },
-			"end":    func(c net.Conn) { c.Close() },
-		} {
-			client, server := pair(t, network)
-			c := newConn(client, nil)
-			if !c.quiet() {
-				t.Errorf("%s: not quiet from the start", network)
-			}
-			disturb(server)
-			for deadline := time.Now().Add(10 * time.Second); c.quiet(); {
-				if time.Now().After(deadline) {
-					t.Fatalf("%s, %s: still quiet", network, name)
-				}
-			}
-			client.Close()
-			if c.quiet() {
-				t.Errorf("%s: closed, but quiet", network)
-			}
-		}
 	}
 }
 
@@ -240,29 +200,4 @@ func TestFreshConnectionThatTakesNothingIsRefused(t *testing.T) {
 			t.Errorf("%v is not ErrRefusedByReset", err)
 		}
 	}
-}
-
-func TestNothingWrittenForAnotherReason(t *testing.T) {
-	t.Parallel()
-	t.Run("time is up", func(t *testing.T) {
-		client := newClient(t, "http://127.0.0.1:1/", 16, time.Hour)
-		near, _ := pair(t, "tcp")
-		client.connect = func(context.Context, string, string) (net.Conn, error) { return near, nil }
-		_, f, err := do(t.Context(), client, 7, 1)
-		wantFailure(t, f, err, message.FailureTimeout, "timeout")
-	})
-	t.Run("stopped", func(t *testing.T) {
-		client := newClient(t, "http://127.0.0.1:1/", 16, time.Hour)
-		ctx, cancel := context.WithCancel(context.Background())
-		near, far := pair(t, "tcp")
-		client.connect = func(context.Context, string, string) (net.Conn, error) {
-			cancel()
-			return near, nil
-		}
-		_, f, err := do(ctx, client, 7, time.Minute)
-		wantFailure(t, f, err, message.FailureInterrupted, "canceled")
-		if _, err := io.ReadAll(far); err != nil { // the connection is closed, with or without the request
-			t.Error(err)
-		}
-	})
 }

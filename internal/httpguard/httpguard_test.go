@@ -10,27 +10,6 @@ import (
 	"testing"
 )
 
-// TestRefuse: a problem document, with a code only where there is one.
-func TestRefuse(t *testing.T) {
-	t.Parallel()
-	for code, want := range map[string]string{
-		"":     `{"type":"about:blank","title":"Not Found","status":404,"detail":"why"}` + "\n",
-		"gone": `{"type":"about:blank","title":"Not Found","status":404,"detail":"why","code":"gone"}` + "\n",
-	} {
-		w := httptest.NewRecorder()
-		Refuse(w, http.StatusNotFound, code, "why")
-		if w.Code != http.StatusNotFound || w.Body.String() != want || w.Header().Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
-		}
-	}
-	defer func() {
-		if recover() == nil {
-			t.Error("what is no JSON was answered")
-		}
-	}()
-	Answer(httptest.NewRecorder(), http.StatusOK, func() {})
-}
-
 // TestSentence: one line, valid, and no longer than people read.
 func TestSentence(t *testing.T) {
 	t.Parallel()
@@ -79,18 +58,14 @@ func TestCrossSite(t *testing.T) {
 		{"ops.example", tls, true, []string{"http://ops.example"}, false},
 		{"ops.example", "http", true, []string{"https://ops.example"}, false},
 		{"localhost", "", false, []string{"https://localhost"}, false},
-		{"localhost:443", "", false, []string{"https://localhost"}, false},
 		{here, "", false, []string{"http://127.0.0.1:8"}, false},
 		{here, "", false, []string{"http://127.0.0.1"}, false},
-		{here, "", false, []string{"http://localhost:9"}, false},
 		{"[::1]:9", "", false, []string{"http://127.0.0.1:9"}, false},
 		{here, "", false, []string{"http://127.0.0.1:9/"}, false},
 		{here, "", false, []string{"http://user@127.0.0.1:9"}, false},
 		{here, "", false, []string{"http://127.0.0.1:9 http://127.0.0.1:9"}, false},
 		{here, "", false, []string{"http://127.0.0.1:9", "http://127.0.0.1:9"}, false},
 		{here, "", false, []string{"file://127.0.0.1:9"}, false},
-		{here, "", false, []string{"ws://127.0.0.1:9"}, false},
-		{here, "", false, []string{"127.0.0.1:9"}, false},
 		{here, "", false, []string{"null"}, false},
 		{here, "", false, []string{""}, false},
 	} {
@@ -142,21 +117,6 @@ func TestHostsByBinding(t *testing.T) {
 		if got := NewHosts(tt.configured, tt.bound, tt.token).Allow(tt.host); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
-	}
-}
-
-func TestHasToken(t *testing.T) {
-	t.Parallel()
-	for value, want := range map[string]bool{"Bearer secret": true, "bearer secret": true, "Bearer Secret": false, "Basic secret": false, "secret": false, "Bearer ": false} {
-		if HasToken(request("Authorization", value), "secret") != want {
-			t.Errorf("%q: %v", value, !want)
-		}
-	}
-	if HasToken(request("Authorization", "Bearer "), "") || HasToken(request(), "") || HasToken(request("Authorization", "Bearer s", "Authorization", "Bearer s"), "s") {
-		t.Error("the empty token is accepted, or two tokens are")
-	}
-	if !overridesMethod(request("X-HTTP-Method", "GET")) || overridesMethod(request()) {
-		t.Error("method override")
 	}
 }
 

@@ -4,9 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-
-	"sidecar/internal/postgrestest"
-	"sidecar/internal/testkit/must"
 )
 
 // TestBadDSN: a connection string that cannot be used is refused with the reason, and never with the password.
@@ -48,24 +45,6 @@ func TestGoodDSN(t *testing.T) {
 	} {
 		if got, err := CheckDSN(dsn); err != nil || got != plaintext {
 			t.Errorf("%s: plaintext to %q, want %q; %v", dsn, got, plaintext, err)
-		}
-	}
-}
-
-// TestConnect: the connection bounds every statement, and says whose it is.
-func TestConnect(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.New(t)
-	d := Database{DSN: func() (string, error) { return db.DSN, nil }, Name: "the relay"}
-	conn := must.Get(d.Connect(t.Context(), nil))(t)
-	defer Close(conn)
-	for setting, want := range map[string]string{
-		"statement_timeout": "30s", "lock_timeout": "10s", "idle_in_transaction_session_timeout": "3min", "application_name": "the relay",
-		"enable_seqscan": "off", "enable_bitmapscan": "off",
-	} {
-		rows, err := query(t.Context(), conn, `SELECT current_setting($1)`, []byte(setting))
-		if err != nil || string(rows[0][0]) != want {
-			t.Errorf("%s is %s, %v", setting, rows, err)
 		}
 	}
 }

@@ -167,24 +167,6 @@ func TestLowWaterIsNotACursor(t *testing.T) {
 	r.wantBodies(1502, "late", "end 1")
 }
 
-// TestHeldKeyBelowTheLowWaterMark: a key whose rows are left out is checked again although the row it waits for is below the
-// low-water mark.
-func TestHeldKeyBelowTheLowWaterMark(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	s := bench(t, r)
-	r.db.Exec(`INSERT INTO outbox (routing_key, body, ordering_key) VALUES ('first', '', 'k')`)
-	s.lowWater = lowWater{sendAfter: "2126-01-01 00:00:00+00", id: "1", allKeysAt: time.Now()}
-	s.heldKeys["k"] = time.Now().Add(time.Hour)
-	if got, front := r.claimAndMark(s); got != "" || !front {
-		t.Errorf("%q from the front: %v", got, front)
-	}
-	s.lowWater.allKeysAt, s.lowWater.due = time.Time{}, time.Time{}
-	if got, _ := r.claimAndMark(s); got != "first" {
-		t.Errorf("%q", got)
-	}
-}
-
 // TestIdleRelayScansInTime: the next full scan does not wait for the end of a poll interval.
 func TestIdleRelayScansInTime(t *testing.T) {
 	t.Parallel()

@@ -1,12 +1,9 @@
 package outbox
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // keep is SQL of a trigger function that does so to the row of the body "bad".
@@ -126,31 +123,6 @@ func TestTooManyUnmarked(t *testing.T) {
 	r.eventually("nothing is wrong", func() bool { return relay.State().Problem == "" })
 }
 
-// TestRowsTakenBeforeTheyAreMarked: rows that another session has when they are to be locked again are left to it. Rows
-// for which no time is left are not marked, and the reason is not the database's.
-func TestRowsTakenBeforeTheyAreMarked(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.insert("m", 3)
-	s := bench(t, r)
-	r.on(r.db.Conn(), `BEGIN; SELECT FROM outbox WHERE body = 'm 1' FOR UPDATE`)
-	r.on(s.conn, `BEGIN`)
-	mine, err := s.markSingly(t.Context(), []*row{{id: "1", result: sent}, {id: "2", result: sent}})
-	if err != nil || len(mine) != 1 || mine[0].id != "2" || mine[0].markErr != nil {
-		t.Errorf("%+v, %v", mine, err)
-	}
-	s.r.markFailures.note(mine, time.Now(), time.Second)
-	if n := r.rows(`sent_at IS NOT NULL`); n != "1" || len(s.r.markFailures) != 0 {
-		t.Errorf("%s rows are marked; failures: %v", n, s.r.markFailures)
-	}
-	r.on(s.conn, `BEGIN`)
-	s.r.o.Database.Timeout = time.Nanosecond
-	mine, err = s.markSingly(t.Context(), []*row{{id: "3", result: sent}})
-	if err != nil || len(mine) != 1 || !errors.Is(mine[0].markErr, errMarkTimeout) || r.rows(`sent_at IS NOT NULL`) != "1" {
-		t.Errorf("%+v, %v", mine, err)
-	}
-}
-
 // TestUnmarkedPauses: pauses double up to five minutes, and rows that do not come again are forgotten. A row that was
 // published counts as published also when it is tried again: rows behind it need not wait.
 func TestUnmarkedPauses(t *testing.T) {
@@ -173,21 +145,5 @@ func TestUnmarkedPauses(t *testing.T) {
 	}
 	if u.forget(now.Add(unmarkedMemory + 1)); len(u) != 0 || u.problem(1) != "" {
 		t.Errorf("remembered: %v", u)
-	}
-}
-
-// TestErrorsOfRows: which errors may be of some rows alone.
-func TestErrorsOfRows(t *testing.T) {
-	t.Parallel()
-	for code, want := range map[string]bool{
-		"23514": true, "23505": true, "P0001": true, "40001": true, "40P01": true, "55P03": true, "57014": true, "22003": true, "42501": true,
-		"57P01": false, "53100": false, "08006": false, "25006": false, "26000": false, "58030": false, "XX001": false, "": false,
-	} {
-		if got := isRowError(&pgconn.PgError{Code: code, SeverityUnlocalized: "ERROR"}); got != want {
-			t.Errorf("%q: %t", code, got)
-		}
-	}
-	if isRowError(&pgconn.PgError{Code: "P0001", SeverityUnlocalized: "FATAL"}) || isRowError(errors.New("broken stream")) {
-		t.Error("a connection's error is none of rows")
 	}
 }

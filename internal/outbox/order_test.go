@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -208,25 +207,6 @@ func TestLaterRows(t *testing.T) {
 	if bodies := r.bodies(); bodies["later"] != 1 || bodies["now"] != 1 {
 		t.Errorf("%v", bodies)
 	}
-}
-
-// TestStop: a relay that is asked to stop ends, and what it had not sent it leaves for others.
-func TestStop(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	const rows = 500
-	r.options.Batch = 20
-	r.insert("m", rows)
-	_, stop := r.start()
-	r.eventually("some rows are sent", func() bool { return brokertest.Ready(t, r.url, r.queue) > 0 })
-	stop()
-	left, _ := strconv.Atoi(r.rows(`sent_at IS NULL`))
-	if got := brokertest.Ready(t, r.url, r.queue); got != rows-left {
-		t.Errorf("%d messages, and %d rows of %d left", got, left, rows)
-	}
-	r.start()
-	r.settled()
-	r.wantBodies(rows)
 }
 
 // TestHeldKeyIsClaimedAgain: there is no notification when another session lets go of a row of which others of its key wait.

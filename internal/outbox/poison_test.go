@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -126,22 +125,6 @@ func TestJudge(t *testing.T) {
 	} {
 		if got := resultOf(tc.err); got != tc.want {
 			t.Errorf("%v is %v, want %v", tc.err, got, tc.want)
-		}
-	}
-}
-
-// TestPaceBeginsAnew: the pause of rows that the broker does not want doubles while it does not, and only as long.
-func TestPaceBeginsAnew(t *testing.T) {
-	t.Parallel()
-	s := &session{r: &Relay{o: Options{limits: defaultLimits}}}
-	for i, c := range []struct {
-		result result
-		want   time.Duration
-	}{{nacked, time.Second}, {nacked, 2 * time.Second}, {sent, 0}, {nacked, time.Second}} {
-		s.growNackPause(&batch{}) // one without rows says nothing
-		x := row{result: c.result}
-		if s.growNackPause(&batch{rows: []row{x}, order: []*row{&x}}); s.nackPause != c.want {
-			t.Errorf("round %d: %v, want %v", i, s.nackPause, c.want)
 		}
 	}
 }

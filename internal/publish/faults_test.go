@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -62,32 +61,6 @@ func TestNacked(t *testing.T) {
 		r.next("one of two")
 	}
 	r.wantPublished("another queue", r.post("/publish/direct/"+r.queue, "x"))
-}
-
-// TestTooLargeForTheBroker: one that is too large is refused, and costs no other message anything.
-func TestTooLargeForTheBroker(t *testing.T) {
-	t.Parallel()
-	brokertest.OwnNode(t).MaxSize(100_000)
-	r := start(t, "", nil)
-	stop, innocents := make(chan struct{}), sync.WaitGroup{}
-	for range 8 {
-		innocents.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					r.wantPublished("a small one", r.post("/publish/default/k", "x"))
-				}
-			}
-		})
-	}
-	for range 5 {
-		r.want("too large", r.post("/publish/default/k", strings.Repeat("x", 100_001)), http.StatusRequestEntityTooLarge, tooLarge, "size")
-		r.wantPublished("the largest", r.post("/publish/default/k", strings.Repeat("x", 100_000)))
-	}
-	close(stop)
-	innocents.Wait()
 }
 
 // linked starts a server that is connected through a proxy.
@@ -275,7 +248,8 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]code{
 		fmt.Errorf("%w: %w", broker.ErrUnknown, broker.ErrBlocked): unknown, &broker.RefusedError{Code: 406, Text: "PRECONDITION_FAILED - other"}: nacked,
-		&broker.RefusedError{Code: 403, Text: "ACCESS_REFUSED"}: forbidden, &broker.RefusedError{Code: 404, Text: "NOT_FOUND"}: unroutable,
+		&broker.RefusedError{Code: 406, Text: "PRECONDITION_FAILED - message size 9 is larger than 8"}: tooLarge,
+		&broker.RefusedError{Code: 403, Text: "ACCESS_REFUSED"}:                                        forbidden, &broker.RefusedError{Code: 404, Text: "NOT_FOUND"}: unroutable,
 		broker.ErrBusy: busy, broker.ErrInvalid: invalid, broker.ErrTooLarge: invalid, io.EOF: unknown,
 	} {
 		if f := failureOf(err); f.code != want || f.detail == "" {

@@ -218,33 +218,6 @@ func TestTraceContext(t *testing.T) {
 
 var newUUID = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
-func TestMessageIDs(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for range 100 {
-		ids := newFirstID()
-		for _, i := range []int{0, 1, 255, 256, maxItems} {
-			id := ids.at(i)
-			if !newUUID.MatchString(id) || seen[id] || id != ids.at(i) {
-				t.Errorf("%d: %s", i, id)
-			}
-			seen[id] = true
-		}
-	}
-	var last firstID
-	for i := range last {
-		last[i] = 0xff
-	}
-	if a, b := last.at(0), last.at(1); a != "ffffffff-ffff-ffff-ffff-ffffffffffff" || b != "ffffffff-ffff-ffff-ffff-ffff00000000" {
-		t.Errorf("%s %s", a, b)
-	}
-	before := newFirstID().at(0)
-	time.Sleep(2 * time.Millisecond)
-	if after := newFirstID().at(0); after <= before {
-		t.Errorf("%s is after %s", before, after)
-	}
-}
-
 // TestTheAnswerNamesTheMessage: whatever the answer is once the message has been read, it has the id, as it was written
 // but for the bytes that a terminal may obey.
 func TestTheAnswerNamesTheMessage(t *testing.T) {

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -208,19 +207,4 @@ func TestLibrariesLogThroughUs(t *testing.T) { //nolint:paralleltest // replaces
 	if out.Len() != 0 {
 		t.Errorf("at info: %s", out.String())
 	}
-}
-
-func TestThrottle(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var th Throttle
-		var got []int
-		for range 21 {
-			th.Do(func(suppressed int) { got = append(got, suppressed) })
-			time.Sleep(100 * time.Millisecond)
-		}
-		if len(got) != 3 || got[0] != 0 || got[1] != 9 || got[2] != 9 {
-			t.Errorf("%v", got)
-		}
-	})
 }

@@ -15,8 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
-
 	"sidecar/internal/testkit/must"
 )
 
@@ -175,34 +173,6 @@ func TestExportWaitsAsAsked(t *testing.T) {
 	}
 }
 
-func TestExportTimesOut(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		x, s := scripted(t, func(_ int, r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		})
-		ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
-		defer cancel()
-		if err := x.UploadTraces(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
-		if s.calls < 2 {
-			t.Errorf("%d calls: one request took the whole time", s.calls)
-		}
-	})
-}
-
-func TestExportRefusesAnInvalidHeaderWithoutShowingIt(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		x := stopped(t, TracingOptions{Endpoint: "http://127.0.0.1:1", Headers: map[string]string{"k": "canary\n"}})
-		if err := x.UploadTraces(t.Context(), nil); err == nil || strings.Contains(err.Error(), "canary") {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
 // A shutdown in the middle of a backoff tries once more at once, then lets go.
 func TestFinishCutsTheBackoffShort(t *testing.T) {
 	t.Parallel()
@@ -221,13 +191,4 @@ func TestFinishCutsTheBackoffShort(t *testing.T) {
 		}
 		x.abort()
 	})
-}
-
-func TestUnencodableSpansAreAnError(t *testing.T) {
-	t.Parallel()
-	x, s := scripted(t, func(int, *http.Request) (*http.Response, error) { return answered(200, ""), nil })
-	bad := []*tracepb.ResourceSpans{{SchemaUrl: "\xff"}}
-	if err := x.UploadTraces(t.Context(), bad); err == nil || !strings.Contains(err.Error(), "encode spans") || s.calls != 0 {
-		t.Errorf("%v after %d calls", err, s.calls)
-	}
 }

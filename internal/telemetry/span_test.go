@@ -196,31 +196,6 @@ func check(t *testing.T, name string, got, want span) {
 	}
 }
 
-func TestSpanWithoutParentStartsATrace(t *testing.T) {
-	t.Parallel()
-	id := ""
-	c := traced(t, TracingOptions{}, func(tracing *Tracing) {
-		s := tracing.Process(Carrier{Traceparent: "junk", Tracestate: "a=1"}, Attrs{RoutingKey: "q"})
-		id = s.TraceID()
-		s.Client()
-		s.ClientEnd(true, 204, "", "")
-		s.End("ack", "success")
-	})
-	root := c.spans["process q"]
-	if root.parent != "" || root.traceID != id || root.state != "" || root.status != tracepb.Status_STATUS_CODE_UNSET {
-		t.Errorf("%+v", root)
-	}
-	if root.attrs["messaging.destination.name"] != "q" {
-		t.Errorf("destination %v", root.attrs["messaging.destination.name"])
-	}
-	if _, present := root.attrs["messaging.message.id"]; present {
-		t.Error("a message id was invented")
-	}
-	if post := c.spans["POST"]; post.status != tracepb.Status_STATUS_CODE_UNSET || post.attrs["http.response.status_code"] != int64(204) {
-		t.Errorf("%+v", post)
-	}
-}
-
 func TestFailuresAreMarked(t *testing.T) {
 	t.Parallel()
 	c := traced(t, TracingOptions{}, func(tracing *Tracing) {

@@ -19,19 +19,6 @@ import (
 	"sidecar/internal/apptest"
 )
 
-func TestSamplers(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{
-		"": "ParentBased", "parentbased_always_on": "ParentBased", "parentbased_always_off": "ParentBased{root:AlwaysOff",
-		"always_on": "AlwaysOn", "always_off": "AlwaysOff", "traceidratio": "TraceIDRatioBased{0.25}",
-		"parentbased_traceidratio": "ParentBased{root:TraceIDRatioBased{0.25}",
-	} {
-		if s := newSampler(name, 0.25); !strings.HasPrefix(s.Description(), want) {
-			t.Errorf("%q: %v", name, s)
-		}
-	}
-}
-
 // TestShutdownWithAHungCollectorIsBounded is not parallel: it checks the goroutines of the whole process.
 func TestShutdownWithAHungCollectorIsBounded(t *testing.T) { //nolint:paralleltest // counts the process's goroutines
 	before := goleak.IgnoreCurrent()
@@ -169,16 +156,5 @@ func TestSpanOfABatchOfOne(t *testing.T) {
 	}
 	if n, found := post.attrs["messaging.batch.message_count"]; found {
 		t.Errorf("the count of a single message: %v", n)
-	}
-}
-
-// TestBatchOfUnsampledMessages: the POST of messages whose traces are not recorded is not recorded.
-func TestBatchOfUnsampledMessages(t *testing.T) {
-	t.Parallel()
-	off := Carrier{Traceparent: parent[:53] + "00"}
-	var request Carrier
-	c := traced(t, TracingOptions{}, func(tracing *Tracing) { request, _ = postOf(tracing, off, off) })
-	if len(c.spans) != 0 || !validTraceparent(request.Traceparent) || request.Traceparent[53:] != "00" {
-		t.Errorf("request %+v, spans %v", request, c.spans)
 	}
 }
