@@ -52,7 +52,7 @@ function showAll() {
   showDepth(own);
 }
 
-const MEASURED = 4; // seconds after which a depth is surely newer than what has ended before
+const MEASURED = 10; // seconds after which a depth is surely newer than what has ended before
 
 let parked = 0;
 let heldUntil = 0;
