@@ -105,9 +105,9 @@ func checkBeside(cfg *config.Config, before []*config.Config, reject func(variab
 	}
 	window, rate := cfg.Window.Prefetch, float64(cfg.Window.RateLimit)
 	if most := 15 * 60 * rate; rate > 0 && float64(window) > most { // then messages in order return
-		reject([]string{"SIDECAR_RATE_LIMIT", "SIDECAR_PREFETCH"}, fmt.Sprintf("the prefetch is %d messages, which take more "+
-			"than 15m at this rate: the broker takes messages away that are unsettled for too long. Set a higher rate, or "+
-			"SIDECAR_CONCURRENCY and SIDECAR_PREFETCH to %d at most", window, max(1, int(most))))
+		reject([]string{"SIDECAR_RATE_LIMIT", "SIDECAR_PREFETCH"}, fmt.Sprintf("the prefetch is %d messages, which take "+
+			"more than 15m at this rate: the broker takes messages away that are unsettled for too long. Set a higher rate, "+
+			"or SIDECAR_CONCURRENCY and SIDECAR_PREFETCH to %d at most", window, max(1, int(most))))
 	}
 	for _, other := range before {
 		p, err := declaredPlan(other)

@@ -63,7 +63,8 @@ func (a *AMQP) External() bool {
 	return !named && a.TLSCertFile != "" && a.TLSKeyFile != "" && !a.Username.IsSet() && !a.Password.IsSet()
 }
 
-// links reports whether any link is encrypted, any is not and leaves this machine, and any leaves it for the user guest.
+// links reports whether any link is encrypted, any is not and leaves this machine, and any leaves it for the user
+// guest.
 func links(urls []string) (encrypted, exposed, guest bool) {
 	for _, raw := range urls {
 		u, _ := parseAMQPURL(raw)

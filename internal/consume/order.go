@@ -167,7 +167,8 @@ func (o *order) take() delivery {
 	return e.delivery
 }
 
-// retryLater ends an attempt: the next one is at known.Due. When the session has ended, the message returns to the queue.
+// retryLater ends an attempt: the next one is at known.Due. When the session has ended, the message returns to the
+// queue.
 func (o *order) retryLater(e *place, known memory.Known) {
 	o.mu.Lock()
 	defer o.unlock()

@@ -120,7 +120,7 @@ func (r *rejects) report(m *message.Message, o *message.Outcome) (rejecting bool
 
 // note continues or ends the runs of p with the refusal of an answer, and returns it; 0 if a 400 or a 422 is none now.
 func (p *path) note(status int32, isEarly bool) int32 {
-	if slices.Contains(rejectsEarlyStatuses, int(status)) && !isEarly && !(p.rejects && p.early) {
+	if slices.Contains(rejectsEarlyStatuses, int(status)) && !isEarly && (!p.rejects || !p.early) {
 		status = 0
 	}
 	last := p.status.Swap(status)

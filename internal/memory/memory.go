@@ -76,9 +76,9 @@ type expected struct {
 	due        time.Duration // the broker delivers it, or it may be POSTed, from then on
 }
 
-// Known is what is known of one delivery: at first what the delivery says (Of), then what earlier ones left (Seen), which
-// is only here from then on. It ends in one call of Session.Returns, Session.Ended or Memory.Returned, which put back what
-// the next delivery needs.
+// Known is what is known of one delivery: at first what the delivery says (Of), then what earlier ones left (Seen),
+// which is only here from then on. It ends in one call of Session.Returns, Session.Ended or Memory.Returned, which put
+// back what the next delivery needs.
 type Known struct {
 	Failed  int              // attempts in all, where that is more than the headers say
 	Due     time.Time        // of the next attempt; zero: now
@@ -118,7 +118,8 @@ func (m *Memory) Of(d *broker.Delivery) Known {
 	}}
 }
 
-// Seen returns what is known of a delivery, whose headers have been decoded, and forgets it. A first delivery has no past.
+// Seen returns what is known of a delivery, whose headers have been decoded, and forgets it. A first delivery has no
+// past.
 //
 // Copies to POST go first: an outcome may be of a message whose ack has arrived, and must not settle a message that the
 // app has not seen.

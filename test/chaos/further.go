@@ -52,8 +52,8 @@ var further = []mutant{
 	{
 		name: "keeps a goroutine for every failure",
 		edits: []edit{{
-			"internal/consume/handle.go", "	return a.session.plan().Settlement(", "	if !o.OK() {\n		go func() { select {} }()\n	}\n" +
-				"	return a.session.plan().Settlement(",
+			"internal/consume/handle.go", "	return a.session.plan().Settlement(",
+			"	if !o.OK() {\n		go func() { select {} }()\n	}\n" + "	return a.session.plan().Settlement(",
 		}},
 		caught: []string{"I10"}, flags: flags(storm, "-faults=1 -kinds=redrive"),
 	},

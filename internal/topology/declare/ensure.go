@@ -84,8 +84,8 @@ func (e *ensurer) ensure(ctx context.Context) (Report, error) {
 
 // Compare reports in one round trip whether every queue and exchange of p exists and is as the plan has it, or as it
 // was found; in ModeDeclare it declares the bindings, too. It sends all requests without waiting for the answers in
-// between. True means that Ensure would have no findings, or those it had when it returned p. After false only Ensure can say
-// which object was refused.
+// between. True means that Ensure would have no findings, or those it had when it returned p. After false only Ensure
+// can say which object was refused.
 //
 // All requests together have the time that Ensure gives to each, and the session is lost when it runs out.
 func Compare(ctx context.Context, s Session, p *topology.Plan, mode topology.Mode) bool {
