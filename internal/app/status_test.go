@@ -159,3 +159,32 @@ func TestHealthURLHasNoQuery(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestWaiting: what a queue delays itself is known to who rejected it, and counted over the subscriptions that have such
+// a queue. Nothing pretends to know it of others.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	brokertest.Delaying(t)
+	app := apptest.NewApp(t)
+	app.On("", apptest.Say(apptest.Status(500)))
+	a, log, _ := run(t, live(t, "SIDECAR_SUBSCRIPTIONS=one,two,other", "SIDECAR_APP_URL="+app.URL+"/", "SIDECAR_RETRY_DELAY=1h",
+		"SIDECAR_SUB_ONE_TOPOLOGY=native", "SIDECAR_SUB_TWO_TOPOLOGY=native", "SIDECAR_QUEUE_TYPE=quorum"))
+	brokertest.Eventually(t, time.Minute, "all are ready", func() bool { return a.Ready("").Ready })
+	brokertest.Send(t, brokertest.URL(t), a.subscriptions[0].plan.Queue, "m", "n")
+	brokertest.Send(t, brokertest.URL(t), a.subscriptions[1].plan.Queue, "m")
+	brokertest.Eventually(t, time.Minute, "all are rejected", func() bool { return strings.Count(log.String(), `"outcome":"retry"`) == 3 })
+	st := a.Status()
+	if st.Waiting == nil || *st.Waiting != 3 || st.Subscriptions[2].Waiting != nil {
+		t.Errorf("in all %v, where the queue delays nothing %v", st.Waiting, st.Subscriptions[2].Waiting)
+	}
+	for i, want := range []int{2, 1} {
+		sub := &st.Subscriptions[i]
+		metric := brokertest.Metric(t, a.registry, "sidecar_waiting_messages", "queue", sub.Queue)
+		if sub.Waiting == nil || *sub.Waiting != want || metric != float64(want) {
+			t.Errorf("%s: %v wait, the metric says %v, want %d", sub.Name, sub.Waiting, metric, want)
+		}
+	}
+	if n := must.Get(testutil.GatherAndCount(a.registry, "sidecar_waiting_messages"))(t); n != 2 {
+		t.Errorf("%d series", n)
+	}
+}

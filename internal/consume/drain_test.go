@@ -2,11 +2,16 @@ package consume
 
 import (
 	"context"
+	"io"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/time/rate"
 
 	"sidecar/internal/message"
@@ -150,4 +155,67 @@ func TestStopPausesAfterTheLastNack(t *testing.T) {
 			c.Drain(t.Context())
 		})
 	}
+}
+
+// failsOnce is a log handler that panics over the first line about a message.
+type failsOnce struct {
+	slog.Handler
+	failed *atomic.Bool
+}
+
+func (h failsOnce) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "settled" && h.failed.CompareAndSwap(false, true) {
+		panic("a bug")
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// TestAPanicOverTheRecord: the message ends as it would have, once, and those behind it do, too.
+func TestAPanicOverTheRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, failed := benchOptions(t, 1), &atomic.Bool{}
+		o.Logger = slog.New(failsOnce{slog.NewJSONHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}), failed})
+		c := New(o)
+		t.Cleanup(func() { c.Drain(context.Background()) })
+		s := benchSession(t, c)
+		var a attempt
+		for tag := range uint64(2) {
+			d := benchDelivery(tag+1, nil, time.Now())
+			s.receive(d)
+			c.handle(&a, delivery{Delivery: d, session: s})
+		}
+		synctest.Wait()
+		if n := testutil.ToFloat64(c.metrics.settled[message.Ack][message.ReasonSuccess]); n != 2 || !failed.Load() {
+			t.Errorf("%v messages have ended, want 2", n)
+		}
+	})
+}
+
+// TestWaitInVainMindsTheDeliveryLimit: a copy whose earlier attempt has left no outcome goes back as the plan says. Another
+// requeue could be the last one that the broker allows.
+func TestWaitInVainMindsTheDeliveryLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := benchOptions(t, 1)
+		o.Plan.RequeueLimit = 5
+		c := New(o)
+		t.Cleanup(func() { c.Drain(context.Background()) })
+		lost, s := benchSession(t, c), benchSession(t, c)
+		first := c.memory.Seen(benchDelivery(1, nil, time.Now()))
+		lost.memory.Begin(&first)
+		lost.memory.Lose(1)
+		d := benchDelivery(1, amqp.Table{message.HeaderDeliveryCount: int64(5)}, time.Now())
+		d.Redelivered = true
+		var a attempt
+		c.read(&a, delivery{Delivery: d, session: s})
+		by := c.try(&a)
+		if by.Kind != topology.KindEarlier {
+			t.Fatalf("%+v, want a wait", by)
+		}
+		lost.memory.Returns(first, topology.FinalRequeue, nil)
+		if by = s.awaitEarlier(&a, by); by.Kind != topology.KindPublish || by.Final != topology.FinalAck {
+			t.Errorf("%+v, want a detour", by)
+		}
+	})
 }

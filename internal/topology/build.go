@@ -91,30 +91,6 @@ func (b *builder) delays(template string) []time.Duration {
 	return []time.Duration{cmp.Or(o.RetryDelay, time.Duration(b.preset.RetryDelay))}
 }
 
-func (b *builder) fill(template string, d time.Duration) string {
-	name := b.values.Replace(b.o.scope().Replace(template))
-	if tiered(template) {
-		name = placeholders{"{tier}": TierLabel(d), "{seconds}": secondsLabel(d)}.Replace(name)
-	}
-	return name
-}
-
-// argument is the value of an argument of a preset for a delay.
-func (b *builder) argument(v any, d time.Duration) any {
-	switch v {
-	case "{delay}":
-		return d.Milliseconds()
-	case "{longest}":
-		return slices.Max(append(b.o.RetryDelays, d)).Milliseconds()
-	case "{limit}":
-		return ownLimit(*b.o.MaxRetries)
-	}
-	if text, ok := v.(string); ok {
-		return b.fill(text, d)
-	}
-	return v
-}
-
 func (b *builder) route(r Route, d time.Duration) Route {
 	r = Route{Exchange: b.fill(r.Exchange, d), Key: b.fill(r.Key, d), Queue: b.fill(r.Queue, d)}
 	switch {

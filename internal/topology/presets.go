@@ -3,6 +3,7 @@ package topology
 import (
 	"embed"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -88,4 +89,29 @@ func secondsLabel(d time.Duration) string {
 		return strconv.Itoa(int(d/time.Second)) + "s"
 	}
 	return TierLabel(d)
+}
+
+// fill fills a name of a preset for a delay.
+func (b *builder) fill(template string, d time.Duration) string {
+	name := b.values.Replace(b.o.scope().Replace(template))
+	if tiered(template) {
+		name = placeholders{"{tier}": TierLabel(d), "{seconds}": secondsLabel(d)}.Replace(name)
+	}
+	return name
+}
+
+// argument is the value of an argument of a preset for a delay.
+func (b *builder) argument(v any, d time.Duration) any {
+	switch v {
+	case "{delay}":
+		return d.Milliseconds()
+	case "{longest}":
+		return slices.Max(append(b.o.RetryDelays, d)).Milliseconds()
+	case "{limit}":
+		return ownLimit(*b.o.MaxRetries)
+	}
+	if text, ok := v.(string); ok {
+		return b.fill(text, d)
+	}
+	return v
 }

@@ -29,7 +29,7 @@ var native = []mutant{
 	},
 	{
 		name:   "forgets the attempts of what a lost connection returns",
-		edits:  []edit{{"internal/memory/memory.go", "x.deliveries <= deliveries && ", "x.deliveries == deliveries && "}},
+		edits:  []edit{{"internal/memory/expected.go", "x.deliveries <= deliveries && ", "x.deliveries == deliveries && "}},
 		caught: []string{"I5", "I6"}, flags: flags(inQueue),
 	},
 	{
