@@ -163,11 +163,12 @@ func outboxRetry(c *call) execution {
 			if err != nil {
 				return err
 			}
-			ids := c.words
+			var done outbox.Released
 			if *all {
-				ids = nil
+				done, err = outbox.RetryAll(ctx, o.conn, t)
+			} else {
+				done, err = outbox.Retry(ctx, o.conn, t, c.words)
 			}
-			done, err := outbox.Retry(ctx, o.conn, t, ids)
 			switch {
 			case errors.Is(err, outbox.ErrID):
 				return c.misuse("%w", err)
