@@ -104,7 +104,8 @@ func (c *Consumer) try(a *attempt) topology.Settlement {
 	return c.decide(a, c.dispatch(a))
 }
 
-// decide returns the settlement of a message by what its attempt came to.
+// decide returns the settlement of a message by what its attempt came to: by the plan as this session has found the
+// broker, and not by Options.Plan, which says what was asked for.
 func (c *Consumer) decide(a *attempt, o message.Outcome) topology.Settlement {
 	return a.session.plan().Settlement(&a.m, c.o.Policy.Decide(&a.m, o))
 }
@@ -188,8 +189,8 @@ func (s *session) settle(a attempt, by topology.Settlement) {
 }
 
 // end ends a delivery: it writes the record, replies the verdict to a canary, and hands the settlement to the settler.
-// Every delivery ends here, once. The record comes first: a requeued message can be delivered and recorded again before
-// this goroutine runs on.
+// Every delivery ends here, once; an attempt in order that another one follows ends in again. The record comes first: a
+// requeued message can be delivered and recorded again before this goroutine runs on.
 func (s *session) end(a attempt, by topology.Settlement) {
 	v := &by.Verdict
 	s.c.write(&a, v, finalNames[by.Final])

@@ -182,7 +182,7 @@ const (
 // waits for some: so only one of them is requeued for it, and takes the memory with its next delivery, before another
 // one looks for it.
 func (s *session) awaitMemory(a *attempt, by topology.Settlement) topology.Settlement {
-	memory, n := a.Lacked()
+	account, n := a.Lacked()
 	pause := min(by.Hold, missingPause+time.Duration(a.Missing)*time.Second/missingBytes)
 	a.strip()
 	s.c.counts.delayed.Add(1)
@@ -190,13 +190,13 @@ func (s *session) awaitMemory(a *attempt, by topology.Settlement) topology.Settl
 	late := time.After(by.Hold)
 	s.wait(pause, s.c.stop.stopping)
 	for {
-		freed, turn := memory.Freed(), s.c.large.turn
-		if !memory.Fits(n) {
+		freed, turn := account.Freed(), s.c.large.turn
+		if !account.Fits(n) {
 			turn = nil
 		}
 		select {
 		case turn <- struct{}{}:
-			if !memory.Fits(n) {
+			if !account.Fits(n) {
 				<-turn
 				continue
 			}

@@ -15,7 +15,9 @@ const (
 	FailureRefused
 	FailureTimeout      // the attempt's time ran out after the connection was open
 	FailureReset        // the connection broke after bytes were sent
-	FailureMalformed    // the answer is not HTTP, or its header block is too large
+	// what was answered is not HTTP, has too large a header block, or does not say what to do with the message: two
+	// dispositions, verdicts or a status of Dapr that cannot be read
+	FailureMalformed
 	FailureTooLarge     // the message body is over the limit; nothing was sent
 	FailureInterrupted  // the sidecar's own shutdown ended the attempt
 	FailurePanic        // the sidecar panicked during the attempt

@@ -47,7 +47,7 @@ const (
 	ReasonInvalidStatus               // below 200 or above 599
 	ReasonTimeout                     // no answer in time
 	ReasonReset                       // connection broken after bytes were sent
-	ReasonMalformed                   // the answer is not HTTP
+	ReasonMalformed                   // the answer is not HTTP, or does not say what to do, see FailureMalformed
 	ReasonRefused                     // no byte was sent, and SIDECAR_APP_DOWN=retry counts it
 	ReasonMaxRetries                  // park
 	ReasonParkStatus                  // park: status listed in SIDECAR_PARK_ON_STATUS
