@@ -22,6 +22,7 @@ type options struct {
 	quick    bool
 	runs     int
 	messages int
+	flight   int
 	only     []string
 	out      string
 	docs     bool
@@ -43,6 +44,7 @@ func parse(args []string, problems io.Writer) (*options, error) {
 	f.BoolVar(&o.quick, "quick", false, "a tenth of the messages: a first impression, no figures to quote")
 	f.IntVar(&o.runs, "runs", 5, "measured runs of each candidate")
 	f.IntVar(&o.messages, "n", 30_000, "messages of a drained run")
+	f.IntVar(&o.flight, "c", 50, "messages in flight of a drained run")
 	f.StringVar(&o.out, "out", "bench/out", "directory for result.json, result.md, plot.svg and cpu.pprof")
 	f.BoolVar(&o.docs, "docs", false, "rewrite the figures in docs/performance.md, its plot and bench/result.json as well")
 	f.BoolVar(&o.strict, "strict", false, "exit 1 when a figure misses its bar")
@@ -79,8 +81,8 @@ func parse(args []string, problems io.Writer) (*options, error) {
 	if f.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
-	if o.runs < 1 || o.messages < 1 {
-		return nil, fmt.Errorf("%d runs of %d messages measure nothing", o.runs, o.messages)
+	if o.runs < 1 || o.messages < 1 || o.flight < 1 {
+		return nil, fmt.Errorf("%d runs of %d messages, %d in flight, measure nothing", o.runs, o.messages, o.flight)
 	}
 	if o.docs {
 		if err := whole(f, single); err != nil {
@@ -97,7 +99,7 @@ func parse(args []string, problems io.Writer) (*options, error) {
 func whole(f *flag.FlagSet, single bool) error {
 	var partial []string
 	f.Visit(func(f *flag.Flag) {
-		if slices.Contains([]string{"quick", "env", "n", "runs"}, f.Name) || f.Name == "only" && single {
+		if slices.Contains([]string{"quick", "env", "n", "c", "runs"}, f.Name) || f.Name == "only" && single {
 			partial = append(partial, "-"+f.Name)
 		}
 	})

@@ -154,7 +154,7 @@ func (b *bench) collected(l load, candidates []candidate, also ...func() error) 
 func (b *bench) drained() error {
 	unix := b.sidecar
 	unix.name, unix.env = "unix socket", []string{"SIDECAR_APP_URL=unix://" + b.socket() + ":/"}
-	runs, err := b.collected(load{Messages: b.o.messages, Body: 1024, Concurrency: 50},
+	runs, err := b.collected(load{Messages: b.o.messages, Body: 1024, Concurrency: b.o.flight},
 		append(slices.Clone(b.candidates), unix))
 	b.result.Drained = runs
 	return err
