@@ -7,13 +7,15 @@ import (
 
 // Session is what one session of the broker has in flight: attempts that have not ended, and settlements that may not
 // have arrived. Those before the last registration of the consumer have: the broker has answered it. Of those behind it
-// all but the last prefetch of the messages received since: otherwise the broker would not have delivered so many.
+// all but the last prefetch of the messages received since: otherwise the broker would not have delivered so many. What
+// was not settled at the registration is not of that window: as many more may not have arrived.
 type Session struct {
-	all  *Memory        // its mutex guards the fields below
-	out  map[uint64]int // attempts by identity
-	sent []sent         // the last ones, at most prefetch: the n-th is at n modulo prefetch
-	n    int            // settlements so far
-	lost bool
+	prefetch int
+	all      *Memory        // its mutex guards the fields below
+	out      map[uint64]int // attempts by identity
+	sent     []sent         // the last ones: the n-th is at n modulo their number
+	n        int            // settlements so far
+	lost     bool
 
 	registered, before int // settlements, and messages received, when the consumer was registered
 }
@@ -27,7 +29,7 @@ type sent struct {
 
 // Session returns an empty one.
 func (m *Memory) Session(prefetch int) *Session {
-	return &Session{all: m, out: map[uint64]int{}, sent: make([]sent, prefetch)}
+	return &Session{prefetch: prefetch, all: m, out: map[uint64]int{}, sent: make([]sent, prefetch)}
 }
 
 // Registering is called before the consumer is registered again, with a window of its own, and returns a function to
@@ -37,6 +39,13 @@ func (s *Session) Registering(received int) (answered func()) {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
 	n := s.n
+	if all := s.prefetch + received - n; all > len(s.sent) {
+		more := make([]sent, all)
+		for i := max(0, n-len(s.sent)); i < n; i++ {
+			more[i%all] = s.sent[i%len(s.sent)]
+		}
+		s.sent = more
+	}
 	return func() {
 		s.all.mu.Lock()
 		defer s.all.mu.Unlock()
@@ -141,7 +150,7 @@ func (s *Session) Lose(received int) {
 		m.entry(id).out += n
 	}
 	s.out = nil
-	arrived := s.registered + max(0, received-s.before-len(s.sent))
+	arrived := s.registered + max(0, received-s.before-s.prefetch)
 	for i := max(arrived, s.n-len(s.sent)); i < s.n; i++ {
 		if last := s.sent[i%len(s.sent)]; last.outcome != nil {
 			m.returned(&Known{Failed: last.failed, key: last.key}, last.outcome)
