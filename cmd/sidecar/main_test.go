@@ -62,6 +62,7 @@ func TestCommandLine(t *testing.T) {
 		{"a command longer than any", nil, []string{strings.Repeat("z", 200)}, 64, "", `zzz"; there are run, check`},
 		{"completion of no shell", nil, []string{"completion"}, 64, "", "want the name of a shell; there are bash, zsh, fish"},
 		{"completion with a flag", nil, []string{"completion", "--bash"}, 64, "", "no flag --bash"},
+		{"a word that is not true or false", nil, []string{"plan", "--json=maybe"}, 64, "", `invalid value "maybe" for flag --json: invalid syntax (`},
 		{"man with an argument", nil, []string{"man", "dlq"}, 64, "", `unexpected argument "dlq"`},
 		{"unknown command", nil, []string{"rnu"}, 64, "", `no command "rnu"; did you mean run? (sidecar --help)`},
 		{"version", nil, []string{"version"}, 0, "sidecar dev", ""},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -152,7 +153,11 @@ func (c *call) load() (*config.Config, error) { return loadConfig(c.environ) }
 // flagError says which flag is wrong, and which one was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		return misuse(cmd, "invalid value %q for flag --%s: %w", bad.GetValue(), bad.GetFlag().Name, bad.Unwrap())
+		why := bad.Unwrap()
+		if number, ok := errors.AsType[*strconv.NumError](why); ok { // its text names a function of Go
+			why = number.Err
+		}
+		return misuse(cmd, "invalid value %q for flag --%s: %w", bad.GetValue(), bad.GetFlag().Name, why)
 	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {

@@ -88,7 +88,7 @@ func TestBadActions(t *testing.T) {
 		"", "{}", "null", "[]", "1", `"x"`, `{"all":false}`, `{"filter":{}}`, `{"filter":{"status":[]}}`, `{"all":true,"filter":{"status":"503"}}`, `{"filter":null}`,
 		`{"all":null}`, `{"filter":{"status":null}}`, `{"all":"true"}`, `{"all":1}`, `{"all":true,"limit":-1}`, `{"all":true,"limit":1e9}`, `{"all":true,"limit":1000001}`,
 		`{"all":true,"limit":1.5}`, `{"all":true,"limit":1.0}`, `{"all":true,"limit":NaN}`, `{"all":true,"limit":Infinity}`, `{"all":true,"limit":"10"}`, `{"all":true,"limit":"x"}`,
-		`{"all":true,"limit":99999999999999999999}`, `{"all":true,"limit":[1]}`, `{"all":true,"limit":01}`, `{"all":true,"limit":1,"limit":2}`, `{"all":true,"limit":1,"LIMIT":2}`,
+		`{"all":true,"limit":99999999999999999999}`, `{"all":true,"limit":[1]}`, `{"all":true,"limit":01}`, `{"all":true,"limit":1,"limit":2}`, `{"all":true,"scan":1}`, `{"all":true,"limit":1,"LIMIT":2}`,
 		`{"ALL":true}`, `{"all":true,"\u0061ll":true}`, `{"all":true,"ſcan":1}`, `{"filter":{"status":"503"},"filter":{"status":"404"}}`, `{"filter":{"status":"503","status":"404"}}`,
 		`{"all":true,"canary":-1}`, `{"all":true,"canary":1001}`, `{"all":true,"canary":"3"}`, `{"all":true,"rate":20}`, `{"all":true,"rate":"20/x"}`, `{"all":true,"rate":"-1/s"}`,
 		`{"all":true,"rate":"NaN"}`, `{"all":true,"rate":"Inf/s"}`, `{"all":true,"rate":"0"}`, `{"all":true,"reset":"yes"}`, `{"all":true,"dry_run":1}`, `{"all":true,"confirm":"x"}`, `{"all":true,"to":""}`,
@@ -100,7 +100,11 @@ func TestBadActions(t *testing.T) {
 		strings.Repeat("[", 100000), `{"filter":` + strings.Repeat("[", 17) + strings.Repeat("]", 17) + "}", `{"all":tru` + "e\x00}", `{"all":true}` + "\f", strings.Repeat(" ", 1<<20),
 	} {
 		for _, path := range []string{"/dlq/redrive", "/dlq/discard"} {
-			r.wantProblem(path+" "+body[:min(len(body), 60)], r.post(path, body), http.StatusBadRequest, `"detail":"invalid: `)
+			got := r.post(path, body)
+			r.wantProblem(path+" "+body[:min(len(body), 60)], got, http.StatusBadRequest, `"detail":"invalid: `)
+			if strings.Count(got.body, "invalid: ") > 1 || strings.Contains(got.body, ` -"`) {
+				t.Errorf("%s %.60s: the detail says a thing twice, or names no field: %s", path, body, got.body)
+			}
 		}
 	}
 	large := r.raw(r.control, "POST /dlq/redrive HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1048577\r\n\r\n{}")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // maxConditions bounds the values of a request over HTTP.
@@ -55,7 +56,10 @@ func (f *Filter) UnmarshalJSON(b []byte) error {
 	for name, values := range all {
 		conditions[name] = values
 	}
-	return f.SetAll(conditions)
+	if err := f.SetAll(conditions); err != nil { // the class is said by the caller
+		return errors.New(strings.TrimPrefix(err.Error(), ErrInvalid.Error()+": "))
+	}
+	return nil
 }
 
 // MarshalJSON writes what was given.

@@ -45,8 +45,9 @@ func Decode(b []byte, into any) error {
 		if strings.HasPrefix(text, "unknown field ") {
 			text += "; there are"
 			for _, f := range reflect.VisibleFields(reflect.TypeOf(into).Elem()) {
-				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-				text = strings.TrimRight(text+" "+name, " ")
+				if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+					text += " " + name
+				}
 			}
 		}
 		return fmt.Errorf("the body: %s", text)

@@ -250,11 +250,12 @@ func TestQueueArguments(t *testing.T) {
 		{amqp.Table{ArgDLX: "x"}, 0, "is set by the topology"}, {amqp.Table{ArgType: TypeQuorum}, 0, "is set by the topology"},
 		{amqp.Table{ArgOverflow: "drop-head"}, 0, "only reject-publish"}, {amqp.Table{"x-max-lengths": int64(1)}, 0, "not an argument"},
 		{amqp.Table{argExpires: int64(1)}, 0, "deletes the queue"}, {amqp.Table{argConsumerTimeout: int64(1000)}, 0, "again and again"}, {amqp.Table{"x-nonsense": true}, 0, "not an argument"},
+		{amqp.Table{"x max": int64(1)}, 0, "not an argument"}, {amqp.Table{"x.max-priority": int64(1)}, 0, "not an argument"}, {amqp.Table{"a/b:c": true}, 0, "not an argument"},
 		{amqp.Table{argMaxPriority: "abc"}, 0, "0 to 255"}, {amqp.Table{argMaxPriority: int64(256)}, 0, "0 to 255"}, {amqp.Table{argMaxLength: int64(-5)}, 0, "at least 0"},
 		{amqp.Table{ArgSingleConsumer: "yes"}, 0, "true or false"}, {amqp.Table{"x-queue-mode": int64(1)}, 0, "a text"}, {amqp.Table{ArgDeliveryLimit: "many"}, 0, "a number"}, {amqp.Table{ArgTTL: int64(1)}, time.Second, "SIDECAR_MESSAGE_TTL"},
 	} {
 		o := Options{Preset: PresetDeadLetter, Service: "a-b", Queue: "q", Bindings: []Binding{{Exchange: "e", Key: "k"}}, QueueArguments: c.args, MessageTTL: c.ttl, Attempt: 30 * time.Second}
-		if _, err := Build(o); err == nil || !strings.Contains(err.Error(), "SIDECAR_QUEUE_ARGUMENTS: ") || !strings.Contains(err.Error(), c.want) {
+		if _, err := Build(o); err == nil || !strings.Contains(err.Error(), "SIDECAR_QUEUE_ARGUMENTS: ") || strings.Contains(err.Error(), "SIDECAR_SERVICE") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v", c.args, err)
 		}
 	}

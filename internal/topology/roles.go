@@ -152,7 +152,8 @@ func (p *Plan) setBy(path string) string {
 // queueSetBy returns the word for the part of a preset's queue that the rest of a JSON path leads to.
 func (p *Plan) queueSetBy(q *Queue, rest string) string {
 	_, word := queueRole(q)
-	switch arg, isArg := strings.CutPrefix(rest, ".arguments."); {
+	arg, isArg := strings.CutPrefix(rest, ".arguments") // .x-max-length, or ["x max"]
+	switch arg = strings.TrimPrefix(arg, "."); {
 	case arg == ArgType:
 		return "{queue-type}"
 	case arg == ArgDLKey:

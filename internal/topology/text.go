@@ -139,8 +139,12 @@ func (p *Plan) WarningsUnasked() (certain, planned []string) {
 func (p *Plan) warnings() []string {
 	var w []string
 	if !p.Quorum && p.OwnQueue().asFound()[ArgType] != TypeQuorum {
-		w = append(w, fmt.Sprintf(p.Say("%s is a classic queue: messages in retry transit can be lost when the broker is "+
-			"killed; {queue-type}=quorum loses none"), p.Queue))
+		better := p.Say("{queue-type}=quorum loses none")
+		if p.FromFile {
+			better = "quorum queues lose none"
+		}
+		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is killed; %s",
+			p.Queue, better))
 	}
 	if back := p.WayBack(); back != nil {
 		w = append(w, fmt.Sprintf("retries return through exchange %s: every other queue they match there gets them again; "+

@@ -135,6 +135,11 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
+func fromFile(p *Plan) *Plan {
+	p.FromFile = true
+	return p
+}
+
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	shapes := otherShapes(t)
@@ -145,6 +150,7 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"quorum", build(t, Options{Service: "wms-cincout", QueueType: "quorum"}), nil},
 		{"classic", build(t, Options{Service: "wms-cincout"}), []string{"classic queue"}},
+		{"classic, from a file", fromFile(build(t, Options{Service: "wms-cincout"})), []string{"quorum queues lose none"}},
 		{"shared way back", shapes["topic-tiers"], []string{"classic queue", "retries return through exchange freeflow.events"}},
 		{"a queue of its own behind a shared fanout", build(t, Options{Preset: PresetTopicTiers, Service: "x-y", DLQ: "y.dlq", QueueType: "quorum"}),
 			[]string{"retries return", "x.events.dlx copies what any service parks"}},
