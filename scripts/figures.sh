@@ -88,7 +88,8 @@ decides() {
 }
 for step in offer handle read recall dispatch decide settle end; do decides consume "$step"; done
 decides message FromDelivery
-decides dispatch Dispatch
+for step in Read Foreign; do decides topology "$step"; done
+for step in Dispatch setDisposition; do decides dispatch "$step"; done
 decides retry Decide
 decides topology Settlement
 for file in $(grep -oE '`internal/[a-z0-9/]+\.go`' docs/architecture.md | tr -d '`' | sort -u); do

@@ -37,7 +37,7 @@ func (c *Consumer) handleBatch(b *batch) {
 		a := &b.attempts[0]
 		by, _ := c.guard(a, func() topology.Settlement {
 			by := c.try(a)
-			if by.Verdict.Cause.Posted() && by.Kind != topology.KindEarlier {
+			if by.Verdict.Cause.Posted() && by.Kind != topology.SettleEarlier {
 				c.metrics.batch.Observe(1)
 			}
 			return by

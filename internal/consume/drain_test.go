@@ -210,11 +210,11 @@ func TestWaitInVainMindsTheDeliveryLimit(t *testing.T) {
 		var a attempt
 		c.read(&a, delivery{Delivery: d, session: s})
 		by := c.try(&a)
-		if by.Kind != topology.KindEarlier {
+		if by.Kind != topology.SettleEarlier {
 			t.Fatalf("%+v, want a wait", by)
 		}
 		lost.memory.Returns(first, topology.FinalRequeue, nil)
-		if by = s.awaitEarlier(&a, by); by.Kind != topology.KindPublish || by.Final != topology.FinalAck {
+		if by = s.awaitEarlier(&a, by); by.Kind != topology.SettlePublish || by.Final != topology.FinalAck {
 			t.Errorf("%+v, want a detour", by)
 		}
 	})

@@ -33,7 +33,7 @@ func (c *Consumer) guard(a *attempt, step func() topology.Settlement) (by topolo
 	defer func() {
 		if p := recover(); p != nil {
 			c.logPanic(a.m.MessageID, p)
-			by, ok = c.requeued(message.ReasonPanic, topology.KindHold, c.o.Policy.PanicHold), false
+			by, ok = c.requeued(message.ReasonPanic, topology.SettleHold, c.o.Policy.PanicHold), false
 		}
 	}()
 	return step(), true
@@ -45,8 +45,8 @@ func (c *Consumer) logPanic(id string, p any) {
 
 // requeued is the settlement of a message that was not judged: it is tried again after hold.
 func (c *Consumer) requeued(why message.Reason, kind topology.SettlementKind, hold time.Duration) topology.Settlement {
-	if c.order != nil && kind == topology.KindHold {
-		kind = topology.KindAgain
+	if c.order != nil && kind == topology.SettleHold {
+		kind = topology.SettleAgain
 	}
 	return topology.Settlement{
 		Verdict: message.Verdict{Action: message.Requeue, Reason: why}, Kind: kind, Final: topology.FinalRequeue, Hold: hold,

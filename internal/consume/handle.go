@@ -99,7 +99,7 @@ func (c *Consumer) recall(a *attempt) {
 // waits for it.
 func (c *Consumer) try(a *attempt) topology.Settlement {
 	if a.known.Wait != nil {
-		return unattempted(message.ReasonUndispatched, topology.KindEarlier)
+		return unattempted(message.ReasonUndispatched, topology.SettleEarlier)
 	}
 	return c.decide(a, c.dispatch(a))
 }
@@ -163,21 +163,21 @@ func (s *session) settle(a attempt, by topology.Settlement) {
 		return
 	}
 	switch by.Kind {
-	case topology.KindPublish:
+	case topology.SettlePublish:
 		a.retain()
 		s.beside(a, by, s.replace, s.end)
-	case topology.KindHold:
+	case topology.SettleHold:
 		s.delay(a, by)
-	case topology.KindRoom:
+	case topology.SettleRoom:
 		s.beside(a, by, s.awaitMemory, s.end)
-	case topology.KindRetreat:
+	case topology.SettleRetreat:
 		s.beside(a, by, s.retreat, s.end)
-	case topology.KindBehind:
+	case topology.SettleBehind:
 		a.retain()
 		s.beside(a, by, s.detour, s.end)
-	case topology.KindAgain:
+	case topology.SettleAgain:
 		s.again(a, by)
-	case topology.KindEarlier:
+	case topology.SettleEarlier:
 		s.beside(a, by, s.awaitEarlier, s.settle)
 	default:
 		if check := s.unchecked(&a, &by); check != nil {

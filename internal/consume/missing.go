@@ -45,7 +45,7 @@ func (c *Consumer) holdMissing(d delivery) {
 		if !errors.Is(d.MissingWhy, broker.ErrNoMemory) { // without headers the message's trace is not known
 			c.trace(&a)
 		}
-		return c.requeued(message.ReasonTooLarge, topology.KindRoom, c.o.MissingHold)
+		return c.requeued(message.ReasonTooLarge, topology.SettleRoom, c.o.MissingHold)
 	})
 	d.session.settle(a, by)
 }

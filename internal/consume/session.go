@@ -175,7 +175,7 @@ func (s *session) releaseUnstarted(d delivery) {
 // unstarted is the settlement of a message that no worker has taken. The broker may count its requeue against its
 // delivery limit. In order the end of the channel returns it.
 func (s *session) unstarted(a *attempt) topology.Settlement {
-	by := unattempted(message.ReasonUndispatched, topology.KindNow)
+	by := unattempted(message.ReasonUndispatched, topology.SettleNow)
 	if p := s.plan(); p.RequeueLimit > 0 && a.Missing == 0 {
 		by = p.Settlement(&a.m, by.Verdict)
 	}

@@ -99,7 +99,7 @@ func (s *session) awaitEarlier(a *attempt, by topology.Settlement) topology.Sett
 	case <-s.done:
 		return by
 	case <-s.c.stop.interrupt.Done():
-		by.Kind = topology.KindNow
+		by.Kind = topology.SettleNow
 		return by
 	}
 	a.known = s.c.memory.Seen(a.Delivery)

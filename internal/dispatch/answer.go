@@ -62,6 +62,25 @@ func (a *answer) Field(name, value []byte) {
 	}
 }
 
+// setDisposition reads an Amqp-Disposition header, of which a proxy may have made one of several, separated by commas.
+// A word that is not known asks for nothing.
+func (a *answer) setDisposition(b []byte) {
+	for item := range bytes.SplitSeq(b, []byte{','}) {
+		item = bytes.Trim(item, blanks)
+		if len(item) == 0 {
+			continue
+		}
+		v := message.DispositionNone
+		for i, word := range message.Dispositions {
+			if http1.FoldEqual(item, word) {
+				v = message.DispositionAck + message.Disposition(i) // #nosec G115 -- a handful
+			}
+		}
+		a.conflicting = a.conflicting || a.asked && v != a.disposition
+		a.disposition, a.asked = v, true
+	}
+}
+
 // kinds are the content types of an answer that make a difference to verdicts; 0 without any.
 type kinds uint8
 

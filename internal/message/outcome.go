@@ -13,8 +13,8 @@ const (
 	FailureNone Failure = iota
 	// no byte of the request was sent: connection refused, no such host or socket, dial timeout
 	FailureRefused
-	FailureTimeout      // the attempt's time ran out after the connection was open
-	FailureReset        // the connection broke after bytes were sent
+	FailureTimeout // the attempt's time ran out after the connection was open
+	FailureReset   // the connection broke after bytes were sent
 	// what was answered is not HTTP, has too large a header block, or does not say what to do with the message: two
 	// dispositions, verdicts or a status of Dapr that cannot be read
 	FailureMalformed

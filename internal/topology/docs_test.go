@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,14 +32,13 @@ func TestDocs(t *testing.T) {
 				declare.Command("/", o.Service), verify.Command("/", o.Service)),
 		})
 	}
-	for _, word := range append([]string{
-		PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter, PresetNative,
+	for _, word := range slices.Concat(Presets, []string{
 		HeaderFinalStatusCode, HeaderFinalError, HeaderFinalReason, HeaderFinalDetail, HeaderFinalAnswer, HeaderFinalAt, HeaderFinalProblemType,
 		HeaderFinalProblemTitle, HeaderFinalProblemDetail, headerFinalDropped, headerOriginalExpiration, headerOriginalUserID,
 		headerOriginalCC, headerOriginalBCC, headerOriginalReplyTo, HeaderRetryQueue,
 		"SIDECAR_PREFIX", "SIDECAR_EXCHANGE", "SIDECAR_EXCHANGE_TYPE", "SIDECAR_QUEUE", "SIDECAR_BINDINGS", "SIDECAR_RETRY_EXCHANGE",
 		"SIDECAR_RETRY_QUEUE", "SIDECAR_DLX", "SIDECAR_DLQ", "SIDECAR_QUEUE_TYPE", "SIDECAR_MESSAGE_TTL", "SIDECAR_RETRY_DELAY",
-	}, exchangeTypes...) {
+	}, exchangeTypes) {
 		if !strings.Contains(text, "`"+word+"`") {
 			t.Errorf("neither docs/topologies.md nor the page of a preset mentions %s", word)
 		}

@@ -19,8 +19,8 @@ const (
 	headerOriginalBCC        = "x-original-bcc"
 )
 
-// Bookkeeping reports whether a header is a broker's own record of where a message has been, and how often.
-func Bookkeeping(key string) bool {
+// brokerRecord reports whether a header is a broker's own record of where a message has been, and how often.
+func brokerRecord(key string) bool {
 	return deathRecord(key) || key == message.HeaderDeliveryCount || key == message.HeaderAcquiredCount
 }
 

@@ -18,6 +18,11 @@ const (
 	PresetNative      = "native"
 )
 
+// Presets are the names of all presets.
+var Presets = []string{
+	PresetFanout, PresetTopicTiers, PresetPerQueue, PresetDelayLadder, PresetDeadLetter, PresetNative,
+}
+
 // Options says which topology to build. A preset fills only what is left at its zero value.
 type Options struct {
 	Preset  string // PresetFanout when empty

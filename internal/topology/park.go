@@ -33,7 +33,7 @@ func (p *Plan) parkPublication(m *message.Message, v *message.Verdict) *message.
 	h := copyHeaders(m, func(key string) bool {
 		// x-death stays, as the record of the retries, unless it is broken. Delivery counts are about a queue that the
 		// message is leaving.
-		stale := Bookkeeping(key) && (m.Malformed || !deathRecord(key))
+		stale := brokerRecord(key) && (m.Malformed || !deathRecord(key))
 		return stale || senderSelected(key) || strings.HasPrefix(key, headerFinalPrefix) ||
 			key == message.HeaderReply || p.StampQueue && key == HeaderRetryQueue
 	})

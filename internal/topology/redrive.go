@@ -80,7 +80,7 @@ func (p *Plan) RedrivePublication(d *amqp.Delivery, r Redriving) (pub *message.P
 
 // redriveDrops reports whether a redriven message loses the header.
 func (p *Plan) redriveDrops(r *Redriving, key string) bool {
-	return Bookkeeping(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
+	return brokerRecord(key) && (r.Reset || !deathRecord(key)) || senderSelected(key) || key == message.HeaderReply ||
 		r.Reset && (strings.HasPrefix(key, headerFinalPrefix) || strings.HasPrefix(key, "x-retry-")) ||
 		r.To != "" && (key == message.HeaderOriginalQueue || key == p.CountHeader)
 }
@@ -90,7 +90,7 @@ func (p *Plan) redriveDrops(r *Redriving, key string) bool {
 func (p *Plan) RestorePublication(d *amqp.Delivery) (pub *message.Publication, fits bool) {
 	var m message.Message
 	m.FromDelivery(d, p.Queue, p.MaxRetries)
-	h := copyHeaders(&m, func(key string) bool { return Bookkeeping(key) && !deathRecord(key) || senderSelected(key) })
+	h := copyHeaders(&m, func(key string) bool { return brokerRecord(key) && !deathRecord(key) || senderSelected(key) })
 	m.Expiration = "" // it stays a property, and x-death is about queues that the message left long ago
 	keepDropped(h, &m)
 	pub = p.Park.publication(message.KindOther, &m, h)

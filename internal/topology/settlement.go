@@ -11,31 +11,27 @@ import (
 // Final is what happens to the original delivery in the end.
 type Final uint8
 
-// The finals. FinalReject is a nack without requeue: the broker dead-letters the message. FinalDelay is a reject with
-// requeue: the queue delays the message itself, and counts that, unlike FinalRequeue, which is a nack.
+// The finals.
 const (
-	FinalAck Final = iota
-	FinalRequeue
-	FinalReject
-	FinalDelay
+	FinalAck     Final = iota
+	FinalRequeue       // a nack: the queue delivers the message again, and does not count that
+	FinalReject        // a nack without requeue: the broker dead-letters the message
+	FinalDelay         // a reject with requeue: the queue delays the message itself, and counts that
 )
 
 // SettlementKind is what comes before the final.
 type SettlementKind uint8
 
-// The kinds: the final at once, or after the publish was confirmed; after a wait here (hold), until the broker
-// delivers nothing more to this consumer (retreat), until there is memory for the message (room), or for the end of an
-// attempt on an earlier session (earlier); a detour to the end of the queue (behind); none, because the message is
-// tried again here after a wait (again).
+// What comes before the final.
 const (
-	KindNow SettlementKind = iota
-	KindPublish
-	KindHold
-	KindRetreat
-	KindRoom
-	KindBehind
-	KindAgain
-	KindEarlier
+	SettleNow     SettlementKind = iota // nothing
+	SettlePublish                       // a publish, which has to be confirmed
+	SettleHold                          // a wait here
+	SettleRetreat                       // a wait until the broker delivers nothing more to this consumer
+	SettleRoom                          // a wait until there is memory for the message
+	SettleBehind                        // a detour to the end of the queue: a publish
+	SettleAgain                         // no final: the message is tried again here after a wait
+	SettleEarlier                       // a wait for the end of an attempt on an earlier session
 )
 
 // Settlement is a verdict in the terms of one topology: the only thing that settling obeys.
@@ -65,7 +61,7 @@ type Settlement struct {
 // Released returns s without a publish: it gives the message back at once, uncounted, because of why.
 func (s Settlement) Released(why message.Reason) Settlement {
 	s.Verdict.Action, s.Verdict.Reason = message.Release, why
-	s.Kind, s.Final, s.Publish, s.Detour = KindNow, FinalRequeue, nil, nil
+	s.Kind, s.Final, s.Publish, s.Detour = SettleNow, FinalRequeue, nil, nil
 	return s
 }
 
@@ -107,19 +103,19 @@ func (p *Plan) Settlement(m *message.Message, v message.Verdict) Settlement {
 func (p *Plan) kind(s *Settlement) SettlementKind {
 	switch {
 	case s.Publish != nil:
-		return KindPublish
+		return SettlePublish
 	case p.InPlace && s.Hold > 0:
-		return KindAgain
+		return SettleAgain
 	case p.InPlace || s.Final != FinalRequeue:
-		return KindNow
+		return SettleNow
 	case s.Verdict.Reason == message.ReasonDeferred:
-		return KindBehind
+		return SettleBehind
 	case s.Verdict.Reason == message.ReasonAppDown:
-		return KindRetreat
+		return SettleRetreat
 	case s.Hold > 0 || s.Jitter > 0:
-		return KindHold
+		return SettleHold
 	}
-	return KindNow
+	return SettleNow
 }
 
 // nearLimit reports whether m has been given back so often that one more time may be too many for the broker. It waits
@@ -225,7 +221,7 @@ func (p *Plan) behind(m *message.Message) *message.Publication {
 // the next delivery: it is in x-retry-count, and x-death is left out because brokers differ in whether they continue a
 // copied one.
 func (p *Plan) retryPublication(m *message.Message, w WaitPath, retries int) *message.Publication {
-	h := copyHeaders(m, func(key string) bool { return Bookkeeping(key) || senderSelected(key) })
+	h := copyHeaders(m, func(key string) bool { return brokerRecord(key) || senderSelected(key) })
 	h[message.HeaderRetryCount] = count(retries)
 	setHistory(h, m)
 	if p.StampQueue {

@@ -13,10 +13,7 @@ func presets() string {
 	var b strings.Builder
 	b.WriteString("{{- /* Generated from what the sidecar makes by \"go generate ./...\". Do not edit.\n" +
 		"The placeholders are filled in amqp-sidecar-lib.queue. */ -}}\n{{- define \"amqp-sidecar-lib.presets\" -}}\n")
-	for _, name := range []string{
-		topology.PresetFanout, topology.PresetTopicTiers, topology.PresetPerQueue, topology.PresetDelayLadder,
-		topology.PresetDeadLetter, topology.PresetNative,
-	} {
+	for _, name := range topology.Presets {
 		fmt.Fprintf(&b, "%s: {queue: %q, subscribed: %q}\n", name, queueOf(name, ""), queueOf(name, "hs"))
 	}
 	b.WriteString("{{- end -}}\n")
