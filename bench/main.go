@@ -44,7 +44,7 @@ func parse(args []string, problems io.Writer) (*options, error) {
 	f.BoolVar(&o.quick, "quick", false, "a tenth of the messages: a first impression, no figures to quote")
 	f.IntVar(&o.runs, "runs", 5, "measured runs of each candidate")
 	f.IntVar(&o.messages, "n", 30_000, "messages of a drained run")
-	f.IntVar(&o.flight, "c", 50, "messages in flight of a drained run")
+	f.IntVar(&o.flight, "c", 50, "messages in flight of the scenario drained")
 	f.StringVar(&o.out, "out", "bench/out", "directory for result.json, result.md, plot.svg and cpu.pprof")
 	f.BoolVar(&o.docs, "docs", false, "rewrite the figures in docs/performance.md, its plot and bench/result.json as well")
 	f.BoolVar(&o.strict, "strict", false, "exit 1 when a figure misses its bar")

@@ -29,8 +29,8 @@ type region struct {
 	from, to int64
 }
 
-// Names in an answer, in any case. The first ones, up to the reason, are those of a verdict, in the order of the targets
-// of verdict.decode; mentions.go seeks them where the JSON is broken.
+// Names in an answer, in any case. The first ones, up to the reason, are those of a verdict, in the order of the
+// targets of verdict.decode; mentions.go seeks those that tell a verdict where the JSON is broken.
 var names = [otherName]string{
 	"index", "entryId", "itemIdentifier", "status", "disposition", "retry_after", "reason",
 	"statuses", "batchItemFailures",

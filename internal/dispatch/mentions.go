@@ -16,8 +16,8 @@ const (
 	closers   = oddBlanks + "\"'`\\]"             // between a name and its value
 )
 
-// quotedName matches the name of a member that verdicts have, in broken JSON or in what other languages print: the names
-// of findverdicts.go but those that many other texts have, too.
+// quotedName matches the name of a member that verdicts have, in broken JSON or in what other languages print: the
+// names of findverdicts.go but those that many other texts have, too.
 var quotedName = regexp.MustCompile(`(?i)["'](index|entryId|itemIdentifier|disposition|statuses|batchItemFailures)["']`)
 
 // decoded returns text without the codes of characters that template engines, URLs and scripts write, or nil if it has

@@ -8,12 +8,12 @@ import (
 // Session is what one session of the broker has in flight: attempts that have not ended, and settlements that may not
 // have arrived. Those before the last registration of the consumer have: the broker has answered it. Of those behind it
 // all but the last prefetch of the messages received since: otherwise the broker would not have delivered so many. What
-// was not settled at the registration is not of that window: as many more may not have arrived.
+// was not settled at the registration holds no place of the new window: as many settlements more may not have arrived.
 type Session struct {
 	prefetch int
 	all      *Memory        // its mutex guards the fields below
 	out      map[uint64]int // attempts by identity
-	sent     []sent         // the last ones: the n-th is at n modulo their number
+	sent     []sent         // the last ones: the n-th is at n modulo the length
 	n        int            // settlements so far
 	lost     bool
 
@@ -39,10 +39,10 @@ func (s *Session) Registering(received int) (answered func()) {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
 	n := s.n
-	if all := s.prefetch + received - n; all > len(s.sent) {
-		more := make([]sent, all)
+	if room := s.prefetch + received - n; room > len(s.sent) { // a window, and what is not settled yet
+		more := make([]sent, room)
 		for i := max(0, n-len(s.sent)); i < n; i++ {
-			more[i%all] = s.sent[i%len(s.sent)]
+			more[i%room] = s.sent[i%len(s.sent)]
 		}
 		s.sent = more
 	}

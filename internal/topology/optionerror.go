@@ -182,7 +182,7 @@ func (c *optionValidator) checkQueueArguments() {
 		_, set := args[name]
 		c.refuse(set, parts{"{queue-arguments}"}, "%s is set by the topology", name)
 	}
-	c.o.QueueArguments = maps.Clone(args) // the plan without what is refused has no consequences of it
+	c.o.QueueArguments = maps.Clone(args) // what is refused here has no consequences
 	maps.DeleteFunc(c.o.QueueArguments, func(name string, _ any) bool { return slices.Contains(own, name) })
 	overflow, set := args[ArgOverflow]
 	c.refuse(set && overflow != overflowReject, parts{"{queue-arguments}"}, "%s=%v: only %s loses nothing", ArgOverflow,

@@ -14,7 +14,7 @@ type Final uint8
 // The finals.
 const (
 	FinalAck     Final = iota
-	FinalRequeue       // a nack: the queue delivers the message again, and does not count that
+	FinalRequeue       // a nack: the queue delivers the message again. No attempt; some count it towards their limit
 	FinalReject        // a nack without requeue: the broker dead-letters the message
 	FinalDelay         // a reject with requeue: the queue delays the message itself, and counts that
 )

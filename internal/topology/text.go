@@ -143,8 +143,8 @@ func (p *Plan) warnings() []string {
 		if p.FromFile {
 			better = "quorum queues lose none"
 		}
-		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is killed; %s",
-			p.Queue, better))
+		w = append(w, fmt.Sprintf("%s is a classic queue: messages in retry transit can be lost when the broker is "+
+			"killed; %s", p.Queue, better))
 	}
 	if back := p.WayBack(); back != nil {
 		w = append(w, fmt.Sprintf("retries return through exchange %s: every other queue they match there gets them again; "+

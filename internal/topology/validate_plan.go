@@ -79,9 +79,9 @@ func (v *planValidator) unusable(wrong bool, path, format string, args ...any) {
 // are unknown: the route might be right.
 func (v *planValidator) misrouted(wrong bool, path, format string, args ...any) {
 	unknown := slices.ContainsFunc(v.unread, func(u string) bool {
-		_, arg, isArg := strings.Cut(u, ".arguments.")
+		_, arg, isArg := strings.Cut(u, ".arguments") // .x-max-length, or ["x max"]
 		listed := within(u, at("exchanges")) || within(u, at("queues")) || within(u, at("bindings"))
-		return listed && (!isArg || arg == ArgDLX || arg == ArgDLKey)
+		return listed && (!isArg || arg == "."+ArgDLX || arg == "."+ArgDLKey)
 	})
 	v.refuse(wrong && !unknown, path, format, args...)
 }

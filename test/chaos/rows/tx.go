@@ -25,8 +25,8 @@ type row struct {
 	Key        *string        `json:"key"`
 }
 
-// Spent is how many attempts a row begins with, of the ten that it has: one that fails is quarantined at once. The pause
-// after an attempt doubles with their number up to five minutes: a second one would outlast the storm.
+// Spent is how many attempts a row begins with, of the ten that it has: one that no broker takes is quarantined at
+// once. The pause after an attempt doubles with their number up to five minutes: a second one would outlast the storm.
 const Spent = 9
 
 var insert = fmt.Sprintf(`INSERT INTO outbox (message_id, exchange, routing_key, body, headers, properties, ordering_key,
