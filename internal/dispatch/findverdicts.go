@@ -30,7 +30,7 @@ type region struct {
 }
 
 // Names in an answer, in any case. The first ones, up to the reason, are those of a verdict, in the order of the
-// targets of verdict.decode; mentions.go seeks those that tell a verdict where the JSON is broken.
+// targets of verdict.decode; mentions.go seeks most of them where the JSON is broken.
 var names = [otherName]string{
 	"index", "entryId", "itemIdentifier", "status", "disposition", "retry_after", "reason",
 	"statuses", "batchItemFailures",
