@@ -11,8 +11,8 @@ import (
 func TestFlagsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{
-		"-against x", "-against =/x", "-against x=", "-only drained,unknown", "-only", "-runs 0", "-runs -1", "-n 0", "-n x",
-		"-quick -docs", "-docs -only drained", "-docs -only produce,drained", "-docs -runs 1", "-docs -n 5", "-docs -env GOGC=50", "-unknown", "surplus",
+		"-against x", "-against =/x", "-against x=", "-only drained,unknown", "-only", "-runs 0", "-runs -1", "-n 0", "-n x", "-c 0",
+		"-quick -docs", "-docs -only drained", "-docs -only produce,drained", "-docs -runs 1", "-docs -n 5", "-docs -c 1", "-docs -env GOGC=50", "-unknown", "surplus",
 	} {
 		if _, err := parse(strings.Fields(args), io.Discard); err == nil {
 			t.Errorf("%q was taken", args)

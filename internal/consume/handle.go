@@ -104,8 +104,8 @@ func (c *Consumer) try(a *attempt) topology.Settlement {
 	return c.decide(a, c.dispatch(a))
 }
 
-// decide returns the settlement of a message by what its attempt came to: by the plan as this session has found the
-// broker, and not by Options.Plan, which says what was asked for.
+// decide returns the settlement of a message by what its attempt came to. The session's plan fits what the broker has;
+// Options.Plan is what was asked for.
 func (c *Consumer) decide(a *attempt, o message.Outcome) topology.Settlement {
 	return a.session.plan().Settlement(&a.m, c.o.Policy.Decide(&a.m, o))
 }

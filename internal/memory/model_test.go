@@ -63,7 +63,7 @@ func (m *model) begin() {
 	m.unacked, m.frames, m.received, m.window = map[*taken]*copied{}, nil, 0, 0
 }
 
-// register is a pause and its end: the broker reads what was sent before, and the next consumer has a window of its own.
+// register pauses and goes on: the broker reads all frames, and then has another consumer, with an empty window.
 func (m *model) register() {
 	answered := m.session.Registering(m.received)
 	for len(m.frames) > 0 {

@@ -39,7 +39,7 @@ func (s *Session) Registering(received int) (answered func()) {
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
 	n := s.n
-	if room := s.prefetch + received - n; room > len(s.sent) { // a window, and what is not settled yet
+	if room := s.prefetch + received - n; room > len(s.sent) { // for a window and all that is not settled
 		more := make([]sent, room)
 		for i := max(0, n-len(s.sent)); i < n; i++ {
 			more[i%room] = s.sent[i%len(s.sent)]

@@ -15,8 +15,8 @@ const (
 	FailureRefused
 	FailureTimeout // the attempt's time ran out after the connection was open
 	FailureReset   // the connection broke after bytes were sent
-	// what was answered is not HTTP, has too large a header block, or does not say what to do with the message: two
-	// dispositions, verdicts or a status of Dapr that cannot be read
+	// The answer is not HTTP, its header block is too large, or it does not say what to do: it has two dispositions, or
+	// verdicts or a status of Dapr that cannot be read.
 	FailureMalformed
 	FailureTooLarge     // the message body is over the limit; nothing was sent
 	FailureInterrupted  // the sidecar's own shutdown ended the attempt

@@ -32,6 +32,12 @@ func TestDocs(t *testing.T) {
 				declare.Command("/", o.Service), verify.Command("/", o.Service)),
 		})
 	}
+	page := must.Get(os.ReadFile("testdata/brokenplans/three-mistakes-of-the-page.errors"))(t)
+	for line := range strings.Lines(string(page)) {
+		if !strings.Contains(text, ": "+line) {
+			t.Errorf("docs/topologies.md does not show the mistake %s", line)
+		}
+	}
 	for _, word := range slices.Concat(Presets, []string{
 		HeaderFinalStatusCode, HeaderFinalError, HeaderFinalReason, HeaderFinalDetail, HeaderFinalAnswer, HeaderFinalAt, HeaderFinalProblemType,
 		HeaderFinalProblemTitle, HeaderFinalProblemDetail, headerFinalDropped, headerOriginalExpiration, headerOriginalUserID,
