@@ -8,22 +8,32 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// Confirming is a channel whose messages are confirmed. The reader of the connection handles returned messages itself:
-// the library would keep their bodies, and it drops a return that is not collected within five seconds, after which the
-// message counts as confirmed although it is in no queue.
+// Confirming is a channel whose messages are confirmed. The reader of the connection handles confirms and returns
+// itself: the library would keep the bodies of returned messages, it drops a return that is not collected within five
+// seconds, after which the message counts as confirmed although it is in no queue, and it has a Go channel and two map
+// entries for each confirm.
 type Confirming struct {
-	channel   uint16
-	published atomic.Uint64 // counted before a message is written: the largest tag that the broker may confirm
-	returned  func(f Fingerprint, why *ReturnedError)
+	channel uint16
+	closed  atomic.Bool // the broker has closed the channel
+	events  Events
 }
 
-// Publishing counts a message; it must be called before the message is written.
-func (c *Confirming) Publishing() { c.published.Add(1) }
+// Events are what the broker says about the messages of a channel. The goroutine that reads calls them, in the order of
+// the frames.
+type Events struct {
+	// Confirmed is called for an ack or a nack of the message with this tag, or of all up to it. The n-th message of a
+	// channel has the tag n. It returns false for a message that was never published.
+	Confirmed func(tag uint64, multiple, ack bool) bool
+	// Returned is called before the confirm of a message that reached no queue.
+	Returned func(f Fingerprint, why *ReturnedError)
+	// Closed is called when the broker closes the channel, before the library answers.
+	Closed func(code int, text string)
+}
 
-// Confirm makes returned receive the returned messages of a channel until Unconfirm. It must be called before the first
-// publish. returned is called by the goroutine that reads, so before the library sees the confirm of the message.
-func (in *intake) Confirm(ch *amqp.Channel, returned func(f Fingerprint, why *ReturnedError)) *Confirming {
-	c := &Confirming{channel: number(ch), returned: returned}
+// Confirm makes events receive what the broker says about the messages of a channel until Unconfirm. It must be called
+// before the first publish.
+func (in *intake) Confirm(ch *amqp.Channel, events Events) *Confirming {
+	c := &Confirming{channel: number(ch), events: events}
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.confirms[c.channel] = c
@@ -51,15 +61,28 @@ func number(ch *amqp.Channel) uint16 {
 	return uint16(reflect.ValueOf(ch).Elem().FieldByName("id").Uint()) // #nosec G115 -- it is a uint16
 }
 
-// checkConfirm refuses a confirm of more messages than were published: the library would count up to its tag, one by
-// one.
-func (in *intake) checkConfirm(channel uint16, payload []byte) error {
+// confirm reads a basic.ack or a basic.nack if it is for a channel of ours.
+func (in *intake) confirm(channel uint16, payload []byte, ack bool) (claimed bool, err error) {
 	c := in.confirming(channel)
-	if c == nil || len(payload) < 8 {
-		return nil // none of ours, or the library's to refuse
+	if c == nil || len(payload) < 9 {
+		return false, nil // not ours, or for the library to refuse
 	}
-	if binary.BigEndian.Uint64(payload) > c.published.Load() {
-		return errBadConfirm
+	if !c.events.Confirmed(binary.BigEndian.Uint64(payload), payload[8]&1 != 0, ack) {
+		return false, errBadConfirm
+	}
+	return true, nil
+}
+
+// close reads a channel.close. The library answers it.
+func (in *intake) close(channel uint16, payload []byte) error {
+	p := cursor{b: payload}
+	code, text := int(p.uint16()), string(p.short())
+	if p.bad {
+		return errBadClose
+	}
+	if c := in.confirming(channel); c != nil {
+		c.events.Closed(code, text)
+		c.closed.Store(true)
 	}
 	return nil
 }

@@ -67,7 +67,7 @@ func (c *content) arrived(n int) {
 // broker's.
 func (c *content) complete() {
 	if c.back != nil {
-		c.back.to.returned(Fingerprint(c.back.digest.Sum(nil)), c.back.why)
+		c.back.to.events.Returned(Fingerprint(c.back.digest.Sum(nil)), c.back.why)
 	} else {
 		c.d.Identity = c.id.end()
 		if c.to.Add(c.d) {

@@ -232,8 +232,13 @@ func readStream(raw []byte, step int) (passed []byte, taken string, end error) {
 	o := Options{Memory: memory, Patience: time.Nanosecond, Hidden: func(int) {}}
 	w, q := consuming(o, raw, func() int { return step })
 	defer w.Kill() // its end may not be reached
-	w.confirms = map[uint16]*Confirming{2: {channel: 2, returned: func(f Fingerprint, why *ReturnedError) {
-		taken += fmt.Sprintf("%x %v\n", f, why)
+	w.confirms = map[uint16]*Confirming{2: {channel: 2, events: Events{
+		Returned: func(f Fingerprint, why *ReturnedError) { taken += fmt.Sprintf("%x %v\n", f, why) },
+		Confirmed: func(tag uint64, multiple, ack bool) bool {
+			taken += fmt.Sprintln(tag, multiple, ack)
+			return tag < 1<<60
+		},
+		Closed: func(code int, text string) { taken += fmt.Sprintf("%d %q\n", code, text) },
 	}}}
 	passed, end = io.ReadAll(w)
 	if end == nil {

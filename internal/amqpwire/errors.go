@@ -46,6 +46,7 @@ const (
 	errBadReturn  = ProtocolError("the broker sent a malformed basic.return")
 	errBadBlocked = ProtocolError("the broker sent a malformed connection.blocked")
 	errBadConfirm = ProtocolError("the broker confirmed a message that was never published")
+	errBadClose   = ProtocolError("the broker sent a malformed channel.close")
 	errContent    = ProtocolError("the broker announced a body larger than any it can take")
 	errForeign    = ProtocolError("the broker announced a large body that was not asked for")
 )

@@ -21,6 +21,7 @@ const (
 	// class and method
 	connectionBlocked   = 10<<16 | 60
 	connectionUnblocked = 10<<16 | 61
+	channelClose        = 20<<16 | 40
 	basicReturn         = 60<<16 | 50
 	basicDeliver        = 60<<16 | 60
 	basicAck            = 60<<16 | 80
@@ -32,6 +33,8 @@ const (
 	maxReturn = 4 + 2 + 3*256
 	// maxBlocked is the size of the longest connection.blocked: a short string.
 	maxBlocked = 4 + 256
+	// maxClose is the size of the longest channel.close: its code, a short string, and a method.
+	maxClose = 4 + 2 + 256 + 4
 
 	// maxContent is the largest body that any broker can be asked to take, in bytes.
 	maxContent = 512 << 20
@@ -176,8 +179,10 @@ func (in *intake) method(b []byte, channel uint16, size int) (n int, err error) 
 		claimed, err = in.deliver(channel, payload)
 	case basicReturn:
 		claimed, err = in.goBack(channel, payload)
+	case channelClose:
+		err = in.close(channel, payload)
 	default:
-		err = in.checkConfirm(channel, payload)
+		claimed, err = in.confirm(channel, payload, method == basicAck)
 	}
 	if claimed {
 		n = total
@@ -195,6 +200,8 @@ func longestOf(method uint32, channel uint16) (size int, malformed ProtocolError
 		return maxReturn, errBadReturn
 	case basicAck, basicNack:
 		return maxDeliver, errBadConfirm
+	case channelClose:
+		return maxClose, errBadClose
 	case connectionBlocked, connectionUnblocked:
 		if channel == 0 {
 			return maxBlocked, errBadBlocked

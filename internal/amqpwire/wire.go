@@ -62,10 +62,12 @@ type Wire struct {
 	pass   int   // bytes of the current frame that may go to the library
 	broken error // what the broker sent cannot be read on
 
-	out       sync.Mutex
-	gathering bool
-	gathered  []byte
-	pending   atomic.Int64 // len(gathered)
+	out        sync.Mutex
+	gathered   []byte          // frames; the first byte may be the end mark of one that was written
+	pending    atomic.Int64    // len(gathered)
+	head       [frameHead]byte // of the frame that the library is writing
+	headed     int             // bytes of head; 0: the library is between two frames
+	unfinished int             // bytes behind head that are still to come
 }
 
 // Options of a Wire.

@@ -149,10 +149,16 @@ func (r *reader) deliver(t testing.TB, header []byte) (d amqp.Delivery, ok bool)
 // publishedHeader is the content header that the library writes for a message with these headers.
 func publishedHeader(t testing.TB, h amqp.Table) []byte {
 	t.Helper()
+	return publishedContent(t, amqp.Publishing{Headers: h})
+}
+
+// publishedContent is the content header that the library writes for a message.
+func publishedContent(t testing.TB, m amqp.Publishing) []byte {
+	t.Helper()
 	p, c := library(t, &brokertest.Peer{Headers: make(chan []byte, 1)}, plain)
 	ch, err := c.Channel()
 	if err == nil {
-		err = ch.Publish("", "k", false, false, amqp.Publishing{Headers: h})
+		err = ch.Publish("", "k", false, false, m)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -1,28 +1,53 @@
 package amqpwire
 
-import "time"
+import (
+	"encoding/binary"
+	"time"
+)
 
-// Write writes all of p or ends the connection. Gathered bytes go first; while gathering is on, p is gathered, too.
+// Write writes all of p for the client library or ends the connection. Gathered bytes go first.
 func (w *Wire) Write(p []byte) (int, error) {
 	w.out.Lock()
 	defer w.out.Unlock()
-	if w.gathering && len(w.gathered)+len(p) <= gatherLimit {
-		w.gathered = append(w.gathered, p...)
-		w.pending.Store(int64(len(w.gathered)))
-		return len(p), nil
-	}
 	if err := w.push(); err != nil {
 		return 0, err
 	}
+	w.follow(p)
 	return w.write(p)
 }
 
-// Gather turns gathering on or off. Gathered bytes leave with the next write, or by Flush.
-func (w *Wire) Gather(on bool) {
-	w.out.Lock()
-	defer w.out.Unlock()
-	w.gathering = on
+// follow finds out whether p ends within a frame: the library writes a large frame in pieces, and no other frame may
+// come between them.
+func (w *Wire) follow(p []byte) {
+	for len(p) > 0 && w.idle.Load() > 0 { // the handshake begins with bytes that are not a frame
+		if w.headed < frameHead {
+			n := copy(w.head[w.headed:], p)
+			w.headed, p = w.headed+n, p[n:]
+			w.unfinished = int(binary.BigEndian.Uint32(w.head[3:])) + frameTail
+			continue
+		}
+		n := min(w.unfinished, len(p))
+		if w.unfinished, p = w.unfinished-n, p[n:]; w.unfinished == 0 {
+			w.headed = 0
+		}
+	}
 }
+
+// awaitBoundary waits until the library has written the whole of a frame. w.out is locked.
+func (w *Wire) awaitBoundary() {
+	for w.headed > 0 && w.over.Err() == nil {
+		w.out.Unlock()
+		select {
+		case <-time.After(frameWait):
+		case <-w.over.Done():
+		}
+		w.out.Lock()
+	}
+}
+
+// frameWait is how long to wait before asking again. The library writes a frame in pieces only if it is larger than
+// 4 KiB: a dry run on a connection that publishes at the same time.
+const frameWait = 100 * time.Microsecond
 
 // Pending returns how many bytes are gathered.
 func (w *Wire) Pending() int { return int(w.pending.Load()) }
@@ -34,13 +59,17 @@ func (w *Wire) Flush() error {
 	return w.push()
 }
 
+func (w *Wire) setGathered(b []byte) {
+	w.gathered = b
+	w.pending.Store(int64(len(b)))
+}
+
 func (w *Wire) push() error {
 	if len(w.gathered) == 0 {
 		return nil
 	}
 	_, err := w.write(w.gathered)
-	w.gathered = w.gathered[:0]
-	w.pending.Store(0)
+	w.setGathered(w.gathered[:0])
 	return err
 }
 

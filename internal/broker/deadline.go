@@ -131,11 +131,7 @@ func (s *Session) missing(why error) {
 func (s *Session) endError(err error) error {
 	var closed *amqp.Error
 	if errors.As(err, &closed) && closed.Server && closed.Recover {
-		refused := &RefusedError{Code: closed.Code, Text: closed.Reason}
-		if closed.Code == amqp.NotFound {
-			s.missing(refused)
-		}
-		return refused
+		return s.refusal(closed.Code, closed.Reason)
 	}
 	if s.conn.IsClosed() {
 		<-s.Done() // the library marks itself closed a moment before it notifies watch
@@ -147,6 +143,15 @@ func (s *Session) endError(err error) error {
 		return fmt.Errorf("%w: %w", ErrDisconnected, err)
 	}
 	return err
+}
+
+// refusal returns the error of a channel that the broker closed.
+func (s *Session) refusal(code int, text string) error {
+	refused := &RefusedError{Code: code, Text: text}
+	if code == amqp.NotFound {
+		s.missing(refused)
+	}
+	return refused
 }
 
 // lateError is the reason of a session that was killed because a call had no answer; it is a timeout for every reader

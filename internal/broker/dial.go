@@ -31,7 +31,7 @@ type Dialer struct {
 // NewDialer returns a Dialer; it connects to nothing yet.
 func NewDialer(o Options) *Dialer {
 	o.setDefaults()
-	return &Dialer{o: o, metrics: newMetrics(o.Registerer)}
+	return &Dialer{o: o, metrics: metricsOf(o.Registerer)}
 }
 
 // Dial tries every URL once, each with its own deadline, starting with a different one each time, and returns the first

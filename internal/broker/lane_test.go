@@ -157,7 +157,7 @@ func TestLaneMeetsAnEndedChannel(t *testing.T) {
 	sent := make(chan error)
 	go func() { sent <- l.Publish(within(t, 30*time.Second), publication(queue, "second")) }()
 	brokertest.Eventually(t, time.Minute, "it waits for room", func() bool { return len(l.turn) == 0 })
-	must.Do(t, old.ch.Close())
+	old.Close()
 	free()
 	wantErr(t, <-sent)
 	brokertest.WaitReady(t, brokertest.URL(t), queue, 2)

@@ -44,6 +44,18 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
+// unregistered are the counters of all dialers without a registry: each subscription has one for its dead letters.
+var unregistered = sync.OnceValue(func() *metrics { return newMetrics(nil) })
+
+func metricsOf(r prometheus.Registerer) *metrics {
+	if r != nil {
+		return newMetrics(r)
+	}
+	m := *unregistered()
+	m.links = newLinks() // with the log lines that one dialer suppresses
+	return &m
+}
+
 // register returns the collector that is already there when another dialer was first.
 func register[C prometheus.Collector](r prometheus.Registerer, c C) C {
 	if r == nil {

@@ -88,6 +88,15 @@ func (p *Publisher) Blocked() bool {
 	return s != nil && s.Blocked()
 }
 
+// Flush writes the messages that lanes keep back, also of those that nothing waits for yet.
+func (p *Publisher) Flush() {
+	if s := p.current(); s != nil && s.wire.Pending() > 0 {
+		if err := s.wire.Flush(); err != nil {
+			s.fail(err)
+		}
+	}
+}
+
 // Publish sends one message on a channel of its own, mandatory and persistent, and returns nil only after the broker
 // confirmed it and did not return it. It never waits for its connection: without one it fails with ErrDisconnected. The
 // other errors are ErrBlocked, ErrBusy, ErrInvalid, ErrTooLarge and ErrNoRequester (nothing was sent), ErrUnroutable,

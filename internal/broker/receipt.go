@@ -2,11 +2,8 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"sidecar/internal/amqpwire"
 	"sidecar/internal/message"
@@ -18,13 +15,17 @@ const blockedPatience = 2 * time.Second
 
 // Receipt is one message under way. Wait has to be called once for each.
 type Receipt struct {
-	stream  *Stream
-	pub     *message.Publication
-	confirm *amqp.DeferredConfirmation
-	sent    time.Time
-	print   *amqpwire.Fingerprint // nil until it is needed
-	givenUp bool                  // the wait has ended without the broker's answer
-	back    error                 // why this message was returned, or may have been
+	stream *Stream
+	pub    *message.Publication
+	sent   time.Time
+
+	// What follows is guarded by the lock of the stream.
+	print    *amqpwire.Fingerprint // nil until it is needed
+	back     error                 // why this message was returned, or may have been
+	givenUp  bool                  // the wait has ended without the broker's answer
+	answered bool                  // by the broker, or by the end of the stream
+	err      error                 // of the answer
+	answer   chan struct{}         // closed by the answer; nil: no goroutine waits for it
 }
 
 // Wait returns nil when the broker has the message and has routed it. The errors are ErrUnroutable, ErrNacked and
@@ -39,33 +40,20 @@ func (r *Receipt) Wait(ctx context.Context) error {
 
 func (r *Receipt) await(ctx context.Context) error {
 	c := r.stream
-	defer c.forget(r)
-	if err := r.confirmed(ctx); err != nil {
-		return err
+	err := c.wait(ctx, r)
+	if err == nil {
+		c.session.metrics.confirmed(r.pub.Kind, time.Since(r.sent))
 	}
-	if !r.confirm.Acked() {
-		// The library reports a nack and the end of the channel as a negative confirm, but announces the end first.
-		why := c.reason()
-		switch {
-		case why == nil:
-			now := time.Now()
-			c.nacked.CompareAndSwap(nil, &now)
-			return ErrNacked
-		case errors.Is(why, ErrRefused) && c.window == 1: // no other message can be meant
-			return why
-		}
-		return fmt.Errorf("%w: %w", ErrUnknown, why)
-	}
-	if err := c.returnOf(r); err != nil {
-		return err
-	}
-	c.session.metrics.confirmed(r.pub.Kind, time.Since(r.sent))
-	return nil
+	return err
 }
 
-// confirmed waits for the broker's answer.
-func (r *Receipt) confirmed(ctx context.Context) error {
-	s := r.stream.session
+// wait returns the answer to a message.
+func (c *Stream) wait(ctx context.Context, r *Receipt) error {
+	answer := c.awaited(r)
+	if answer == nil {
+		return r.err
+	}
+	s := c.session
 	for {
 		blocked, changed := s.watchBlocked()
 		var patience <-chan time.Time
@@ -75,45 +63,47 @@ func (r *Receipt) confirmed(ctx context.Context) error {
 			patience = t.C
 		}
 		select {
-		case <-r.confirm.Done():
-			return nil
+		case <-answer:
+			return r.err
 		case <-changed:
 			continue
 		case <-patience:
 		case <-ctx.Done():
 		}
-		select {
-		case <-r.confirm.Done(): // both: the confirm counts
-			return nil
-		default:
-		}
-		r.stream.giveUp(r)
-		if blocked {
+		switch {
+		case !c.giveUp(r): // the answer came at the same moment, and counts
+			return r.err
+		case blocked:
 			return fmt.Errorf("%w: %w", ErrUnknown, ErrBlocked)
 		}
 		return fmt.Errorf("%w: no confirm in time: %w", ErrUnknown, context.Cause(ctx))
 	}
 }
 
-// giveUp ends the wait for a message without an answer from the broker. Nothing more is sent on this channel: the
-// client library keeps the message until the channel ends, and so does the stream, because the message may still be
-// returned.
-func (c *Stream) giveUp(r *Receipt) {
-	c.retired.Store(true)
+// awaited returns a channel that is closed by the answer to a message; nil: it was answered.
+func (c *Stream) awaited(r *Receipt) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if r.answered {
+		return nil
+	}
+	r.answer = make(chan struct{})
+	return r.answer
+}
+
+// giveUp ends the wait for a message without an answer from the broker; it returns false if there is one. Nothing more
+// is sent on this channel. The stream keeps the message until the channel ends, because it may still be returned.
+func (c *Stream) giveUp(r *Receipt) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.answered {
+		return false
+	}
+	c.retired.Store(true)
 	r.givenUp = true
 	r.fingerprint() // now: its owner may change the message from here on
 	r.pub = &message.Publication{Exchange: r.pub.Exchange, Key: r.pub.Key}
-}
-
-// forget ends the wait for a message. One that was given up is still under way: it may be returned.
-func (c *Stream) forget(r *Receipt) {
-	if !r.givenUp {
-		c.mu.Lock()
-		delete(c.inflight, r)
-		c.mu.Unlock()
-	}
 	c.slots <- struct{}{}
 	c.waits.Done()
+	return true
 }

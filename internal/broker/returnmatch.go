@@ -16,10 +16,8 @@ type returned struct {
 }
 
 // returnOf is why a message that is confirmed was returned; nil if it was not. The broker returns a message before it
-// confirms it, and the intake reports a return before the library gets the confirm.
+// confirms it. c.mu is locked.
 func (c *Stream) returnOf(r *Receipt) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if len(c.back) > 0 {
 		f := r.fingerprint()
 		if i := slices.IndexFunc(c.back, func(b returned) bool { return b.print == f }); i >= 0 {
@@ -37,12 +35,13 @@ func (c *Stream) returned(f amqpwire.Fingerprint, why *ReturnedError) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	unmatched := 0
-	for r := range c.inflight {
-		if c.window == 1 {
+	for _, r := range c.inflight {
+		switch {
+		case r == nil:
+		case c.window == 1:
 			r.back = why
 			return
-		}
-		if r.fingerprint() == f {
+		case r.fingerprint() == f:
 			unmatched++
 		}
 	}
@@ -55,7 +54,10 @@ func (c *Stream) returned(f amqpwire.Fingerprint, why *ReturnedError) {
 		c.back = append(c.back, returned{f, why})
 		return
 	}
-	for r := range c.inflight {
+	for _, r := range c.inflight {
+		if r == nil {
+			continue
+		}
 		r.back = fmt.Errorf("%w: another message than those under way was returned: %w", ErrUnknown, &strayReturn{why})
 	}
 }
@@ -65,7 +67,7 @@ type strayReturn struct{ why *ReturnedError }
 
 func (e *strayReturn) Error() string { return e.why.Error() }
 
-// fingerprint returns the fingerprint of the message. The caller holds the stream's lock.
+// fingerprint returns the fingerprint of the message. The stream is locked.
 func (r *Receipt) fingerprint() amqpwire.Fingerprint {
 	if r.print == nil {
 		f := amqpwire.FingerprintOf(r.pub.Exchange, r.pub.Key, &r.pub.Msg)

@@ -21,35 +21,34 @@ import (
 const nackedLimit = 5 * time.Second
 
 // streamWindow is how many messages of a Stream may wait for their confirms.
-const streamWindow = 256
+const streamWindow = 4096
 
 // Stream publishes messages on one channel of one session, in their order, and without waiting for the confirm of each
 // when its window is larger than one: a broker confirms many of them together with far less work. Send is for one
 // goroutine; the receipts are for any.
 type Stream struct {
-	session  *Session
-	ch       *amqp.Channel
-	confirms *amqpwire.Confirming
-	closes   chan *amqp.Error
-	window   int
-	slots    chan struct{}             // a value for each message that may still be sent
-	gathers  bool                      // see Gather
-	tried    int                       // bytes of the largest body that the broker is known to take; -1: none
-	retired  atomic.Bool               // the wait for a message was given up: no other one is sent
-	nacked   atomic.Pointer[time.Time] // when nackedLimit began; nil: no nack yet
-	waits    sync.WaitGroup            // receipts whose wait has not returned
+	session *Session
+	ch      *amqp.Channel
+	wire    *amqpwire.Confirming
+	window  int
+	slots   chan struct{}             // a value for each message that may still be sent
+	gathers bool                      // see Gather
+	tried   int                       // bytes of the largest body that the broker is known to take; -1: none
+	retired atomic.Bool               // the wait for a message was given up: no other one is sent
+	nacked  atomic.Pointer[time.Time] // when nackedLimit began; nil: no nack yet
+	waits   sync.WaitGroup            // messages without an answer, but for those that were given up
+	unwatch func() bool               // the end of the session no longer calls end
 
 	mu       sync.Mutex
-	inflight map[*Receipt]struct{} // sent, and neither confirmed nor returned
-	back     []returned            // messages that were returned and are not yet reported
-	why      error                 // the channel has been closed
+	first    uint64     // the tag of inflight[0]
+	inflight []*Receipt // sent; nil: answered. inflight[0] is never nil
+	back     []returned // messages that were returned and are not yet confirmed
+	why      error      // the channel or the session has ended
 }
 
 // openStream opens a channel for confirmed messages.
 func openStream(s *Session, window int) (*Stream, error) {
-	c := &Stream{
-		session: s, window: window, slots: make(chan struct{}, window), tried: -1, inflight: map[*Receipt]struct{}{},
-	}
+	c := &Stream{session: s, window: window, slots: make(chan struct{}, window), tried: -1, first: 1}
 	for range window {
 		c.slots <- struct{}{}
 	}
@@ -57,16 +56,17 @@ func openStream(s *Session, window int) (*Stream, error) {
 		if c.ch, err = s.conn.Channel(); err != nil {
 			return err
 		}
-		c.confirms = s.wire.Confirm(c.ch, func(f amqpwire.Fingerprint, why *ReturnedError) {
-			s.missing(why)
-			c.returned(f, why)
-		})
-		c.closes = c.ch.NotifyClose(make(chan *amqp.Error, 1)) // buffered: the library sends from its reading goroutine
+		c.wire = s.wire.Confirm(c.ch, amqpwire.Events{Confirmed: c.confirmed, Closed: c.refused,
+			Returned: func(f amqpwire.Fingerprint, why *ReturnedError) {
+				s.missing(why)
+				c.returned(f, why)
+			}})
 		return c.ch.Confirm(false)
 	})
 	if err != nil {
 		return nil, err
 	}
+	c.unwatch = context.AfterFunc(s.ctx, func() { c.end(s.Err()) })
 	return c, nil
 }
 
@@ -110,39 +110,34 @@ func (c *Stream) send(ctx context.Context, pub *message.Publication) (*Receipt, 
 		return nil, err
 	}
 	r := &Receipt{stream: c, pub: pub, sent: time.Now()}
-	c.waits.Add(1)
-	c.mu.Lock()
-	c.inflight[r] = struct{}{} // before it can be returned
-	c.mu.Unlock()
 	if err := c.write(ctx, r); err != nil {
-		c.forget(r)
 		return nil, err
 	}
 	return r, nil
 }
 
-// write hands a message to the client library.
-func (c *Stream) write(ctx context.Context, r *Receipt) (err error) {
-	pub, msg := r.pub, r.pub.Msg
-	msg.DeliveryMode = amqp.Persistent
-	c.confirms.Publishing()
-	defer context.AfterFunc(ctx, func() { c.session.fail(&lateError{"publish"}) })()
-	if c.gathers {
-		c.session.wire.Gather(true)
-		defer c.session.wire.Gather(false)
+// write hands a message to the connection.
+func (c *Stream) write(ctx context.Context, r *Receipt) error {
+	if err := c.enter(r); err != nil {
+		return fmt.Errorf("%w: %w", ErrDisconnected, err)
 	}
-	r.confirm, err = c.ch.PublishWithDeferredConfirm(pub.Exchange, pub.Key, !isDirectReply(pub), false, msg)
+	wire, msg := c.session.wire, &r.pub.Msg // the broker may return it before the write ends, so it must not change
+	if gathered := wire.Pending() + len(msg.Body); !c.gathers || gathered > gatherable {
+		defer context.AfterFunc(ctx, func() { c.session.fail(&lateError{"publish"}) })()
+	}
+	err := wire.Publish(c.wire, r.pub.Exchange, r.pub.Key, !isDirectReply(r.pub), msg, c.gathers)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, amqp.ErrClosed):
-		// The library returns ErrClosed before the last frame was written, so the broker cannot have the message; after any
-		// other error it may.
+	case errors.Is(err, amqp.ErrClosed): // the broker cannot have the message, and the stream has ended before
 		return fmt.Errorf("%w: %w", ErrDisconnected, cmp.Or(c.reason(), err))
 	}
-	c.retired.Store(true)
+	c.giveUp(r)
 	return fmt.Errorf("%w: %w", ErrUnknown, c.session.endError(err))
 }
+
+// gatherable is a number of bytes that can be gathered without a write.
+const gatherable = 32 << 10
 
 // room takes a slot when another message may be under way.
 func (c *Stream) room(ctx context.Context) (err error) {
@@ -174,10 +169,13 @@ func (c *Stream) Gather() { c.gathers = true }
 // session, as it does while a message is sent: a write that takes that long does not end otherwise.
 func (c *Stream) flushWithOthers(ctx context.Context) {
 	runtime.Gosched()
-	if c.session.wire.Pending() > 0 {
-		defer context.AfterFunc(ctx, func() { c.session.fail(&lateError{"publish"}) })()
-		c.Flush()
+	if c.session.wire.Pending() == 0 {
+		return
 	}
+	if ctx.Err() == nil { // the frames may be those of other messages, which have time left
+		defer context.AfterFunc(ctx, func() { c.session.fail(&lateError{"publish"}) })()
+	}
+	c.Flush()
 }
 
 // Flush writes the messages that are kept back. When that fails the session ends, and with it everything that is under
@@ -191,24 +189,6 @@ func (c *Stream) Flush() {
 	}
 }
 
-// reason returns why the channel has been closed; nil while it is open.
-func (c *Stream) reason() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.why != nil {
-		return c.why
-	}
-	select {
-	case e := <-c.closes:
-		c.why = fmt.Errorf("%w: the channel was closed before the confirm", ErrDisconnected)
-		if e != nil {
-			c.why = c.session.endError(e)
-		}
-	default:
-	}
-	return c.why
-}
-
 // Ended reports whether the next message needs another stream: nothing can be sent any more, or nackedLimit is over.
 func (c *Stream) Ended() bool { return c.retired.Load() || c.closed() || c.nackedLong() }
 
@@ -220,10 +200,12 @@ func (c *Stream) nackedLong() bool {
 	return begun != nil && time.Since(*begun) > c.session.options.nackedLimit
 }
 
-func (c *Stream) closed() bool { return c.ch.IsClosed() || c.session.Err() != nil }
+func (c *Stream) closed() bool { return c.reason() != nil || c.session.Err() != nil }
 
 // Close ends the stream. Messages that are under way then are ErrUnknown.
 func (c *Stream) Close() {
+	c.unwatch()
+	c.end(fmt.Errorf("%w: the channel was closed before the confirm", ErrDisconnected))
 	_ = c.session.doPatiently("close a channel", c.ch.Close)
-	c.session.wire.Unconfirm(c.confirms)
+	c.session.wire.Unconfirm(c.wire)
 }

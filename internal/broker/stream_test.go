@@ -104,10 +104,11 @@ func TestStreamDoesNotGuess(t *testing.T) {
 	t.Parallel()
 	pub := numbered("q", 1)
 	why := &ReturnedError{Code: 312, Key: "q"}
-	c := &Stream{inflight: map[*Receipt]struct{}{}, window: streamWindow}
+	c := &Stream{window: streamWindow, slots: make(chan struct{}, 1)}
 	under := func(pub *message.Publication) *Receipt {
 		r := &Receipt{stream: c, pub: pub}
-		c.inflight[r] = struct{}{}
+		c.waits.Add(1)
+		c.inflight = append(c.inflight, r)
 		return r
 	}
 	r, given := under(pub), under(&message.Publication{Exchange: "e", Key: "k", Msg: amqp.Publishing{Body: []byte("given up")}})
@@ -129,14 +130,13 @@ func TestNoRoomBehindGivenUpMessages(t *testing.T) {
 	t.Parallel()
 	c := &Stream{
 		session: &Session{lifetime: newLifetime(), unchanged: make(chan struct{}), options: &Options{Alarm: NewAlarm(slog.New(slog.DiscardHandler))}},
-		slots:   make(chan struct{}, 1), inflight: map[*Receipt]struct{}{},
+		slots:   make(chan struct{}, 1),
 	}
 	ended := make(chan error)
 	go func() { ended <- c.room(t.Context()) }()
 	r := &Receipt{stream: c, pub: &message.Publication{}}
 	c.waits.Add(1)
 	c.giveUp(r)
-	c.forget(r)
 	wantErr(t, <-ended, ErrDisconnected)
 	c.session.setBlocked(true, "")
 	if err := c.room(t.Context()); !errors.Is(err, ErrBlocked) {
