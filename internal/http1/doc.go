@@ -1,4 +1,5 @@
 // Package http1 is the HTTP/1.1 client of the dispatcher: connections to one app, one request and one answer at a time.
+// Inbound reads the plain requests of the other direction; net/http reads all others.
 //
 // It hands over the status, the header fields and a bounded body, and decides no verdict. It never sends a request a
 // second time once a byte of it may have left, never follows a redirect, never asks the environment for a proxy, keeps

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -33,9 +32,12 @@ type Server struct {
 	Token             bool            // every request needs one
 	Conns             int             // the most connections at once
 	Memory            *budget.Account // headers count in it; nil bounds nothing
+	Direct            string          // requests whose target begins with this are read without net/http; "": none
 
 	Listener net.Listener // of Listen
 	Hosts    Hosts        // of Listen
+
+	bounds *listener // of Listen
 }
 
 // Listen binds the address and returns it as host:port.
@@ -49,6 +51,7 @@ func (s *Server) Listen() (string, error) {
 		return "", fmt.Errorf("listen for %s: %s=%s: %w", s.Purpose, s.Variable, s.Addr, err)
 	}
 	s.Listener, s.Hosts = ln, NewHosts(s.Addr, ln.Addr(), s.Token)
+	s.bound()
 	if !s.Public && !s.Token && !s.Hosts.Loopback() {
 		s.Close()
 		return "", fmt.Errorf("listen for %s: %s is not a loopback address and no token is set", s.Purpose, ln.Addr())
@@ -58,7 +61,7 @@ func (s *Server) Listen() (string, error) {
 
 // Serve answers within bounds until the server is closed or shut down, then returns nil.
 func (s *Server) Serve() error {
-	l := &listener{Listener: s.Listener, most: s.Conns, memory: s.Memory, conns: map[*conn]struct{}{}}
+	l := s.bound()
 	s.DisableGeneralOptionsHandler = true // it would answer "OPTIONS *" without asking the handler
 	next := s.Handler
 	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
@@ -79,10 +82,32 @@ func (s *Server) Serve() error {
 		}
 		next.ServeHTTP(w, r)
 	})
-	if err := s.Server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	var from net.Listener = l
+	if l.directly {
+		go l.serveDirectly(s.serveDirect)
+		from = l.handedOver
+	}
+	if err := s.Server.Serve(from); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", s.Purpose, err)
 	}
 	return nil
+}
+
+// bound returns the listener within bounds.
+func (s *Server) bound() *listener {
+	if s.bounds == nil {
+		s.bounds = newListener(s.Listener, s)
+	}
+	return s.bounds
+}
+
+// Shutdown accepts no more connections, closes those without a request, and waits until ctx ends for the others.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if s.Direct != "" && s.Listener != nil {
+		s.SetKeepAlivesEnabled(false)
+		return errors.Join(s.bound().stop(ctx), s.Server.Shutdown(ctx))
+	}
+	return s.Server.Shutdown(ctx)
 }
 
 // Close ends everything now. A server that has not served does not know its listener.
@@ -90,20 +115,8 @@ func (s *Server) Close() {
 	_ = s.Server.Close()
 	if s.Listener != nil {
 		_ = s.Listener.Close()
+		s.bound().closeDirect(func(*conn) bool { return true })
 	}
-}
-
-// listener keeps the connections of an HTTP server within bounds, before any request is complete: their number, and the
-// memory of their headers. To make room it closes the oldest connection that is idle or whose request is not complete.
-// One whose request is complete is left alone.
-type listener struct {
-	net.Listener
-
-	most   int
-	memory *budget.Account
-
-	mu    sync.Mutex
-	conns map[*conn]struct{}
 }
 
 // Received records that the body of a request has been read to its end: its connection is not closed any more to make
@@ -123,43 +136,6 @@ func connOf(r *http.Request) *conn {
 	return c
 }
 
-// Accept waits for a connection for which there is room. If no other one may be closed, the new one is.
-func (l *listener) Accept() (net.Conn, error) {
-	for {
-		raw, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		c := &conn{Conn: raw, l: l, since: time.Now()}
-		l.mu.Lock()
-		fits := len(l.conns) < l.most || l.evict(c, 0)
-		if fits {
-			l.conns[c] = struct{}{}
-		}
-		l.mu.Unlock()
-		if fits {
-			return c, nil
-		}
-		_ = raw.Close()
-	}
-}
-
-// evict closes the oldest connection but c without a complete request that holds that many bytes. l.mu is locked.
-func (l *listener) evict(c *conn, held int64) bool {
-	var oldest *conn
-	for other := range l.conns {
-		if other != c && !other.complete && other.held >= held && (oldest == nil || other.since.Before(oldest.since)) {
-			oldest = other
-		}
-	}
-	if oldest == nil {
-		return false
-	}
-	oldest.forget()
-	_ = oldest.Conn.Close()
-	return true
-}
-
 // conn is one connection. Its fields are guarded by l.mu.
 type conn struct {
 	net.Conn
@@ -170,11 +146,22 @@ type conn struct {
 	cost     int64     // of the header
 	held     int64     // of it, taken from the budget
 	lines    lineScanner
+	direct   bool   // served by serveDirect
+	partial  bool   // a part of a direct request has arrived
+	busy     bool   // a direct request is being answered
+	prefix   []byte // what serveDirect has read for net/http; not guarded
 }
 
 // Read counts the bytes of headers. Those of bodies are counted by who keeps them.
-func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+func (c *conn) Read(p []byte) (n int, err error) {
+	if len(c.prefix) > 0 {
+		n = copy(p, c.prefix)
+		if c.prefix = c.prefix[n:]; len(c.prefix) == 0 {
+			c.prefix = nil
+		}
+	} else {
+		n, err = c.Conn.Read(p)
+	}
 	if n > 0 && !c.header(p[:n]) {
 		_ = c.Close()
 		return 0, errNoMemory
