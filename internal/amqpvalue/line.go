@@ -31,6 +31,15 @@ func (l *Line) Decode(line []byte, ignored ...string) error {
 	if !utf8.Valid(line) {
 		return errors.New("the line is not UTF-8; bytes are for body_base64")
 	}
+	if l.decodePlain(line, ignored) {
+		return nil
+	}
+	*l = Line{}
+	return l.decode(line, ignored)
+}
+
+// decode is Decode for any line that is UTF-8.
+func (l *Line) decode(line []byte, ignored []string) error {
 	d, err := DecodeJSON(line)
 	if err != nil {
 		return fmt.Errorf("the line is not a JSON object of a message: %w", err)
@@ -98,9 +107,15 @@ func (l *Line) setShort(name string, value jsontext.Value) error {
 		return fmt.Errorf("the field %.100s has %d bytes of JSON; AMQP allows %d bytes", name, len(value), ShortMax)
 	}
 	v, err := ParseValue(value)
-	switch {
-	case err != nil:
+	if err != nil {
 		return fmt.Errorf("the field %.100s cannot be read: %w", name, err)
+	}
+	return l.setValue(name, v)
+}
+
+// setValue sets a property, the exchange or the routing key. v is as ParseValue returns it.
+func (l *Line) setValue(name string, v any) (err error) {
+	switch {
 	case indexOf(name) >= 0:
 		l.typed = l.typed || name == "content_type" && v != nil
 		if err := SetProperty(&l.Msg, name, v); err != nil && l.Invalid == nil {
@@ -135,12 +150,16 @@ func (l *Line) readBody() error {
 	case len(l.body) > 0 && l.body[0] == '"':
 		l.Msg.Body = unescapeJSON(l.body)
 	case l.body != nil:
-		l.Msg.Body = l.body
-		if !l.typed {
-			l.Msg.ContentType = "application/json"
-		}
+		l.setJSONBody(l.body)
 	}
 	return nil
+}
+
+func (l *Line) setJSONBody(text []byte) {
+	l.Msg.Body = text
+	if !l.typed {
+		l.Msg.ContentType = "application/json"
+	}
 }
 
 // HeadersCost returns how many bytes of memory Headers takes at most.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"io"
 	"mime"
 	"net/http"
 	"sync"
@@ -11,7 +12,6 @@ import (
 
 	"sidecar/internal/amqpvalue"
 	"sidecar/internal/broker"
-	"sidecar/internal/httpguard"
 	"sidecar/internal/terminal"
 )
 
@@ -24,7 +24,7 @@ const (
 	// maxDetails is how many failures of a batch have a detail; the others have only a code.
 	maxDetails = 1000
 	// batchWindow is how many messages of one batch are sent and not yet confirmed.
-	batchWindow = 64
+	batchWindow = 512
 
 	// costOfBatch is the memory of a batch besides its messages, in bytes: two buffers and the details of failures.
 	costOfBatch = batchBuffer + 16<<10 + maxDetails*400
@@ -49,10 +49,31 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) {
 	room.wait = true
 	b := &batch{
 		server: s, w: w, r: r, rc: http.NewResponseController(w), room: &room,
-		firstID: newFirstID(), details: map[int]string{}, window: make(httpguard.Slots, min(batchWindow, s.o.MaxInflight)),
+		firstID: newFirstID(), details: map[int]string{}, sent: make(chan *item, batchWindow-1),
 	}
-	b.run(in)
+	b.publish(in)
 	b.answer()
+}
+
+// publish sends the messages, and returns when all have a result, also when it panics.
+func (b *batch) publish(in *jsonLines) {
+	var settled sync.WaitGroup
+	settled.Go(b.settle)
+	defer settled.Wait()
+	defer close(b.sent)
+	b.run(in)
+}
+
+// flushing is the body of a batch. What has been sent is written before a read, which may wait for the client.
+type flushing struct {
+	io.Reader
+
+	publisher *broker.Publisher
+}
+
+func (f flushing) Read(p []byte) (int, error) {
+	f.publisher.Flush()
+	return f.Reader.Read(p)
 }
 
 // admitBatch admits a batch and takes its own memory.
@@ -73,7 +94,8 @@ func (s *Server) admitBatch(r *http.Request, room *room) (*jsonLines, *failure) 
 		s.batches.Leave()
 		return nil, f
 	}
-	return &jsonLines{server: s, in: bufio.NewReaderSize(r.Body, batchBuffer), trace: carrierOf(r.Header)}, nil
+	body := flushing{r.Body, s.o.Publisher}
+	return &jsonLines{server: s, in: bufio.NewReaderSize(body, batchBuffer), trace: carrierOf(r.Header)}, nil
 }
 
 // batch is a batch that is being published.
@@ -82,13 +104,14 @@ type batch struct {
 	w        http.ResponseWriter
 	r        *http.Request
 	rc       *http.ResponseController
-	room     *room // memory besides that of the messages
-	itemRoom room  // memory of the message that is being read
-	window   httpguard.Slots
-	waits    sync.WaitGroup
+	room     *room      // memory besides that of the messages
+	itemRoom room       // memory of the message that is being read
+	sent     chan *item // in their order
 
-	patient time.Time // when the deadlines were moved
-	firstID firstID   // for messages without one
+	patient time.Time          // when the deadlines were moved
+	ctx     context.Context    // of the messages that are sent now
+	endCtx  context.CancelFunc // of ctx
+	firstID firstID            // for messages without one
 
 	mu      sync.Mutex
 	codes   []uint8        // by item: an index into outcomes, and gotID; a large batch holds a byte for each
@@ -98,7 +121,6 @@ type batch struct {
 
 func (b *batch) run(in *jsonLines) {
 	s := b.server
-	defer b.waits.Wait()
 	for index := 0; ; index++ {
 		if index == s.maxItems {
 			b.ended = fail(tooLarge, "A batch has at most %d messages.", index)
@@ -131,12 +153,11 @@ func (b *batch) run(in *jsonLines) {
 		b.codes = append(b.codes, code)
 		b.mu.Unlock()
 		if f == nil {
-			f = b.sendItem(index, &m, r.taken, start)
+			b.sendItem(index, &m, r.taken, start)
+			continue
 		}
-		if f != nil {
-			r.free()
-			b.record(index, m.alias, f, start)
-		}
+		r.free()
+		b.record(index, m.alias, f, start)
 	}
 }
 
@@ -152,28 +173,58 @@ func (b *batch) patience(now time.Time) {
 	_ = b.rc.SetWriteDeadline(now.Add(2*b.server.o.Timeout + answerTimeout + more))
 }
 
-// sendItem writes one message when there is room for it; unless that fails, a goroutine waits for its result.
-func (b *batch) sendItem(index int, m *outgoing, taken int64, start time.Time) *failure {
-	s := b.server
-	b.window <- struct{}{} // a slot comes free: every message under way has a deadline
-	ctx, cancel := context.WithTimeout(context.Background(), s.o.Timeout)
+// item is a message of a batch that was sent.
+type item struct {
+	outgoing
+
+	index int
+	taken int64 // bytes of memory
+	start time.Time
+	wait  func() *failure
+
+	endPrevious context.CancelFunc // cancels the context of earlier messages; nil if this message shares it
+}
+
+// sendItem sends one message when there is room for it.
+func (b *batch) sendItem(index int, m *outgoing, taken int64, start time.Time) {
+	i := &item{outgoing: *m, index: index, taken: taken, start: start}
+	i.endPrevious = b.renew(time.Now()) // reading it may have taken long
+	i.wait = b.server.begin(b.ctx, &i.outgoing)
 	select {
-	case s.inflight <- struct{}{}:
-	case <-ctx.Done():
-		b.window.Leave()
-		cancel()
-		return errBusy
+	case b.sent <- i:
+	default: // the window is full
+		b.server.o.Publisher.Flush()
+		b.sent <- i
 	}
-	wait := s.begin(ctx, m)
-	b.waits.Go(func() {
-		f := wait()
-		cancel()
-		s.inflight.Leave()
-		broker.Give(s.o.Memory, taken, m.err)
-		b.window.Leave()
-		b.record(index, m.alias, f, start)
-	})
-	return nil
+}
+
+// renew begins another context when the current one is older than an eighth of the timeout: one for each message would
+// cost as much as to send it. It returns the end of the one before.
+func (b *batch) renew(now time.Time) (end context.CancelFunc) {
+	timeout := b.server.o.Timeout
+	if b.ctx != nil {
+		if until, _ := b.ctx.Deadline(); until.Sub(now) >= timeout {
+			return nil
+		}
+	}
+	end = b.endCtx
+	b.ctx, b.endCtx = context.WithTimeout(context.Background(), timeout+timeout/8)
+	return end
+}
+
+// settle waits for the results of the messages, in their order.
+func (b *batch) settle() {
+	for i := range b.sent {
+		f := i.wait()
+		broker.Give(b.server.o.Memory, i.taken, i.err)
+		b.record(i.index, i.alias, f, i.start)
+		if i.endPrevious != nil {
+			i.endPrevious()
+		}
+	}
+	if b.endCtx != nil {
+		b.endCtx()
+	}
 }
 
 // record stores the result of an item.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"sidecar/internal/brokertest"
-	"sidecar/internal/httpguard"
 	"sidecar/internal/testkit/must"
 )
 
@@ -85,6 +84,17 @@ func TestBatchWhileStopping(t *testing.T) {
 	}
 }
 
+// TestBatchIsSentWhileItIsRead: a message leaves before the next line has come.
+func TestBatchIsSentWhileItIsRead(t *testing.T) {
+	t.Parallel()
+	r := start(t, "", nil)
+	const line = `{"routing_key":"k","body":"first"}` + "\n"
+	c := r.open("/publish:batch", "Content-Type: application/jsonl\r\n", 2*len(line), line)
+	r.next("first")
+	must.Get(io.WriteString(c, line))(t)
+	r.wantCodes("both", r.results(r.answer(c)), published, published)
+}
+
 // Items that find no room say so, and those behind them are published.
 func TestBatchBusy(t *testing.T) {
 	t.Parallel()
@@ -93,11 +103,7 @@ func TestBatchBusy(t *testing.T) {
 	timeout := r.server.o.Timeout
 	r.server.o.Timeout = 500 * time.Millisecond
 	r.server.inflight.Enter()
-	r.wantCodes("messages", r.batch(item), busy)
-	b := &batch{server: r.server, window: make(httpguard.Slots, 1)}
-	if f := b.sendItem(0, &outgoing{}, 0, time.Now()); f != errBusy || len(b.window) != 0 {
-		t.Errorf("%v, and %d places of the batch are taken", f, len(b.window))
-	}
+	r.wantCodes("beside as many single messages as there may be", r.batch(item), published)
 	r.server.inflight.Leave()
 	// The batch itself finds memory, its item does not.
 	rest := r.memory.Limit()/2 - costOfBatch - resultStep*costOfResult - costOfMessage - 4<<10

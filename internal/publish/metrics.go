@@ -1,12 +1,11 @@
 package publish
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-
-	"sidecar/internal/httpguard"
 )
 
 // metrics counts messages, those of a batch one by one. The label exchange is the alias, or empty without a valid one.
@@ -15,12 +14,12 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 }
 
-func newMetrics(r prometheus.Registerer, aliases map[string]string, inflight httpguard.Slots) *metrics {
+func newMetrics(r prometheus.Registerer, aliases map[string]string, underway *atomic.Int64) *metrics {
 	create := promauto.With(r)
 	create.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "sidecar_publish_inflight",
 		Help: "Messages of the app that wait for the broker's confirm.",
-	}, func() float64 { return float64(len(inflight)) })
+	}, func() float64 { return float64(underway.Load()) })
 	m := &metrics{
 		requests: create.NewCounterVec(prometheus.CounterOpts{
 			Name: "sidecar_publish_requests_total",

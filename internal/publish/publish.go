@@ -52,7 +52,8 @@ type Server struct {
 	keys     message.Globs
 	lanes    map[string]*broker.Lane // by exchange
 	aliases  map[string]string       // by exchange: the first one
-	inflight httpguard.Slots
+	inflight httpguard.Slots         // held by messages that are no part of a batch
+	underway atomic.Int64            // messages that wait for their confirm
 	arrivals arrivals
 	batches  httpguard.Slots
 	growing  httpguard.Slots // held by the one batch that waits for memory for the rest of a line
@@ -82,7 +83,7 @@ func New(o Options) *Server {
 		inflight: make(httpguard.Slots, o.MaxInflight), batches: make(httpguard.Slots, maxBatches),
 		growing: make(httpguard.Slots, 1),
 	}
-	s.metrics = newMetrics(o.Registerer, o.Exchanges, s.inflight)
+	s.metrics = newMetrics(o.Registerer, o.Exchanges, &s.underway)
 	for _, alias := range slices.Sorted(maps.Keys(o.Exchanges)) {
 		exchange := o.Exchanges[alias]
 		if s.lanes[exchange] == nil {
@@ -91,6 +92,7 @@ func New(o Options) *Server {
 	}
 	s.listener = &httpguard.Server{
 		Purpose: "publishing", Variable: "SIDECAR_PUBLISH_ADDR", Token: o.Token != nil, Conns: maxConns, Memory: o.Memory,
+		Direct: publishPath,
 		Server: &http.Server{
 			Addr:              o.Addr,
 			Handler:           http.HandlerFunc(s.serve),
@@ -123,7 +125,7 @@ func (s *Server) Serve(ctx context.Context) error {
 func (s *Server) Shutdown(ctx context.Context) {
 	s.stopping.Store(true)
 	if err := s.listener.Shutdown(ctx); err != nil {
-		s.o.Logger.Warn("publish requests cut off", "inflight", len(s.inflight), "error", err)
+		s.o.Logger.Warn("publish requests cut off", "inflight", s.underway.Load(), "error", err)
 	}
 	s.Close()
 }

@@ -103,11 +103,13 @@ func (s *Server) begin(ctx context.Context, m *outgoing) (wait func() *failure) 
 	})
 	m.msg.Headers = span.Carrier().Inject(m.msg.Headers)
 	pub := message.Publication{Kind: message.KindPublish, Key: m.key, Msg: m.msg}
+	s.underway.Add(1)
 	confirmed, err := s.lanes[m.exchange].Begin(ctx, &pub)
 	return func() *failure {
 		if err == nil {
 			err = confirmed()
 		}
+		s.underway.Add(-1)
 		if m.err = err; err == nil {
 			span.Produced(string(published), nil)
 			return nil
