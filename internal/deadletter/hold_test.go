@@ -2,11 +2,13 @@ package deadletter
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"sidecar/internal/broker"
 	"sidecar/internal/brokertest"
 	"sidecar/internal/message"
 	"sidecar/internal/testkit/must"
@@ -62,4 +64,29 @@ func TestRedriveEnds(t *testing.T) {
 			}
 		}
 	}, "classic", "quorum with 20")
+}
+
+// TestAlarm: a broker that takes no publishes ends the operation, and nothing is lost. The error says so, and does not
+// call the operation a dry run.
+func TestAlarm(t *testing.T) {
+	t.Parallel()
+	node := brokertest.OwnNode(t)
+	r := newRig(t, nil)
+	r.park(r.numbered(50)...)
+	calm := node.Alarm()
+	r.o.Broker.Timeout = 3 * time.Second // on a busy machine the alarm may be reported late
+	p, err := r.another().Redrive(t.Context(), Redrive{}, nil)
+	imported, importErr := r.another().Import(t.Context(), strings.NewReader(`{"routing_key":"","body":"x"}`+"\n"), 0, nil)
+	calm()
+	if !errors.Is(err, ErrStopped) {
+		t.Error(err)
+	}
+	for i, p := range []Progress{p, imported} {
+		err := []error{err, importErr}[i]
+		const why = "the broker has not answered whether it takes the message: blocked by the broker's resource alarm"
+		if !errors.Is(err, broker.ErrBlocked) || p.Done != 0 || !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "dry run") {
+			t.Errorf("%+v %v", p, err)
+		}
+	}
+	r.nothingLost(50)
 }

@@ -35,8 +35,8 @@ const lockSuffix = ".sidecar-lock"
 type claim struct {
 	q      *Queue
 	s      *broker.Session
-	sub    *broker.Subscription
-	guard  *broker.Consumer // nil: there is no right yet
+	sub    *broker.Subscription // the guard's
+	guard  *broker.Consumer     // nil: there is no right yet
 	locked bool
 	kept   declare.Kept
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // underway bounds the messages that are on their way and not yet acked.
-const underway = 256
+const underway = 1000
 
 // operation takes the selected messages out of the queue: each message is handed to act, and acked when act is done
 // with it.
@@ -153,7 +153,7 @@ func (o *operation) finish(d *broker.Delivery, end func() error) {
 		err = end()
 	}
 	if err == nil {
-		if err = o.reader.ack(d.DeliveryTag); err != nil && end != nil {
+		if err = o.reader.ack(d.DeliveryTag, len(o.todo) > 0); err != nil && end != nil {
 			// It has arrived, and the broker brings the original back: the message is in both places now.
 			err = fmt.Errorf("message %q is on its way and parked still: %w", d.MessageId, err)
 		}
@@ -169,10 +169,11 @@ func (o *operation) count(d *broker.Delivery, err error) {
 		return
 	}
 	o.q.o.Logger.Warn("parked message not moved", "queue", o.q.name, "message_id", d.MessageId, "error", err)
+	lost := o.reader.flush()
 	o.reader.keep(d)
 	o.add(func(p *Progress) { p.Failed++ })
-	if !onlyThisMessage(err) {
-		o.fail(err)
+	if lost != nil || !onlyThisMessage(err) {
+		o.fail(errors.Join(err, lost))
 	}
 }
 

@@ -17,9 +17,6 @@ const (
 	// maxWindow bounds how many messages are on their way to us at once. It bounds memory as well: it is unknown how large
 	// the next message is.
 	maxWindow = 4000
-	// orderedWindow is the largest window that RabbitMQ before 4.0 requeues in order: a quorum queue keeps the unacked
-	// messages of a consumer in a map, and Erlang's maps lose the order of more than 32 keys.
-	orderedWindow = 32
 	// windowBytes is what a window may hold of messages as large as the largest so far.
 	windowBytes = 16 << 20
 
@@ -55,8 +52,9 @@ type reader struct {
 	exact bool // take no message beyond total: a window ends before the first message of it is given out
 	again bool // the last message taken comes from the returned messages of a quorum queue
 
-	window  *broker.Consumer // nil: none takes messages
-	largest int              // body so far, in bytes
+	windows *broker.Subscription // not the guard's: an ack of everything up to a tag must leave the guard its message
+	window  *broker.Consumer     // nil: none takes messages
+	largest int                  // body so far, in bytes
 	waiting []*broker.Delivery
 }
 
@@ -73,7 +71,9 @@ func (q *Queue) open(ctx context.Context) (*reader, error) {
 	ctx = context.WithoutCancel(ctx)
 	r := &reader{claim: claim{q: q, s: s}, ledger: ledger{spans: []span{{}}}}
 	if r.sub, err = s.Subscribe(ctx, q.name); err == nil {
-		err = r.claimQueue(ctx)
+		if r.windows, err = s.Subscribe(ctx, q.name); err == nil {
+			err = r.claimQueue(ctx)
+		}
 	}
 	if err != nil {
 		s.Close() // which gives back what the guard may have taken
@@ -159,6 +159,8 @@ func (r *reader) receive(ctx context.Context, c *broker.Consumer, patience time.
 	case <-c.Ready():
 	case <-r.sub.Done():
 		return false, r.q.missing(r.sub.Err())
+	case <-r.windows.Done():
+		return false, r.q.missing(r.windows.Err())
 	case <-r.s.Done():
 		return false, r.s.Err()
 	case <-ctx.Done():
@@ -205,11 +207,7 @@ func (r *reader) full() bool {
 
 // nextSize is the size the next window would have, after one of that size.
 func (r *reader) nextSize(size int) int {
-	most := maxWindow
-	if r.s.Major() < 4 && (r.kept.Quorum || !r.kept.Known) {
-		most = orderedWindow
-	}
-	return max(1, min(max(firstWindow, 4*size), most, windowBytes/max(r.largest, 1), r.total-r.seen))
+	return max(1, min(max(firstWindow, 4*size), maxWindow, windowBytes/max(r.largest, 1), r.total-r.seen))
 }
 
 // nextWindow begins the next window. The old consumer goes first, so that the messages come in their order.
@@ -221,7 +219,7 @@ func (r *reader) nextWindow(ctx context.Context) (err error) {
 	}
 	size := r.nextSize(r.current().size)
 	r.begin(size)
-	if r.window, err = r.sub.Consume(ctx, size); err != nil || !r.exact {
+	if r.window, err = r.windows.Consume(ctx, size); err != nil || !r.exact {
 		return r.q.missing(err)
 	}
 	if err = r.receiveUntil(ctx, r.window, r.busy); err != nil && (!errors.Is(err, io.EOF) || len(r.waiting) == 0) {

@@ -62,7 +62,7 @@ func (r *reader) mustRecycle(ctx context.Context) (bool, error) {
 
 // recycle moves every message of r to the tail of its own queue, one after the other.
 func (q *Queue) recycle(ctx context.Context, r *reader) error {
-	s, stream, err := q.stream(ctx)
+	s, err := q.sender(ctx)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (q *Queue) recycle(ctx context.Context, r *reader) error {
 		if !fits {
 			return nil, errNoRoom
 		}
-		return send(s, stream, pub)
+		return s.send(pub)
 	}
 	err = o.pass(ctx)
 	if p := o.progress(); err == nil && p.Failed > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,13 +36,13 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 	if r.Rate != "" {
 		o.rate = rate.NewLimiter(rate.Limit(r.Rate.perSecond()), 1) // time that was lost is not made up for
 	}
-	s, stream, err := q.stream(ctx)
+	s, err := q.sender(ctx)
 	if err != nil {
 		return Progress{}, errors.Join(err, reader.close())
 	}
 	defer s.Close()
 	if r.Canary > 0 {
-		if o.canary, err = q.newCanary(ctx, s, &r); err != nil {
+		if o.canary, err = q.newCanary(ctx, s.Session, &r); err != nil {
 			return Progress{}, errors.Join(fmt.Errorf("ask for verdicts: %w", err), reader.close())
 		}
 	}
@@ -50,7 +51,7 @@ func (q *Queue) Redrive(ctx context.Context, r Redrive, report Report) (Progress
 		if err != nil {
 			return nil, err
 		}
-		return send(s, stream, pub)
+		return s.send(pub)
 	}
 	progress, err := o.run(ctx, report)
 	if r.To != "" && errors.Is(err, broker.ErrUnroutable) {
@@ -85,31 +86,46 @@ const confirming = 30 * time.Second
 // errNoRoom: the headers of a message leave no room for those that it needs to be published again.
 var errNoRoom = errors.New("no room in its headers")
 
-// stream connects to publish, on a session of its own that must be closed: an alarm blocks a connection that publishes,
+// sender publishes in a stream, and keeps small messages back to write many at once.
+type sender struct {
+	*broker.Session
+	stream  *broker.Stream
+	sent    atomic.Int64 // messages
+	flushed int64        // how many of them have been written for certain
+}
+
+// sender connects to publish, on a session of its own that must be closed: an alarm blocks a connection that publishes,
 // and the acks must go through.
-func (q *Queue) stream(ctx context.Context) (*broker.Session, *broker.Stream, error) {
+func (q *Queue) sender(ctx context.Context) (*sender, error) {
 	s, err := q.dialer.Dial(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	stream, err := s.Stream(ctx)
 	if err != nil {
 		s.Close()
+		return nil, err
 	}
-	return s, stream, err
+	stream.Gather()
+	return &sender{Session: s, stream: stream}, nil
 }
 
 // send puts one message into the stream. It is not interrupted by the end of an operation: whether the message has
-// arrived must be known. The function it returns waits for the confirm.
-func send(s *broker.Session, p *broker.Stream, pub *message.Publication) (confirmed func() error, err error) {
+// arrived must be known. The function it returns waits for the confirm; these are called one after the other.
+func (s *sender) send(pub *message.Publication) (confirmed func() error, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), confirming)
 	defer cancel()
-	r, err := p.Send(ctx, pub)
+	r, err := s.stream.Send(ctx, pub)
 	if err != nil {
-		endTry(s, err)
+		endTry(s.Session, err)
 		return nil, err
 	}
+	n := s.sent.Add(1)
 	return func() error {
+		if s.flushed < n {
+			s.flushed = s.sent.Load()
+			s.stream.Flush()
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), confirming)
 		defer cancel()
 		return r.Wait(ctx)

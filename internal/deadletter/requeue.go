@@ -4,90 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
+	"math"
 	"time"
 
 	"sidecar/internal/broker"
 )
-
-// span is what one consumer has taken.
-type span struct {
-	size    int    // how many it may hold
-	first   uint64 // delivery tag; 0 until something came
-	held    int    // taken and not acked
-	kept    uint64 // the last that stays; 0: none
-	staying int    // how many stay
-}
-
-// ledger is what a reader holds.
-type ledger struct {
-	acks  sync.Mutex // held while acks are sent, and while a window ends
-	mu    sync.Mutex
-	spans []span // of all windows so far, the guard's first
-}
-
-// of finds the span of a delivery: one of the last.
-func (l *ledger) of(tag uint64) *span {
-	for i := len(l.spans) - 1; i > 0; i-- {
-		if s := &l.spans[i]; s.first != 0 && tag >= s.first {
-			return s
-		}
-	}
-	return &l.spans[0]
-}
-
-// current returns the span of the window as it is now.
-func (l *ledger) current() span {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.spans[len(l.spans)-1]
-}
-
-// begin begins the span of another window.
-func (l *ledger) begin(size int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.spans = append(l.spans, span{size: size})
-}
-
-// took counts messages that the window, or else the guard, has taken.
-func (l *ledger) took(taken []*broker.Delivery, window bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := &l.spans[0]
-	if window {
-		s = &l.spans[len(l.spans)-1]
-	}
-	if s.held += len(taken); s.first == 0 {
-		s.first = taken[0].DeliveryTag
-	}
-}
-
-// keep says that d stays where it is. Its memory is given back.
-func (l *ledger) keep(d *broker.Delivery) {
-	tag := d.DeliveryTag
-	d.Free()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.of(tag)
-	s.staying++
-	s.kept = max(s.kept, tag)
-}
-
-// ack removes a message from the queue. The guard's goes last: it holds the place of the guard, which would take
-// another one out of its order.
-func (r *reader) ack(tag uint64) error {
-	r.acks.Lock()
-	defer r.acks.Unlock()
-	r.mu.Lock()
-	r.of(tag).held--
-	guard := tag == r.spans[0].first
-	r.mu.Unlock()
-	if guard {
-		return nil
-	}
-	return r.sub.Ack(tag, false)
-}
 
 // close requeues everything that has not been acked, in order, and waits until the broker has it. Nothing may be under
 // way any more. When the session has ended the broker requeues by itself; the guard's message is then requeued although
@@ -95,7 +16,7 @@ func (r *reader) ack(tag uint64) error {
 func (r *reader) close() error {
 	defer r.s.Close()
 	defer r.free()
-	if r.guard == nil || r.s.Err() != nil || r.sub.Err() != nil {
+	if r.guard == nil || r.s.Err() != nil || r.sub.Err() != nil || r.windows.Err() != nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout+time.Duration(r.ready)*closeTimePerMessage)
@@ -111,6 +32,9 @@ func (r *reader) close() error {
 		if err := r.sub.Ack(g.first, false); err != nil {
 			return err
 		}
+	}
+	if err := r.flush(); err != nil {
+		return err
 	}
 	if err := r.requeueAll(ctx); err != nil {
 		return err
@@ -131,35 +55,42 @@ func (r *reader) free() {
 	}
 }
 
-// requeueAll requeues what is held, window by window: a quorum queue loses the order when several consumers requeue at
-// once. It also loses the order of more than a number of commands that it has not executed yet, so every few windows
-// waitRequeued waits for it. A classic queue sorts each message into its place, which takes longer the more there are:
-// it gets all at once.
+// requeueAll requeues what is held, the guard's message first, then window by window: a quorum queue loses the order if
+// several consumers requeue at once, and before RabbitMQ 4.0 that of more than orderedReturn in one nack. It also loses
+// the order of more than a number of commands that it has not executed yet, so every few nacks waitRequeued waits for
+// it. A classic queue sorts each message into its place, which takes longer the more there are: it gets all at once.
 func (r *reader) requeueAll(ctx context.Context) error {
 	const patient = 16
 	d, err := r.q.depth(ctx, r.s)
 	if err != nil {
 		return err
 	}
-	held, requeued := 0, 0
-	for i, s := range r.spans {
-		held += s.held
-		if s.kept == 0 || i == len(r.spans)-1 || r.kept.Known && !r.kept.Quorum {
-			continue
-		}
-		if err := r.sub.RequeueUpTo(ctx, s.kept); err != nil {
-			return err
-		}
-		if requeued++; requeued%patient == 0 {
-			if err := r.waitRequeued(ctx, d.Ready+held, false); err != nil {
+	if err := r.sub.RequeueUpTo(ctx, 0); err != nil { // also when nothing is held: the ack is with the broker then
+		return err
+	}
+	limit, ready, requeued := math.MaxInt, d.Ready+r.spans[0].held, 0
+	if r.s.Major() < 4 {
+		limit = orderedReturn
+	}
+	for i := range r.spans {
+		for _, p := range r.spans[i].pieces(limit) {
+			if ready += p.size; r.kept.Known && !r.kept.Quorum {
+				continue
+			}
+			if err := r.windows.RequeueUpTo(ctx, p.last); err != nil {
 				return err
+			}
+			if requeued++; requeued%patient == 0 {
+				if err := r.waitRequeued(ctx, ready, false); err != nil {
+					return err
+				}
 			}
 		}
 	}
-	if err := r.sub.RequeueUpTo(ctx, 0); err != nil { // also when nothing is held: the acks are with the broker then
+	if err := r.windows.RequeueUpTo(ctx, 0); err != nil { // also when nothing is held, as above
 		return err
 	}
-	return r.waitRequeued(ctx, d.Ready+held, true)
+	return r.waitRequeued(ctx, ready, true)
 }
 
 // restore ends the window. Before that it takes the rest of the returned messages of a quorum queue, so that giving
@@ -203,6 +134,9 @@ func (r *reader) restore(ctx context.Context) error {
 func (r *reader) endWindow(ctx context.Context) error {
 	r.acks.Lock()
 	defer r.acks.Unlock()
+	if err := r.sendAcks(); err != nil {
+		return err
+	}
 	if err := r.waitQuiet(ctx); err != nil {
 		return err
 	}
@@ -225,7 +159,11 @@ func (r *reader) waitQuiet(ctx context.Context) error {
 		return nil
 	}
 	for last, empty := time.Now(), false; !r.busy() && time.Since(last) < giveUp; {
-		came, err := r.receive(ctx, r.window, arriving)
+		patience := arriving
+		if !r.holds() { // nothing will be requeued behind what the queue takes back by itself
+			patience = 0
+		}
+		came, err := r.receive(ctx, r.window, patience)
 		if err != nil || empty && !came {
 			return err
 		}

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"sidecar/internal/broker"
 )
 
 // Export writes what s selects to w, one per line, harmless for a terminal, and leaves it where it is.
@@ -50,12 +48,12 @@ func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report
 	if _, err := q.Depth(ctx); err != nil {
 		return Progress{}, err // before the first line is read: the queue may be missing
 	}
-	s, stream, err := q.stream(ctx)
+	s, err := q.sender(ctx)
 	if err != nil {
 		return Progress{}, err
 	}
 	defer s.Close()
-	i := importer{q: q, session: s, stream: stream, skip: skip, pipeline: newPipeline(0)}
+	i := importer{q: q, sender: s, skip: skip, pipeline: newPipeline(0)}
 	stopReports := i.reporting(report)
 	err = i.inOrder(func() error {
 		return eachLine(r, func(n int, line []byte) error { return i.line(ctx, n, line) })
@@ -66,10 +64,9 @@ func (q *Queue) Import(ctx context.Context, r io.Reader, skip int, report Report
 
 type importer struct {
 	pipeline
-	q       *Queue
-	session *broker.Session
-	stream  *broker.Stream
-	skip    int
+	q      *Queue
+	sender *sender
+	skip   int
 }
 
 func (i *importer) line(ctx context.Context, n int, line []byte) error {
@@ -119,7 +116,7 @@ func (i *importer) publish(line []byte) (end func() error, left int64, err error
 		return nil, 0, fmt.Errorf("%w: its headers do not fit a frame", ErrInvalid)
 	}
 	i.add(func(p *Progress) { p.Matched++ })
-	switch end, err = send(i.session, i.stream, pub); {
+	switch end, err = i.sender.send(pub); {
 	case err == nil:
 		return end, costOfLine + int64(len(line)), nil
 	case onlyThisMessage(err):
