@@ -1,15 +1,18 @@
 package outbox
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 // ErrDSN is a connection string that cannot be used. The text shows no part of it that could be the password.
@@ -22,6 +25,9 @@ const (
 	// comes first and the connection stays.
 	defaultTimeout = 30 * time.Second
 	defaultMargin  = 5 * time.Second
+
+	// readBuffer is what one read of a connection takes at most. The driver alone takes 8 KiB: a few rows.
+	readBuffer = 64 << 10
 )
 
 // Database is where the outbox is.
@@ -54,6 +60,9 @@ func (d *Database) Connect(ctx context.Context, notice func()) (*pgconn.PgConn, 
 	cfg.DialFunc = dialer.DialContext
 	cfg.RuntimeParams["application_name"] = cmp.Or(cfg.RuntimeParams["application_name"], d.Name)
 	cfg.AfterConnect = d.prepare
+	cfg.BuildFrontend = func(r io.Reader, w io.Writer) *pgproto3.Frontend {
+		return pgproto3.NewFrontend(bufio.NewReaderSize(r, readBuffer), w)
+	}
 	if notice != nil {
 		cfg.OnNotification = func(*pgconn.PgConn, *pgconn.Notification) { notice() }
 	}

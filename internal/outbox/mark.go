@@ -29,6 +29,7 @@ func (s *session) mark(ctx context.Context, b *batch) error {
 		}
 	}
 	b.moved = len(rows) > 0
+	s.marked += len(rows)
 	err := s.markTogether(ctx, rows, nil, call{name: stmtCommit})
 	if err != nil && isRowError(err) {
 		rows, err = s.markSingly(ctx, rows)

@@ -77,6 +77,7 @@ func (s *session) publish(ctx context.Context, b *batch) (err error) {
 		}
 	})
 	defer p.waiting.Wait()
+	s.makeRoom(b.order)
 	err = p.work(ctx, p.refuse(b.order))
 	close(p.flights)
 	for p.out > 0 {
@@ -164,7 +165,7 @@ func (p *publishing) fill(x *row, columns [][]byte) error {
 		others += n
 	}
 	p.give(x, cost(len(columns[0]), others))
-	x.body = bytes.Clone(columns[0])
+	x.body = p.s.keep(columns[0])
 	if err := p.s.table.publication(x, columns[1:], p.s.r.o.Exchange); err != nil {
 		return err
 	}
@@ -175,6 +176,31 @@ func (p *publishing) fill(x *row, columns [][]byte) error {
 	until, suspected := p.s.suspects[x.pub.Exchange]
 	x.alone = attempts > 0 || suspected && time.Now().Before(until)
 	return nil
+}
+
+// maxBodies bounds the memory that is kept from batch to batch, besides what is reserved.
+const maxBodies = 512 << 10
+
+// makeRoom prepares the memory for the bodies of a batch: what the last batch had, if it fits. Its bodies are of no use
+// any more once all of its rows were sent.
+func (s *session) makeRoom(rows []*row) {
+	n := 0
+	for _, x := range rows {
+		n = min(n+x.size, maxBodies)
+	}
+	if s.bodies = s.bodies[:0]; cap(s.bodies) < n || cap(s.bodies) > 8*n {
+		s.bodies = make([]byte, 0, n)
+	}
+}
+
+// keep copies a body out of the connection's buffer.
+func (s *session) keep(body []byte) []byte {
+	n := len(s.bodies)
+	if n+len(body) > cap(s.bodies) {
+		return bytes.Clone(body)
+	}
+	s.bodies = append(s.bodies, body...)
+	return s.bodies[n:len(s.bodies):len(s.bodies)]
 }
 
 // streamed puts a row into the stream.
@@ -246,6 +272,7 @@ func (p *publishing) record(x *row, err error) {
 	if x.result == sent {
 		return
 	}
+	p.s.bodies = nil // a dry run that had no answer may go on reading
 	x.first.state = keyLost
 	if x.result == unknown || x.result == untouched {
 		p.broken = p.broken || !x.alone

@@ -62,6 +62,7 @@ type limits struct {
 	nacked      time.Duration // first pause of a row that the broker did not accept
 	unmarked    time.Duration // first pause of a row that cannot be marked
 	retain      time.Duration // shortest time between two searches for rows to delete
+	vacuum      int           // rows marked until the table is vacuumed
 	maxUnmarked int           // rows left out, but for one batch: with so many no row is claimed until a pause is over
 }
 
@@ -69,7 +70,7 @@ func (l limits) backoffMost() time.Duration { return 20 * l.backoff }
 
 var defaultLimits = limits{
 	backoff: 250 * time.Millisecond, failed: time.Second, nacked: time.Second, unmarked: time.Second,
-	retain: 5 * time.Second, maxUnmarked: 1000,
+	retain: 5 * time.Second, vacuum: 50_000, maxUnmarked: 1000,
 }
 
 // Relay publishes the rows of an outbox. Several may work on one table.
@@ -81,7 +82,9 @@ type Relay struct {
 	markFailures markFailures
 	nacks        telemetry.Throttle // log lines about rows that the broker nacks
 
-	state atomic.Pointer[State]
+	state     atomic.Pointer[State]
+	upkeep    sync.WaitGroup // what works beside the batches
+	vacuuming atomic.Bool
 }
 
 // State is how the relay is.
@@ -115,10 +118,9 @@ func (r *Relay) setState(s State) {
 // Run publishes until ctx ends; then it finishes what is on its way, within bounds. Nothing else ends it: a database
 // may be started again, a right granted, a table created.
 func (r *Relay) Run(ctx context.Context) error {
+	defer r.upkeep.Wait()
 	if r.o.Retention > 0 {
-		var retaining sync.WaitGroup
-		retaining.Go(func() { r.retain(ctx) })
-		defer retaining.Wait()
+		r.upkeep.Go(func() { r.retain(ctx) })
 	}
 	backoff, trouble, repeated := r.newBackoff(), "", &telemetry.Throttle{}
 	for ctx.Err() == nil {
@@ -178,7 +180,9 @@ type session struct {
 	heldKeys  map[string]time.Time // keys left out of claims, because another relay has their first row, and until when
 	nackPause time.Duration
 
-	rows []row // memory that every batch uses again
+	marked int    // rows since the table was last vacuumed
+	rows   []row  // memory that every batch uses again
+	bodies []byte // see makeRoom
 }
 
 // session works on one connection until it breaks or ctx ends. worked: it published something, or lasted a while.
@@ -237,6 +241,7 @@ func (s *session) loop(ctx, work context.Context) error {
 		if err != nil {
 			return err
 		}
+		s.vacuumMarked(ctx)
 		if b.moved {
 			pause = s.r.newBackoff()
 			s.worked, s.pollAfter = true, 0

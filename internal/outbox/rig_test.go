@@ -58,7 +58,7 @@ func bareRig(t testing.TB, db *postgrestest.Database) *rig {
 		Names:    ParseTable("outbox", nil), Exchange: r.exchange, DefaultType: "auto", Batch: 100, PollInterval: 100 * time.Millisecond, MaxAttempts: 3,
 		limits: limits{
 			backoff: 20 * time.Millisecond, failed: 50 * time.Millisecond, nacked: 20 * time.Millisecond, unmarked: 50 * time.Millisecond,
-			retain: 100 * time.Millisecond, maxUnmarked: defaultLimits.maxUnmarked,
+			retain: 100 * time.Millisecond, vacuum: defaultLimits.vacuum, maxUnmarked: defaultLimits.maxUnmarked,
 		},
 	}
 	return r

@@ -104,6 +104,7 @@ type Table struct {
 	Kind     string // pg_class.relkind
 	Logged   bool
 	Filled   bool              // it or a partition of it has pages
+	Vacuums  bool              // the role may vacuum it
 	Found    map[string]Column // by their own names
 	Indexes  []Index
 	Trigger  bool   // inserts notify
@@ -130,6 +131,8 @@ func readTable(ctx context.Context, conn *pgconn.PgConn, n Names) (*Table, error
 		'Database', current_database(), 'Kind', c.relkind, 'Logged', c.relpersistence = 'p',
 		'Filled', pg_relation_size(c.oid)
 			+ COALESCE((SELECT sum(pg_relation_size(relid)) FROM pg_partition_tree(c.oid::regclass)), 0) > 0,
+		'Vacuums', pg_has_role(c.relowner, 'USAGE') OR CASE WHEN current_setting('server_version_num')::int >= 170000
+			THEN has_table_privilege(c.oid, 'MAINTAIN') ELSE false END,
 		'Found', (
 			SELECT json_object_agg(own, json_build_object('Name', a.attname, 'Type', format_type(a.atttypid, a.atttypmod),
 				'Base', format_type(y.oid, NULL), 'Text', y.typcategory IN ('S', 'E'), 'Bounded', a.atttypmod <> -1,

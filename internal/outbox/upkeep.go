@@ -205,6 +205,41 @@ func (t *Table) pruneSQL() string {
 			'scanned', (SELECT count(*) FROM next), 'deleted', (SELECT count(*) FROM gone))`)
 }
 
+// vacuumRest is the pause after a VACUUM, in durations of that VACUUM.
+const vacuumRest = 4
+
+// vacuumMarked has the database vacuum the table, beside the batches that follow, when enough rows were marked since
+// the last time: each mark writes its row anew, and only a vacuum lets later ones use the space of the old row.
+// Autovacuum comes once a minute, by when a backlog has doubled the table.
+func (s *session) vacuumMarked(ctx context.Context) {
+	r := s.r
+	if s.marked < r.o.limits.vacuum || !s.table.Vacuums || !r.vacuuming.CompareAndSwap(false, true) {
+		return
+	}
+	s.marked = 0
+	r.upkeep.Go(func() {
+		defer r.vacuuming.Store(false)
+		start := time.Now()
+		if err := r.vacuum(ctx, s.table.quoted()); err != nil && ctx.Err() == nil {
+			r.log.Warn("outbox not vacuumed", "error", err)
+		}
+		sleep(ctx, vacuumRest*time.Since(start))
+	})
+}
+
+// vacuum waits for no other vacuum, and leaves the end of the file: to cut it off would block inserts.
+func (r *Relay) vacuum(ctx context.Context, table string) error {
+	conn, err := r.o.Database.Connect(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer Close(conn)
+	if err := exec(ctx, conn, "SET statement_timeout = 0"); err != nil {
+		return err
+	}
+	return exec(ctx, conn, "VACUUM (SKIP_LOCKED, TRUNCATE off) "+table)
+}
+
 // retain deletes rows that were sent longer ago than they are to be kept, now and then, until ctx ends. It works on a
 // connection of its own, so that no row waits for it to be published.
 func (r *Relay) retain(ctx context.Context) {
