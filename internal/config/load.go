@@ -71,6 +71,7 @@ func (l *loader) checkTogether(rules []Rule, before []*Config) {
 			}
 		})
 	}
+	l.cfg.settings = make([]Setting, 0, len(l.variables))
 	for _, v := range l.variables {
 		l.cfg.settings = append(l.cfg.settings, l.setting(v))
 	}

@@ -106,6 +106,7 @@ type Consumer struct {
 	sessions   sync.WaitGroup // being served
 	background sync.WaitGroup // settlers, held messages, publications
 	workers    sync.WaitGroup
+	started    int // workers; of the goroutine of Serve
 }
 
 // counts are read by others at any time.
@@ -144,7 +145,7 @@ var (
 	ErrNow      = errors.New("a second signal")
 )
 
-// New returns a Consumer with its workers running.
+// New returns a Consumer without workers: pump starts them when there is work.
 func New(o Options) *Consumer {
 	o.MissingHold = cmp.Or(o.MissingHold, missingHold)
 	o.PublishPause = cmp.Or(o.PublishPause, publishPauseMin)
@@ -173,9 +174,6 @@ func New(o Options) *Consumer {
 	}
 	c.memory = memory.New(delayAfter, o.Undelayed)
 	c.metrics = newMetrics(o.Registerer, c)
-	for range o.Concurrency {
-		c.workers.Go(c.work)
-	}
 	return c
 }
 

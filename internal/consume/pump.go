@@ -58,6 +58,9 @@ func (s *session) take(deliveries *broker.Deliveries) error {
 	for flow.Open() && s.leaving.Err() == nil && s.pump.long == s.c.pace.long.Load() {
 		s.offer()
 		messages := s.pump.offered.messages() // read before a worker has them
+		if messages > 0 {
+			s.c.startWorker()
+		}
 		ready, work, wake := s.awaited(deliveries, messages)
 		select {
 		case work <- s.pump.offered:
@@ -79,6 +82,14 @@ func (s *session) take(deliveries *broker.Deliveries) error {
 		}
 	}
 	return errPaused
+}
+
+// startWorker starts another worker if all are busy. An idle queue has none: they would be most of what it holds.
+func (c *Consumer) startWorker() {
+	if c.started < c.o.Concurrency && c.counts.posts.Load() >= int64(c.started) {
+		c.started++
+		c.workers.Go(c.work)
+	}
 }
 
 // awaited returns the channels that take waits for, with the number of messages that are offered. A nil channel is
