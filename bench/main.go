@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 type options struct {
@@ -24,6 +25,7 @@ type options struct {
 	messages int
 	flight   int
 	only     []string
+	steady   time.Duration
 	out      string
 	docs     bool
 	strict   bool
@@ -45,6 +47,7 @@ func parse(args []string, problems io.Writer) (*options, error) {
 	f.IntVar(&o.runs, "runs", 5, "measured runs of each candidate")
 	f.IntVar(&o.messages, "n", 30_000, "messages of a drained run")
 	f.IntVar(&o.flight, "c", 50, "messages in flight of the scenario drained")
+	f.DurationVar(&o.steady, "steady", time.Hour, "duration of outbox-steady, which runs only when it is named")
 	f.StringVar(&o.out, "out", "bench/out", "directory for result.json, result.md, plot.svg and cpu.pprof")
 	f.BoolVar(&o.docs, "docs", false, "rewrite the figures in docs/performance.md, its plot and bench/result.json as well")
 	f.BoolVar(&o.strict, "strict", false, "exit 1 when a figure misses its bar")
@@ -113,7 +116,7 @@ func whole(f *flag.FlagSet, single bool) error {
 // names are the scenarios of a half, or all.
 func names(half string) (out []string) {
 	for _, s := range scenarios() {
-		if half == "" || s.half == half {
+		if half == "" || s.half == half && !s.long {
 			out = append(out, s.name)
 		}
 	}
@@ -122,8 +125,8 @@ func names(half string) (out []string) {
 
 // wants says whether something of a half is to be measured.
 func (o *options) wants(half string) bool {
-	return len(o.only) == 0 || slices.ContainsFunc(names(half),
-		func(name string) bool { return slices.Contains(o.only, name) })
+	return len(o.only) == 0 || slices.ContainsFunc(scenarios(),
+		func(s scenario) bool { return s.half == half && slices.Contains(o.only, s.name) })
 }
 
 func main() {
@@ -162,7 +165,7 @@ func measure(ctx context.Context, o *options, table io.Writer) error {
 		return err
 	}
 	for _, s := range scenarios() {
-		if len(o.only) > 0 && !slices.Contains(o.only, s.name) {
+		if len(o.only) > 0 && !slices.Contains(o.only, s.name) || len(o.only) == 0 && s.long {
 			continue
 		}
 		b.say("%s", s.name)

@@ -69,8 +69,8 @@ func (b *bench) million() error {
 		first, claim := r.between(0, 0.1)
 		last, lastClaim := r.between(0.9, 1)
 		b.say("  %d rows, open transaction %t: %.0f rows/s at first, %.0f at last; a claim %.2f and %.2f ms; RSS changes "+
-			"by %.1f %%, peak %.1f MiB",
-			l.Rows, open, first, last, claim, lastClaim, 100*r.growth(), mib(r.Run.Peak))
+			"by %.1f %%, peak %.1f MiB, table x %.2f",
+			l.Rows, open, first, last, claim, lastClaim, 100*r.growth(), mib(r.Run.Peak), r.Run.growth())
 	}
 	return nil
 }

@@ -25,6 +25,9 @@ type relayRun struct {
 	Peak      int64   `json:"peak_rss_bytes"` // of the largest
 	Claims    float64 `json:"claims"`
 	ClaimMS   float64 `json:"claim_ms"` // of the server for each
+	// bytes of the table with its indexes and TOAST: when the rows are committed, and when all are marked
+	Live  float64 `json:"table_live_bytes"`
+	After float64 `json:"table_after_bytes"`
 }
 
 func (r *relayRun) per10k(cpu float64) float64 { return cpu / float64(r.Load.Rows) * 10_000 }
@@ -32,17 +35,16 @@ func (r *relayRun) per10k(cpu float64) float64 { return cpu / float64(r.Load.Row
 // Rounds of what takes long.
 const fewRounds = 3
 
-// outbox: rows that are committed at once, relayed by one process and by two. The loop by hand gets a tenth of them: it
-// is slow, and its rate does not depend on how many there are.
+// growth is by how much marking made the table larger.
+func (r *relayRun) growth() float64 { return r.After / r.Live }
+
+// outbox: rows that are committed at once, relayed by one process and by two.
 func (b *bench) outbox() error {
 	keep := false
 	var steps []func() error
 	for _, relays := range []int{1, 2} {
 		for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.tools, "relay")}) {
 			l := pending{Rows: b.size(100_000), Body: 1024, Relays: relays}
-			if !c.sidecar {
-				l.Rows /= 10
-			}
 			steps = append(steps, func() error {
 				l := l
 				if !keep {
@@ -52,8 +54,9 @@ func (b *bench) outbox() error {
 				if err != nil {
 					return fmt.Errorf("%s: %w", c.name, err)
 				}
-				b.say("  %-10s x%d %8.0f rows/s   CPU s/10k %6.3f, database %6.3f, broker %6.3f   peak %5.1f MiB, a claim %.2f ms",
-					c.name, relays, r.Rate, r.per10k(r.CPU), r.per10k(r.Database), r.per10k(r.Broker), mib(r.Peak), r.ClaimMS)
+				b.say("  %-10s x%d %8.0f rows/s   CPU s/10k %6.3f, database %6.3f, broker %6.3f   peak %5.1f MiB, a claim "+
+					"%.2f ms, table x %.2f", c.name, relays, r.Rate, r.per10k(r.CPU), r.per10k(r.Database), r.per10k(r.Broker),
+					mib(r.Peak), r.ClaimMS, r.growth())
 				if keep {
 					b.produced.Outbox = append(b.produced.Outbox, r)
 				}
@@ -95,18 +98,16 @@ func (b *bench) relayed(c candidate, l pending, watch func(sent int, relay *proc
 	if err := errors.Join(b.relays(l.Relays), b.db.pend(l.Rows, l.Body)); err != nil {
 		return nil, err
 	}
+	out := &relayRun{Candidate: c.name, Load: l}
 	before, err := b.spending(nil, relays...)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.db.exec("COMMIT"); err != nil {
+	if err := errors.Join(err, b.db.tableSize(&out.Live), b.db.exec("COMMIT")); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
 	if err := b.drainTable(l.Rows, relays[0], watch); err != nil {
 		return nil, err
 	}
-	out := &relayRun{Candidate: c.name, Load: l, Rate: float64(l.Rows) / time.Since(begin).Seconds()}
+	out.Rate = float64(l.Rows) / time.Since(begin).Seconds()
 	after, err := b.spending(nil, relays...)
 	if err != nil {
 		return nil, err
@@ -122,10 +123,7 @@ func (b *bench) relayed(c candidate, l pending, watch func(sent int, relay *proc
 	}
 	calls, ms, err := b.db.claims()
 	out.Claims, out.ClaimMS = calls, ms/max(calls, 1)
-	if err != nil {
-		return nil, err
-	}
-	return out, b.sentOnce(c.name, l.Rows)
+	return out, errors.Join(err, b.db.tableSize(&out.After), b.sentOnce(c.name, l.Rows))
 }
 
 func (b *bench) relayEnv(c candidate) []string {

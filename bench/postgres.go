@@ -105,6 +105,11 @@ func (d *database) pend(n, body int) error {
 		sentQueue, body/16, n)))
 }
 
+// tableSize is how many bytes the table takes on the disk, with its indexes and its TOAST table.
+func (d *database) tableSize(into *float64) error {
+	return d.numbers("SELECT pg_total_relation_size('outbox')", into)
+}
+
 // sent says whether no row is left to be sent.
 func (d *database) sent() (bool, error) {
 	row, err := d.row("SELECT NOT EXISTS (SELECT FROM outbox WHERE sent_at IS NULL AND quarantined_at IS NULL)")

@@ -18,6 +18,7 @@ type produced struct {
 	Latency  []latencies       `json:"outbox_latency,omitempty"`
 	Long     []*long           `json:"outbox_million,omitempty"`
 	Rest     map[string][]rest `json:"rest,omitempty"`
+	Steady   []steadySample    `json:"outbox_steady,omitempty"`
 	Quick    bool              `json:"quick,omitempty"` // no figures to quote
 }
 
@@ -51,6 +52,9 @@ func (p *produced) figures() (out []figure) {
 	}
 	add("publish: confirmed requests a second, C=50", values(p.Publish, published("sidecar"), pubRate), "", 8000, true)
 	add("outbox: rows a second, one relay", values(p.Outbox, relayed("sidecar", 1), relayRate), "", 8000, true)
+	cpu := func(r *relayRun) float64 { return r.per10k(r.CPU) }
+	add("outbox: CPU of one relay ÷ loop by hand", ratios(values(p.Outbox, relayed("sidecar", 1), cpu),
+		values(p.Outbox, relayed("baseline", 1), cpu)), "", 0.9, false)
 	var p50 []float64
 	for _, l := range p.Latency {
 		p50 = append(p50, l.Outbox.P50-l.Direct.P50)
@@ -58,6 +62,7 @@ func (p *produced) figures() (out []figure) {
 	add("outbox: added latency p50, 50 rows a second", p50, " ms", 10, false)
 	for _, l := range p.Long {
 		if !l.Open {
+			add("outbox: table after a million rows ÷ before", []float64{l.Run.growth()}, "", 1.2, false)
 			add("outbox: change of RSS while a million rows drain", []float64{100 * l.growth()}, " %", 15, false)
 		}
 	}
@@ -90,6 +95,7 @@ func (p *produced) markdown(figures []figure) string {
 	p.latencies(&b)
 	p.long(&b)
 	p.rest(&b)
+	p.steady(&b)
 	return b.String()
 }
 
@@ -131,9 +137,9 @@ func (p *produced) relays(b *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(b, "\n### Outbox: rows of 1 KiB, committed at once\n\nFrom the commit until all are marked as sent. "+
-		"Interleaved.\n")
+		"Interleaved. The table is heap, TOAST and indexes.\n")
 	table(b, []string{"", "relays", "rows", "rows/s", "÷ baseline", "CPU s/10k", "database CPU s/10k", "broker CPU s/10k",
-		"a claim, ms", "peak RSS MiB"}, func(row func(...string)) {
+		"a claim, ms", "peak RSS MiB", "table after ÷ before"}, func(row func(...string)) {
 		type kind struct {
 			name   string
 			relays int
@@ -155,7 +161,7 @@ func (p *produced) relays(b *strings.Builder) {
 				all(func(r *relayRun) float64 { return r.per10k(r.Database) }).String(),
 				all(func(r *relayRun) float64 { return r.per10k(r.Broker) }).String(),
 				all(func(r *relayRun) float64 { return r.ClaimMS }).String(),
-				number(all(func(r *relayRun) float64 { return mib(r.Peak) }).Median))
+				number(all(func(r *relayRun) float64 { return mib(r.Peak) }).Median), all((*relayRun).growth).String())
 		}
 	})
 }
@@ -188,7 +194,7 @@ func (p *produced) long(b *strings.Builder) {
 		"last tenth of the rows.\n")
 	table(b, []string{"rows", "another transaction is open", "rows/s first", "rows/s last", "a claim first, ms",
 		"a claim last, ms", "CPU s/10k", "database CPU s/10k",
-		"peak RSS MiB", "change of RSS, %"}, func(row func(...string)) {
+		"peak RSS MiB", "change of RSS, %", "table before, MiB", "after ÷ before"}, func(row func(...string)) {
 		for _, l := range p.Long {
 			first, claim := l.between(0, 0.1)
 			last, lastClaim := l.between(0.9, 1)
@@ -198,7 +204,8 @@ func (p *produced) long(b *strings.Builder) {
 			}
 			row(fmt.Sprint(l.Run.Load.Rows), open, number(first), number(last), number(claim), number(lastClaim),
 				number(l.Run.per10k(l.Run.CPU)),
-				number(l.Run.per10k(l.Run.Database)), number(mib(l.Run.Peak)), number(100*l.growth()))
+				number(l.Run.per10k(l.Run.Database)), number(mib(l.Run.Peak)), number(100*l.growth()),
+				number(l.Run.Live/(1<<20)), number(l.Run.growth()))
 		}
 	})
 }

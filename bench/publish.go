@@ -53,19 +53,25 @@ func (b *bench) httpBatch() (err error) {
 	return err
 }
 
+// tracedBaseline is the service by hand whose messages have a traceparent, as those of the sidecar always have: the
+// broker reads the header table of each message.
+const tracedBaseline = "baseline, traceparent"
+
 func (b *bench) published(l asked) (out []*pubRun, err error) {
 	if err := b.declareSent(); err != nil {
 		return nil, err
 	}
 	keep := false
 	var steps []func() error
-	for _, c := range b.with(candidate{name: "baseline", path: filepath.Join(b.tools, "publisher")}) {
+	byHand := candidate{name: "baseline", path: filepath.Join(b.tools, "publisher")}
+	traced := candidate{name: tracedBaseline, path: byHand.path, env: []string{"TRACEPARENT=1"}}
+	for _, c := range append(b.with(byHand), traced) {
 		steps = append(steps, func() error {
 			r, err := b.publishing(c, l)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			b.say("  %-10s %8.0f msg/s   CPU s/10k %6.3f, broker %6.3f, client %6.3f   p50 %.2f ms, p99 %.2f ms   peak %5.1f "+
+			b.say("  %-21s %8.0f msg/s   CPU s/10k %6.3f, broker %6.3f, client %6.3f   p50 %.2f ms, p99 %.2f ms   peak %5.1f "+
 				"MiB",
 				c.name, r.Rate, r.per10k(r.CPU), r.per10k(r.Broker), r.per10k(r.Client), r.P50, r.P99, mib(r.Peak))
 			if keep {

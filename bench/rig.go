@@ -158,7 +158,7 @@ func newRig(ctx context.Context, o *options) (_ *rig, err error) {
 	if r.ch, err = r.conn.Channel(); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(names(produce), func(name string) bool {
+	if slices.ContainsFunc(names(""), func(name string) bool {
 		return strings.HasPrefix(name, "outbox") && (len(o.only) == 0 || slices.Contains(o.only, name))
 	}) {
 		if r.db, err = openDatabase(ctx, o.dsn); err != nil {

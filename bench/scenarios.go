@@ -14,6 +14,7 @@ type scenario struct {
 	name string
 	half string
 	run  func(b *bench) error
+	long bool // it runs only when it is named: names of a half leave it out
 }
 
 // The parts of the product: the two halves, several queues in one sidecar, retries by two topologies, and batches.
@@ -27,26 +28,27 @@ const (
 
 func scenarios() []scenario {
 	return []scenario{
-		{"drained", consume, (*bench).drained},
-		{"slow", consume, (*bench).slow},
-		{"rate", consume, (*bench).rate},
-		{"start", consume, (*bench).starts},
-		{"idle", consume, (*bench).idle},
-		{"growth", consume, (*bench).growth},
-		{"profile", consume, (*bench).profile},
-		{"publish", produce, (*bench).httpSingle},
-		{"publish-batch", produce, (*bench).httpBatch},
-		{"outbox", produce, (*bench).outbox},
-		{"outbox-latency", produce, (*bench).latency},
-		{"outbox-million", produce, (*bench).million},
-		{"outbox-idle", produce, (*bench).produceIdle},
-		{"queues-idle", several, (*bench).severalIdle},
-		{"queues-hang", several, (*bench).hanging},
-		{"queues-two", several, (*bench).two},
-		{"order", several, (*bench).order},
-		{"retries", retried, (*bench).retries},
-		{"batches", batches, (*bench).drainedInBatches},
-		{"batches-latency", batches, (*bench).batchLatency},
+		{"drained", consume, (*bench).drained, false},
+		{"slow", consume, (*bench).slow, false},
+		{"rate", consume, (*bench).rate, false},
+		{"start", consume, (*bench).starts, false},
+		{"idle", consume, (*bench).idle, false},
+		{"growth", consume, (*bench).growth, false},
+		{"profile", consume, (*bench).profile, false},
+		{"publish", produce, (*bench).httpSingle, false},
+		{"publish-batch", produce, (*bench).httpBatch, false},
+		{"outbox", produce, (*bench).outbox, false},
+		{"outbox-latency", produce, (*bench).latency, false},
+		{"outbox-million", produce, (*bench).million, false},
+		{"outbox-idle", produce, (*bench).produceIdle, false},
+		{"outbox-steady", produce, (*bench).steady, true},
+		{"queues-idle", several, (*bench).severalIdle, false},
+		{"queues-hang", several, (*bench).hanging, false},
+		{"queues-two", several, (*bench).two, false},
+		{"order", several, (*bench).order, false},
+		{"retries", retried, (*bench).retries, false},
+		{"batches", batches, (*bench).drainedInBatches, false},
+		{"batches-latency", batches, (*bench).batchLatency, false},
 	}
 }
 

@@ -1,15 +1,20 @@
-// Command relay is compared with the sidecar's outbox. It is the loop that people write by hand: select a hundred rows,
-// publish each and wait for its confirm, mark them, commit. It must stay honest: if you can make it faster within its
-// rules, do.
+// Command relay is compared with the sidecar's outbox. It is the loop that a good engineer writes by hand for one
+// table and one exchange: one transaction claims 500 rows (SKIP LOCKED), publishes all of them and waits once for all
+// confirms, marks the confirmed rows by one UPDATE and commits. BEGIN and the claim are one round trip, UPDATE and
+// COMMIT another; statements are prepared, and ids and bodies are read as bytes. Messages are persistent, mandatory
+// and have ids; a row that was returned or nacked is not marked. It runs on one core as the sidecar does, which saves
+// it a quarter of its CPU time. It has no headers, no order of keys, no quarantine, no reconnect, no metrics. It must
+// stay the best of its kind: if you can make it faster within its rules, do.
 package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -18,11 +23,17 @@ import (
 )
 
 const (
-	batch = "100"
+	batch = 500
 	pause = 100 * time.Millisecond // when there is nothing to do
+
+	claimSQL = `SELECT id, message_id, routing_key, body FROM outbox
+		WHERE sent_at IS NULL AND quarantined_at IS NULL AND send_after <= now()
+		ORDER BY send_after, id LIMIT $1::int FOR NO KEY UPDATE SKIP LOCKED`
+	markSQL = `UPDATE outbox SET sent_at = now() WHERE id = ANY($1::bigint[])`
 )
 
 func main() {
+	runtime.GOMAXPROCS(1)
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "relay:", err)
 		os.Exit(1)
@@ -49,13 +60,22 @@ func run() error {
 		return err
 	}
 	defer func() { _ = db.Close(context.Background()) }()
-	r := &relay{db: db, ch: ch, exchange: os.Getenv("EXCHANGE")}
-	for {
-		n, err := r.round(ctx)
-		if ctx.Err() != nil {
-			return nil
+	// A planner without statistics would sort the whole table for each claim.
+	if _, err := db.Exec(ctx, "SET enable_seqscan = off; SET enable_bitmapscan = off").ReadAll(); err != nil {
+		return err
+	}
+	for name, sql := range map[string]string{"begin": "BEGIN", "claim": claimSQL, "mark": markSQL, "commit": "COMMIT"} {
+		if _, err := db.Prepare(ctx, name, sql, nil); err != nil {
+			return err
 		}
-		if err != nil {
+	}
+	r := &relay{
+		db: db, ch: ch, exchange: os.Getenv("EXCHANGE"),
+		returns: ch.NotifyReturn(make(chan amqp.Return, batch)), // the library sends while a batch is published
+	}
+	for ctx.Err() == nil {
+		n, err := r.round(ctx)
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 		if n > 0 {
@@ -64,50 +84,113 @@ func run() error {
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return nil
 		}
 	}
+	return nil
 }
 
 type relay struct {
 	db       *pgconn.PgConn
 	ch       *amqp.Channel
 	exchange string
+	returns  chan amqp.Return
+	rows     []row
 }
 
-// round is one transaction. It returns how many rows it published.
+// row is one that is under way.
+type row struct {
+	id        [8]byte
+	messageID string
+	confirm   *amqp.DeferredConfirmation
+}
+
+// round is one transaction. It returns how many rows it marked as sent.
 func (r *relay) round(ctx context.Context) (int, error) {
-	if _, err := r.db.Exec(ctx, "BEGIN").ReadAll(); err != nil {
+	if err := r.publish(ctx); err != nil {
 		return 0, err
 	}
-	claimed := r.db.ExecParams(ctx, `SELECT id, message_id, routing_key, body FROM outbox
-		WHERE sent_at IS NULL AND quarantined_at IS NULL AND send_after <= now()
-		ORDER BY send_after, id LIMIT `+batch+` FOR UPDATE SKIP LOCKED`, nil, nil, nil, []int16{0, 0, 0, 1}).Read()
-	if claimed.Err != nil {
-		return 0, claimed.Err
-	}
-	var ids []string
-	for _, row := range claimed.Rows {
-		confirm, err := r.ch.PublishWithDeferredConfirm(r.exchange, string(row[2]), true, false, amqp.Publishing{
-			DeliveryMode: amqp.Persistent, ContentType: "application/octet-stream", MessageId: string(row[1]), Body: row[3],
-		})
+	confirmed := 0
+	for i := range r.rows {
+		acked, err := r.rows[i].confirm.WaitContext(ctx)
 		if err != nil {
 			return 0, err
 		}
-		if ok, err := confirm.WaitContext(ctx); err != nil {
-			return 0, err
-		} else if !ok {
-			return 0, errors.New("a message was not confirmed")
-		}
-		ids = append(ids, string(row[0]))
-	}
-	if len(ids) > 0 {
-		marked := r.db.ExecParams(ctx, `UPDATE outbox SET sent_at = now() WHERE id = ANY($1::bigint[])`,
-			[][]byte{[]byte("{" + strings.Join(ids, ",") + "}")}, nil, nil, nil).Read()
-		if marked.Err != nil {
-			return 0, marked.Err
+		if !acked {
+			r.rows[i].messageID = ""
 		}
 	}
-	_, err := r.db.Exec(ctx, "COMMIT").ReadAll()
-	return len(ids), err
+	r.dropReturned()
+	marks := binary.BigEndian.AppendUint32(nil, 1) // the binary form of a bigint[]: dimensions, nulls, type, length, from
+	for _, v := range []uint32{0, 20, 0, 1} {
+		marks = binary.BigEndian.AppendUint32(marks, v)
+	}
+	for i := range r.rows {
+		if x := &r.rows[i]; x.messageID != "" {
+			marks = append(binary.BigEndian.AppendUint32(marks, 8), x.id[:]...)
+			confirmed++
+		}
+	}
+	binary.BigEndian.PutUint32(marks[12:], uint32(confirmed)) //nolint:gosec // 500 at most
+	p := r.db.StartPipeline(ctx)
+	if confirmed > 0 {
+		p.SendQueryPrepared("mark", [][]byte{marks}, []int16{1}, nil)
+	}
+	p.SendQueryPrepared("commit", nil, nil, nil)
+	return confirmed, finish(p, nil)
+}
+
+// publish claims rows and publishes each as it is read.
+func (r *relay) publish(ctx context.Context) error {
+	r.rows = r.rows[:0]
+	p := r.db.StartPipeline(ctx)
+	p.SendQueryPrepared("begin", nil, nil, nil)
+	p.SendQueryPrepared("claim", [][]byte{fmt.Append(nil, batch)}, nil, []int16{1, 0, 0, 1})
+	return finish(p, func(v [][]byte) error {
+		x := row{id: [8]byte(v[0]), messageID: string(v[1])}
+		var err error
+		// The library has written the body when it returns.
+		x.confirm, err = r.ch.PublishWithDeferredConfirm(r.exchange, string(v[2]), true, false, amqp.Publishing{
+			DeliveryMode: amqp.Persistent, ContentType: "application/octet-stream", MessageId: x.messageID, Body: v[3],
+		})
+		r.rows = append(r.rows, x)
+		return err
+	})
+}
+
+// dropReturned lets rows unmarked that were returned. Their returns came before their confirms.
+func (r *relay) dropReturned() {
+	for len(r.returns) > 0 {
+		back := <-r.returns
+		for i := range r.rows {
+			if r.rows[i].messageID == back.MessageId {
+				r.rows[i].messageID = ""
+			}
+		}
+	}
+}
+
+// finish reads all results of the pipeline.
+func finish(p *pgconn.Pipeline, each func(values [][]byte) error) (err error) {
+	defer func() { err = errors.Join(err, p.Close()) }()
+	if err := p.Sync(); err != nil {
+		return err
+	}
+	for {
+		results, err := p.GetResults()
+		if err != nil {
+			return err
+		}
+		rows, ok := results.(*pgconn.ResultReader)
+		if !ok {
+			return nil
+		}
+		for each != nil && rows.NextRow() {
+			if err := each(rows.Values()); err != nil {
+				return err
+			}
+		}
+		if _, err := rows.Close(); err != nil {
+			return err
+		}
+	}
 }
