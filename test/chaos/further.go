@@ -123,7 +123,7 @@ var further = []mutant{
 	},
 	{
 		name:   "lets more requests go than it may",
-		edits:  []edit{{"internal/consume/consumer.go", "	for range o.Concurrency {\n", "	for range 2 * o.Concurrency {\n"}},
+		edits:  []edit{{"internal/consume/pump.go", "c.started < c.o.Concurrency &&", "c.started < 2*c.o.Concurrency &&"}},
 		caught: []string{"I10"}, flags: flags(storm, "-faults=0"),
 	},
 }

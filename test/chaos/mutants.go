@@ -68,8 +68,7 @@ var mutants = []mutant{
 	{
 		name: "parks without asking for what cannot be routed",
 		edits: []edit{{
-			"internal/broker/stream.go", "pub.Exchange, pub.Key, !isDirectReply(pub), false, msg)",
-			"pub.Exchange, pub.Key, false, false, msg)",
+			"internal/broker/stream.go", "r.pub.Key, !isDirectReply(r.pub), msg,", "r.pub.Key, false, msg,",
 		}},
 		caught: []string{"I1", "I2"}, flags: flags(lasting, "-faults=3 -kinds=dlq-delete"),
 	},
