@@ -65,6 +65,7 @@ func (r *room) await(n int64) bool {
 	if patience == 0 {
 		return false
 	}
+	s.o.Publisher.Flush()   // messages that are kept back would return no memory
 	_ = s.arrivals.pause(r) // the body makes no progress meanwhile, which is not its client's fault
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
